@@ -14,7 +14,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, facts_of
-from crp_integrations.langchain.run_tree import Listening, Retrieved, Sent
+from crp_integrations.langchain.run_tree import RetrieverResult, RunTreeHandler, SentMessages
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later
@@ -30,7 +30,7 @@ log = logging.getLogger("crp_integrations.langchain")
 Attachment = dict[str, Any]
 
 
-class DPECallbackHandler(Listening):
+class DPECallbackHandler(RunTreeHandler):
     """Records and attaches; unless told to, it never stops an answer.
 
     Spec: CRP-SPEC-005 §2
@@ -94,8 +94,8 @@ class DPECallbackHandler(Listening):
         self._judge = judge_for(
             "DPECallbackHandler", judge, judge_options, relay=relay, heard=on_report is not None
         )
-        self._later = told_later(self._judge, on_report, _attachment)
-        self._sent = Sent()
+        self._on_judged = told_later(self._judge, on_report, _attachment)
+        self._sent = SentMessages()
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
 
@@ -125,10 +125,10 @@ class DPECallbackHandler(Listening):
         if JUDGING.get():
             # A judge's reply is no answer.
             self._runs.end(run_id)
-            self._sent.taken(run_id)
+            self._sent.pop(run_id)
             return
         context = self._runs.context_of(run_id)
-        sent = self._sent.taken(run_id)
+        sent = self._sent.pop(run_id)
         attached: list[Attachment] = []
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
@@ -141,7 +141,7 @@ class DPECallbackHandler(Listening):
                             if found.risk_level is RiskLevel.CRITICAL:
                                 halt = halt or _critical(found)
                             found = _attachment(found)
-                            told = self._later is None
+                            told = self._on_judged is None
                         else:
                             told = True
                         halted = halted or halt
@@ -163,7 +163,7 @@ class DPECallbackHandler(Listening):
     def _examined(
         self,
         generation: Generation,
-        context: tuple[Retrieved, ...] | None,
+        context: tuple[RetrieverResult, ...] | None,
         sent: tuple[Message, ...],
     ) -> tuple[Report | Attachment, Receipt | None, SafetyHalt | None]:
         if not generation.text.strip():
@@ -182,7 +182,7 @@ class DPECallbackHandler(Listening):
                     grounding=self._grounding,
                     conversation=before_question(sent),
                     judge=self._judge,
-                    on_report=self._later,
+                    on_report=self._on_judged,
                 )
                 return report, None, None
             found = witness(
@@ -194,7 +194,7 @@ class DPECallbackHandler(Listening):
                 model=_model(generation),
                 grounding=self._grounding,
                 judge=self._judge,
-                on_report=self._later,
+                on_report=self._on_judged,
             )
             return found.report, found.receipt, found.halt
         except SafetyHalt as halt:

@@ -1,7 +1,4 @@
-"""The middleware of an agent: an envelope for every model call, a verdict on every answer.
-
-A middleware that writes down what an agent was told, did, and could do.
-"""
+"""The middlewares of an agent: envelopes and verdicts for its model calls, and memory items."""
 
 from __future__ import annotations
 
@@ -24,23 +21,23 @@ from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
 from crp_integrations.governance.emitting import Emitter
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
-from crp_integrations.langchain.messages import asked
+from crp_integrations.langchain.messages import read_conversation
 from crp_integrations.langchain.model import model_name
 from crp_integrations.langchain.model_calls import (
     COMPACTION_KEY,
-    Compacted,
+    CompactedMessages,
     ModelCalls,
-    compacted,
-    held,
+    compact_messages,
+    hold_results,
     tools_of,
 )
 from crp_integrations.langchain.sessions import (
-    Outer,
-    depth_of,
+    OuterAgent,
+    agent_depth,
+    inside_agent,
     new_session,
-    outer,
+    outer_agent,
     session_of,
-    within,
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
@@ -161,9 +158,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             SafetyHalt: the safety budget of the one around it is spent.
         """
         config = ensure_config()
-        depth = depth_of(config)
+        depth = agent_depth(config)
         refuse_deeper(depth, self._max_depth)
-        around = outer()
+        around = outer_agent()
         own = around is not None or not session_of(config)
         session = new_session() if own else session_of(config)
         handed: dict[str, Any] = {}
@@ -250,7 +247,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if compact is not None:
             messages: Any = compact.messages
             request = request.override(messages=messages)
-        read = asked([*system, *request.messages], results=True)
+        read = read_conversation([*system, *request.messages], results=True)
         room = getattr(request.model, "max_tokens", None)
         state: Any = request.state
         asking: dict[str, Any] = {
@@ -269,9 +266,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
         told = compact.told if compact is not None else {}
-        return turn, ModelCalls(request, read, model, silently=self._block, compaction=told)
+        return turn, ModelCalls(request, read, model, hide_tokens=self._block, compaction=told)
 
-    def _compacted(self, request: ModelRequest[Any], model: str) -> Compacted | None:
+    def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """What the model is sent of the agent's messages; None where that is all of them."""
         wanted = self._asking.get("compact")
         if not (self.relay.settings.compaction.enabled if wanted is None else wanted):
@@ -279,7 +276,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         cache: Any = self._asking.get("cache") or CacheDirectives()
         directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
         state: Any = request.state
-        return compacted(
+        return compact_messages(
             self.relay,
             request.messages,
             system=request.system_message,
@@ -291,10 +288,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _released(
         self, request: ModelRequest[Any], calls: ModelCalls, answer: Answer
     ) -> ModelResponse[Any]:
-        if not answer.reply.tool_calls:
-            self._hand_back(request, answer)
-        self._hand_on(request, answer.receipt_id)
         state: Any = request.state
+        if not answer.reply.tool_calls:
+            hand_back(self.relay, state.get("crp_parent", ""), answer)
+        self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
             {
@@ -315,7 +312,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     def _withheld(self, request: ModelRequest[Any], halt: SafetyHalt) -> None:
         self._hand_on(request, halt.trail)
-        self._hand_back(request, halt)
+        state: Any = request.state
+        hand_back(self.relay, state.get("crp_parent", ""), halt)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -327,11 +325,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if receipt is not None:
             self._on_receipt(receipt)
 
-    def _hand_back(self, request: ModelRequest[Any], answered: Answer | SafetyHalt) -> None:
-        """Tell the agent around this one what came of it."""
-        state: Any = request.state
-        hand_back(self.relay, state.get("crp_parent", ""), answered)
-
     # --- a tool call ---------------------------------------------------------------------------
 
     def wrap_tool_call(
@@ -341,7 +334,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ToolMessage | Command[Any]:
         """Run a tool with this agent around it, and hold what it answers."""
         around = self._outer(request)
-        with within(around):
+        with inside_agent(around):
             result = handler(request)
         self._hold(around, request, result)
         return result
@@ -353,18 +346,18 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ToolMessage | Command[Any]:
         """The asynchronous twin of `wrap_tool_call`."""
         around = self._outer(request)
-        with within(around):
+        with inside_agent(around):
             result = await handler(request)
         await asyncio.to_thread(self._hold, around, request, result)
         return result
 
-    def _outer(self, request: ToolCallRequest) -> Outer:
+    def _outer(self, request: ToolCallRequest) -> OuterAgent:
         state = request.state if isinstance(request.state, dict) else {}
-        return Outer(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
+        return OuterAgent(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
 
-    def _hold(self, around: Outer, request: ToolCallRequest, result: Any) -> None:
+    def _hold(self, around: OuterAgent, request: ToolCallRequest, result: Any) -> None:
         if self._facts and around.session_id:
-            held(self.relay, around.session_id, request.tool_call, result)
+            hold_results(self.relay, around.session_id, request.tool_call, result)
 
 
 log = logging.getLogger("crp_integrations.langchain")
@@ -438,8 +431,6 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         result = await handler(request)
         self._called(request, result)
         return result
-
-    # --- within ------------------------------------------------------------------------
 
     def _offered(self, request: ModelRequest) -> None:
         if any(isinstance(one, AIMessage) for one in request.messages):

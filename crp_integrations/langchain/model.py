@@ -1,6 +1,9 @@
-"""A LangChain chat model as the model of a turn.
+"""A LangChain chat model as the model of a turn, hidden from the caller's streams.
 
-Calls of chat models that no stream of the caller can see before the verdict.
+LangChain has three ways by which a model's tokens get to a caller before whoever asked the model
+has them: handlers that stream (`astream_events`, `astream_log`, LangGraph's stream modes),
+`on_llm_new_token` of any handler, and the finished message in `on_llm_end` of the first kind. The
+first are left out of the call, the second needs a model that is called whole.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ Manager = TypeVar("Manager", bound=BaseCallbackManager)
 
 
 @runtime_checkable
-class TapsOutput(Protocol):
+class StreamingHandler(Protocol):
     """A handler that streams: LangChain hands it what runs give out, by these two methods.
 
     LangChain's own protocol of them is private. It has methods alone, so that those who only look
@@ -49,7 +52,7 @@ class TapsOutput(Protocol):
         ...
 
 
-def unheard(callbacks: Callbacks) -> Callbacks:
+def without_streaming(callbacks: Callbacks) -> Callbacks:
     """Callbacks without the handlers that stream to a caller; on a copy."""
     if isinstance(callbacks, BaseCallbackManager):
         made = callbacks.copy()
@@ -61,16 +64,18 @@ def unheard(callbacks: Callbacks) -> Callbacks:
     return callbacks
 
 
-def silent(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     """The model, called whole and passed over by LangGraph's streams; on a copy.
 
     What LangChain put around it (bound values, retries, fallbacks) is around the copy.
     """
     if isinstance(model, RunnableBindingBase):
-        return model.model_copy(update={"bound": silent(model.bound)})
+        return model.model_copy(update={"bound": non_streaming(model.bound)})
     if isinstance(model, RunnableWithFallbacks):
-        others = [silent(one) for one in model.fallbacks]
-        return model.model_copy(update={"runnable": silent(model.runnable), "fallbacks": others})
+        others = [non_streaming(one) for one in model.fallbacks]
+        return model.model_copy(
+            update={"runnable": non_streaming(model.runnable), "fallbacks": others}
+        )
     if not isinstance(model, BaseChatModel):
         return model
     tags = [*(model.tags or ()), NO_STREAM]
@@ -78,11 +83,11 @@ def silent(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def streaming_suppressed() -> Iterator[None]:
     """Within it, what is called without a config of its own has no handlers that stream."""
     config = ensure_config()
     token = var_child_runnable_config.set(
-        cast("RunnableConfig", {**config, "callbacks": unheard(config.get("callbacks"))})
+        cast("RunnableConfig", {**config, "callbacks": without_streaming(config.get("callbacks"))})
     )
     try:
         yield
@@ -91,7 +96,7 @@ def silence() -> Iterator[None]:
 
 
 def _streams(handler: Any) -> bool:
-    return isinstance(handler, TapsOutput)
+    return isinstance(handler, StreamingHandler)
 
 
 def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
@@ -111,21 +116,21 @@ class LangChainModel(ForeignModel):
     """
 
     def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
-        self._model = silent(model)
+        self._model = non_streaming(model)
         self._chat = chat_model_in(model)
-        self._config: RunnableConfig = {"callbacks": unheard(callbacks)}
+        self._config: RunnableConfig = {"callbacks": without_streaming(callbacks)}
 
     def said(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
         # A wrapper adds the handlers of the run around it to those that it is given.
-        with silence():
-            said = self._bound(call).invoke(_sent(call), self._config)
+        with streaming_suppressed():
+            said = self._bound(call).invoke(_langchain_messages(call), self._config)
         return reply_of(said, call.model)
 
     async def asaid(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `said`."""
-        with silence():
-            said = await self._bound(call).ainvoke(_sent(call), self._config)
+        with streaming_suppressed():
+            said = await self._bound(call).ainvoke(_langchain_messages(call), self._config)
         return reply_of(said, call.model)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
@@ -143,11 +148,7 @@ class LangChainModel(ForeignModel):
 
 
 def chat_model_in(model: object) -> BaseChatModel:
-    """The chat model that answers, inside of what LangChain puts around one; the first of several.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The chat model that answers, inside what LangChain puts around one; the first of several."""
     inside = model
     while not isinstance(inside, BaseChatModel):
         if isinstance(inside, RunnableBindingBase):
@@ -180,5 +181,5 @@ def sampling(model: BaseChatModel, call: ModelCall) -> dict[str, Any]:
     }
 
 
-def _sent(call: ModelCall) -> list[BaseMessage]:
+def _langchain_messages(call: ModelCall) -> list[BaseMessage]:
     return [langchain_of(message) for message in call.messages]

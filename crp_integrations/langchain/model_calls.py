@@ -1,9 +1,4 @@
-"""An agent's model call as a window: packed before it, examined and sealed after it.
-
-An agent's messages, shortened before its model is asked.
-
-What tools answered, as facts that one session holds in memory.
-"""
+"""An agent's model call as a window, its compacted messages, and its tools' results as facts."""
 
 from __future__ import annotations
 
@@ -20,8 +15,14 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from crp_integrations.errors import ModelError
 from crp_integrations.governance.compaction.history import ids_of
 from crp_integrations.governance.compaction.records import Account
-from crp_integrations.langchain.messages import Asked, langchain_of, message_of, plain, reply_of
-from crp_integrations.langchain.model import sampling, silence, silent
+from crp_integrations.langchain.messages import (
+    Conversation,
+    langchain_of,
+    message_of,
+    reply_of,
+    strip_metadata,
+)
+from crp_integrations.langchain.model import non_streaming, sampling, streaming_suppressed
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.adapting.holding import hold, result_facts
@@ -44,16 +45,16 @@ class ModelCalls:
     def __init__(
         self,
         request: ModelRequest[Any],
-        asked: Asked,
+        asked: Conversation,
         model: str,
         *,
-        silently: bool,
+        hide_tokens: bool,
         compaction: Mapping[str, Any] | None = None,
     ) -> None:
         self._request = request
         self._asked = asked
         self._model = model
-        self._silently = silently
+        self._hide_tokens = hide_tokens
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
         self._answers: list[tuple[Reply, ModelResponse[Any]]] = []
@@ -75,14 +76,14 @@ class ModelCalls:
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
-        with silence() if self._silent(call) else nullcontext():
+        with streaming_suppressed() if self._hidden(call) else nullcontext():
             response = self._handler(self._requested(call))
         return self._reply(call, response)
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
-        with silence() if self._silent(call) else nullcontext():
+        with streaming_suppressed() if self._hidden(call) else nullcontext():
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response)
 
@@ -93,8 +94,6 @@ class ModelCalls:
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
         yield await self.acall(call)
-
-    # --- within --------------------------------------------------------------------------
 
     def released(self, answer: Answer, proof: dict[str, Any]) -> ModelResponse[Any]:
         """The response whose text was examined, with the proof on its message, a copy."""
@@ -112,16 +111,16 @@ class ModelCalls:
         ]
         return ModelResponse(result=result, structured_response=response.structured_response)
 
-    def _silent(self, call: ModelCall) -> bool:
+    def _hidden(self, call: ModelCall) -> bool:
         """Whether no stream shows a call's tokens: a judge's are no part of an answer."""
-        return self._silently or call.purpose is Purpose.JUDGE
+        return self._hide_tokens or call.purpose is Purpose.JUDGE
 
     def _requested(self, call: ModelCall) -> ModelRequest[Any]:
         request = self._request
         system, further = self._split(call.messages)
         own = further is not None
         # System messages are in the turn's own, in front, wherever they stood.
-        said = [one for one in plain(request.messages) if one.type != "system"]
+        said = [one for one in strip_metadata(request.messages) if one.type != "system"]
         messages = [*said, *further] if further is not None else []
         if further is None:
             messages = [langchain_of(one) for one in call.messages if one.role != "system"]
@@ -130,8 +129,8 @@ class ModelCalls:
             "system_message": self._system(system) if own else _plain_system(system),
             "model_settings": {**request.model_settings, **sampling(request.model, call)},
         }
-        if self._silent(call):
-            changed["model"] = silent(request.model)
+        if self._hidden(call):
+            changed["model"] = non_streaming(request.model)
         answers = own and call.purpose is Purpose.ANSWER
         if not answers or not call.tools:
             changed |= {"tools": [], "tool_choice": None}
@@ -189,7 +188,7 @@ COMPACTION_KEY: Final = "crp_compaction"
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactedMessages:
     """What a model is sent of an agent's messages.
 
     Attributes:
@@ -202,7 +201,7 @@ class Compacted:
     told: dict[str, Any]
 
 
-def compacted(
+def compact_messages(
     relay: Relay,
     messages: Sequence[BaseMessage],
     *,
@@ -210,20 +209,11 @@ def compacted(
     tools: Sequence[Mapping[str, Any]],
     model: str | None,
     session_id: str,
-) -> Compacted:
-    """The messages of a call, shortened if a trigger fires.
-
-    Args:
-        system: sent before them; it counts and stays.
-        session_id: whose artifacts large results become, where the settings say so; empty keeps
-            none.
-
-    Raises:
-        RequestError: a call has no result, or a result no call.
-    """
+) -> CompactedMessages:
+    """The messages of a call, shortened if a trigger fires."""
     read = [message_of(message) for message in messages]
     given = dict(zip(ids_of(read), zip(messages, read, strict=True), strict=True))
-    names, sent = _going_on(messages, given)
+    names, sent = _apply_last_compaction(messages, given)
     own = [message_of(message) for message in ([system] if system is not None else []) + sent]
     ids = ("system", *names) if system is not None else names
     compact = relay.compact(
@@ -231,25 +221,27 @@ def compacted(
         model=model,
         tools=tools,
         ids=ids,
-        pinned=[name for name, one in zip(names, sent, strict=True) if not _text_alone(one)],
+        pinned=[name for name, one in zip(names, sent, strict=True) if not _is_text_only(one)],
         session_id=session_id,
     )
     if compact.messages == tuple(own):
-        return Compacted(sent, compact.account, {})
+        return CompactedMessages(sent, compact.account, {})
     current = dict(zip(names, sent, strict=True))
     left: list[BaseMessage] = []
     shown: list[list[str | None]] = []
     for name, message in zip(compact.ids, compact.messages, strict=True):
         if system is not None and name == "system":
             continue
-        left.append(_with(current.get(name), message))
+        left.append(_with_text(current.get(name), message))
         same = name in given and given[name][1].content == message.content
         shown.append([name, None if same else message.content])
     account = compact.account
-    return Compacted(left, account, {"account": account.model_dump(mode="json"), "shown": shown})
+    return CompactedMessages(
+        left, account, {"account": account.model_dump(mode="json"), "shown": shown}
+    )
 
 
-def _going_on(
+def _apply_last_compaction(
     messages: Sequence[BaseMessage], given: Mapping[str, tuple[BaseMessage, Message]]
 ) -> tuple[tuple[str, ...], list[BaseMessage]]:
     """The messages with what the last compaction showed in the place of those before it."""
@@ -268,16 +260,17 @@ def _going_on(
     if any(text is None and name not in before for name, text in shown):
         return names, list(messages)
     told = [
-        given[name][0] if text is None else _spoken(given.get(name), text) for name, text in shown
+        given[name][0] if text is None else _compacted_message(given.get(name), text)
+        for name, text in shown
     ]
     return (*(name for name, _ in shown), *names[place:]), [*told, *messages[place:]]
 
 
-def _spoken(source: tuple[BaseMessage, Message] | None, text: str) -> BaseMessage:
+def _compacted_message(source: tuple[BaseMessage, Message] | None, text: str) -> BaseMessage:
     return HumanMessage(text) if source is None else source[0].model_copy(update={"content": text})
 
 
-def _with(source: BaseMessage | None, message: Message) -> BaseMessage:
+def _with_text(source: BaseMessage | None, message: Message) -> BaseMessage:
     """A message as LangChain's; its own one, with another text where that has changed."""
     if source is None:
         return HumanMessage(message.content)
@@ -286,26 +279,19 @@ def _with(source: BaseMessage | None, message: Message) -> BaseMessage:
     return source.model_copy(update={"content": message.content})
 
 
-def _text_alone(message: BaseMessage) -> bool:
+def _is_text_only(message: BaseMessage) -> bool:
     blocks = message.content if isinstance(message.content, list) else ()
     return all(isinstance(block, str) or block.get("type") == "text" for block in blocks)
 
 
-def held(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
+def hold_results(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
     """Hold a tool's result as facts of a session; nothing of it is stored.
 
     Errors of tools, and what is no text, are no facts.
-
-    Args:
-        call: name and args of the tool call.
-        result: what the tool node got: a `ToolMessage`, or a `Command` that holds some.
-
-    Returns:
-        How many facts the session holds more, or held already.
     """
     facts = [
         fact
-        for message in _messages(result)
+        for message in _tool_messages(result)
         for fact in result_facts(
             relay,
             split_paragraphs,
@@ -318,7 +304,7 @@ def held(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) ->
     return hold(relay, session_id, facts)
 
 
-def _messages(result: Any) -> Iterator[ToolMessage]:
+def _tool_messages(result: Any) -> Iterator[ToolMessage]:
     update = getattr(result, "update", None)
     given = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
     for message in given if isinstance(given, list | tuple) else (given,):

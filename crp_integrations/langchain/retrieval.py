@@ -1,9 +1,4 @@
-"""A retriever whose documents are a packed envelope.
-
-A document compressor whose result is a packed envelope.
-
-A LangChain document compressor as the reranker of a relay, of `pack` or of `CRPRetriever`.
-"""
+"""The retriever and the document compressor that return a packed envelope, and the reranker."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ from crp_integrations.relay.adapting.taking import check_count, own_words
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.settings import Preset, load
+from crp_integrations.relay.settings import Preset, Settings, load
 from crp_integrations.vocabulary import GroundingMode
 
 EVENT = "crp_envelope"
@@ -78,12 +73,12 @@ class CRPRetriever(BaseRetriever):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with own_words(cls):
             return handler(given)
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Self:
+    def _check_origin(self) -> Self:
         if (self.relay is None) == (self.source is None):
             raise RequestError("CRPRetriever takes either relay= or, through wrap(), a source")
         if self.relay is not None and self.reranker is not None:
@@ -176,18 +171,8 @@ class CRPRetriever(BaseRetriever):
             return envelope, documents_of(envelope, self._stored(envelope))
         if session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
-        facts, originals = facts_of(found or [])
-        envelope = pack(
-            query,
-            facts,
-            model=self.model,
-            budget_tokens=self.budget_tokens,
-            grounding=self.grounding,
-            k=cap,
-            reranker=self.reranker,
-            settings=None if self.preset is None else load(preset=self.preset),
-        )
-        return envelope, documents_of(envelope, originals)
+        settings = None if self.preset is None else load(preset=self.preset)
+        return _pack(self, query, found or [], cap, settings)
 
     def _stored(self, envelope: Envelope) -> dict[str, Document]:
         """The facts' own metadata, as a fabric's documents carry it."""
@@ -225,7 +210,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with own_words(cls):
             made = handler(given)
         refuse_odd(reranker=made.reranker)
@@ -236,7 +221,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     ) -> Sequence[Document]:
         """The packed documents; the envelope is published as the custom event `crp_envelope`."""
         envelope, packed = self._pack(documents, query)
-        if _heard(callbacks):
+        if _has_parent_run(callbacks):
             told = envelope.model_dump(mode="json")
             dispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
         return packed
@@ -246,26 +231,37 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     ) -> Sequence[Document]:
         """The asynchronous twin of `compress_documents`; packs beside the event loop."""
         envelope, packed = await asyncio.to_thread(self._pack, documents, query)
-        if _heard(callbacks):
+        if _has_parent_run(callbacks):
             told = envelope.model_dump(mode="json")
             await adispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
         return packed
 
     def _pack(self, documents: Sequence[Document], query: str) -> tuple[Envelope, list[Document]]:
-        facts, originals = facts_of(documents)
-        envelope = pack(
-            query,
-            facts,
-            model=self.model,
-            budget_tokens=self.budget_tokens,
-            grounding=self.grounding,
-            k=self.k,
-            reranker=self.reranker,
-        )
-        return envelope, documents_of(envelope, originals)
+        return _pack(self, query, documents, self.k)
 
 
-def _heard(callbacks: Callbacks | None) -> bool:
+def _pack(
+    fields: CRPRetriever | CRPDocumentCompressor,
+    query: str,
+    documents: Sequence[Document],
+    k: int | None,
+    settings: Settings | None = None,
+) -> tuple[Envelope, list[Document]]:
+    facts, originals = facts_of(documents)
+    envelope = pack(
+        query,
+        facts,
+        model=fields.model,
+        budget_tokens=fields.budget_tokens,
+        grounding=fields.grounding,
+        k=k,
+        reranker=fields.reranker,
+        settings=settings,
+    )
+    return envelope, documents_of(envelope, originals)
+
+
+def _has_parent_run(callbacks: Callbacks | None) -> bool:
     """Whether there is a run to publish under; LangChain refuses an event without one."""
     return getattr(callbacks, "parent_run_id", None) is not None
 

@@ -1,12 +1,8 @@
-"""Which documents belong to which model call: by descent in the run tree, never by time.
+"""The tree of LangChain runs: which documents and messages belong to which model call.
 
 Retriever and model are cousins in the tree. Documents are shelved under every ancestor of the
 retriever's run; a model's run climbs to the first ancestor that has some. So concurrent
 inputs of one batch each find their own.
-
-A handler that knows which documents were retrieved where in the run tree, and nothing else.
-
-What was sent to models whose answers are awaited, by run; as far as it is text.
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ MOST_TREES: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrieverResult:
     """What one retriever run returned."""
 
     query: str
@@ -45,10 +41,10 @@ class _Run:
     parent: UUID | None
     root: UUID
     query: str = ""
-    shelf: dict[UUID, Retrieved] = field(default_factory=dict)
+    shelf: dict[UUID, RetrieverResult] = field(default_factory=dict)
 
 
-class Ancestry:
+class RunTree:
     """The runs in progress; a tree is forgotten when its root ends. Safe under threads."""
 
     def __init__(self) -> None:
@@ -66,24 +62,24 @@ class Ancestry:
             if len(self._trees) > MOST_TREES:
                 self._forget(next(iter(self._trees)))
 
-    def retrieved(self, run_id: UUID, documents: Sequence[Document]) -> None:
+    def add_documents(self, run_id: UUID, documents: Sequence[Document]) -> None:
         """A retriever ended: shelve its documents in place of what its own children found."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
-            found = Retrieved(run.query, tuple(documents))
-            for ancestor in self._above(run_id):
+            found = RetrieverResult(run.query, tuple(documents))
+            for ancestor in self._ancestors(run_id):
                 shelf = self._runs[ancestor].shelf
-                for inner in [other for other in shelf if run_id in self._above(other)]:
+                for inner in [other for other in shelf if run_id in self._ancestors(other)]:
                     # A wrapper's documents are what goes on; the wrapped ones were narrowed.
                     del shelf[inner]
                 shelf[run_id] = found
 
-    def context_of(self, run_id: UUID) -> tuple[Retrieved, ...] | None:
+    def context_of(self, run_id: UUID) -> tuple[RetrieverResult, ...] | None:
         """What a model call saw: the shelf of its first ancestor that has one, else None."""
         with self._lock:
-            for ancestor in self._above(run_id):
+            for ancestor in self._ancestors(run_id):
                 shelf = self._runs[ancestor].shelf
                 if shelf:
                     return tuple(shelf.values())
@@ -104,7 +100,7 @@ class Ancestry:
         for member in self._trees.pop(root, ()):
             self._runs.pop(member, None)
 
-    def _above(self, run_id: UUID) -> list[UUID]:
+    def _ancestors(self, run_id: UUID) -> list[UUID]:
         path: list[UUID] = []
         run = self._runs.get(run_id)
         while run is not None and run.parent is not None:
@@ -113,11 +109,11 @@ class Ancestry:
         return path
 
 
-class Listening(BaseCallbackHandler):
-    """Notes every run with its parent, and shelves what retrievers return; see `ancestry.py`."""
+class RunTreeHandler(BaseCallbackHandler):
+    """Notes every run with its parent, and shelves what retrievers return; see `RunTree`."""
 
     def __init__(self) -> None:
-        self._runs = Ancestry()
+        self._runs = RunTree()
 
     def on_chain_start(
         self,
@@ -183,7 +179,7 @@ class Listening(BaseCallbackHandler):
         self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Shelve the documents for the model calls that descend from the same runs."""
-        self._runs.retrieved(run_id, documents)
+        self._runs.add_documents(run_id, documents)
         self._runs.end(run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -202,20 +198,10 @@ class Listening(BaseCallbackHandler):
         """Forget the tree when its root fails."""
         self._runs.end(run_id)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root fails."""
-        self._runs.end(run_id)
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root fails."""
-        self._runs.end(run_id)
-
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root fails."""
-        self._runs.end(run_id)
+    on_tool_error = on_llm_error = on_retriever_error = on_chain_error
 
 
-class Sent:
+class SentMessages:
     """Messages of calls in progress. Bounded: nobody is told of a call that is cancelled."""
 
     def __init__(self) -> None:
@@ -238,7 +224,7 @@ class Sent:
             while len(self._messages) > MOST_TREES:
                 self._messages.popitem(last=False)
 
-    def taken(self, run_id: UUID) -> tuple[Message, ...]:
+    def pop(self, run_id: UUID) -> tuple[Message, ...]:
         """What was sent in a call, once; empty where it was not seen."""
         with self._lock:
             return self._messages.pop(run_id, ())

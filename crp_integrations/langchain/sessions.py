@@ -1,7 +1,4 @@
-"""Which session a call of LangChain or LangGraph belongs to.
-
-Where an agent stands: within which other agent, how deep, in which session.
-"""
+"""The session of a LangChain or LangGraph run, and its place among agents within agents."""
 
 from __future__ import annotations
 
@@ -26,9 +23,6 @@ def session_of(config: Mapping[str, Any] | None) -> str:
     """The session that a config names, by `session_id` or else `thread_id`; empty for none.
 
     An id of ours is taken as it is, and any other name is hashed (`session_named`).
-
-    Raises:
-        RequestError: the id is no text or number.
     """
     configurable = (config or {}).get("configurable") or {}
     for key in _KEYS:
@@ -40,11 +34,7 @@ def session_of(config: Mapping[str, Any] | None) -> str:
 
 
 def named_session(given: object) -> str:
-    """The session for whatever names a conversation.
-
-    Raises:
-        RequestError: the id is no text or number.
-    """
+    """The session for whatever names a conversation."""
     return session_named(given, _FRAMEWORK)
 
 
@@ -61,7 +51,7 @@ _TOOLS: Final = "tools"
 
 
 @dataclass(frozen=True, slots=True)
-class Outer:
+class OuterAgent:
     """The agent whose tool call is running.
 
     Attributes:
@@ -73,16 +63,16 @@ class Outer:
     depth: int
 
 
-_OUTER: Final[ContextVar[Outer | None]] = ContextVar("crp_langchain_outer", default=None)
+_OUTER: Final[ContextVar[OuterAgent | None]] = ContextVar("crp_langchain_outer", default=None)
 
 
-def outer() -> Outer | None:
+def outer_agent() -> OuterAgent | None:
     """The agent around this one; None for the root."""
     return _OUTER.get()
 
 
 @contextmanager
-def within(agent: Outer) -> Iterator[None]:
+def inside_agent(agent: OuterAgent) -> Iterator[None]:
     """What runs inside runs in a tool call of this agent."""
     token = _OUTER.set(agent)
     try:
@@ -91,15 +81,12 @@ def within(agent: Outer) -> Iterator[None]:
         _OUTER.reset(token)
 
 
-def depth_of(config: Mapping[str, Any] | None = None) -> int:
+def agent_depth(config: Mapping[str, Any] | None = None) -> int:
     """How many agents are around the one that runs here, 0 for the root.
 
     Agents without the middleware count too, by the tool nodes of LangGraph's namespace.
-
-    Args:
-        config: None for the one in force.
     """
-    around = outer()
+    around = outer_agent()
     known = 0 if around is None else around.depth + 1
     said = (ensure_config() if config is None else config).get("configurable") or {}
     namespace = str(said.get("checkpoint_ns") or "")

@@ -1,9 +1,4 @@
-"""LangGraph's store over the fabric: what agents and graphs remember beyond a thread.
-
-Which values and which namespaces a search of LangGraph's store means.
-
-What LangGraph's store is given, looked at: names, paths and times to live.
-"""
+"""LangGraph's store over the fabric: what agents and graphs remember beyond a thread."""
 
 from __future__ import annotations
 
@@ -35,7 +30,14 @@ from langgraph.store.base import (
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.langchain.stored_values import Kept, Labels, Place, Shelf, Written, json_value
+from crp_integrations.langchain.stored_values import (
+    Labels,
+    NewValue,
+    Place,
+    StoredValue,
+    ValueStore,
+    json_value,
+)
 from crp_integrations.relay.adapting.taking import check_count
 from crp_integrations.vocabulary import SourceKind
 
@@ -49,31 +51,19 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    """Whether every condition of a filter holds for a value.
-
-    Args:
-        wanted: keys with the values wanted, or with operators: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
-            `$lte`. None means all.
-
-    Raises:
-        RequestError: there is no such operator, or the filter is no dict.
-    """
+def filter_holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Whether every condition of a filter holds for a value."""
     if wanted is not None and not isinstance(wanted, Mapping):
         raise RequestError(f"filter is {type(wanted).__name__}, wanted a dict of keys and values")
-    return all(_same(value.get(key), one) for key, one in (wanted or {}).items())
+    return all(_equals(value.get(key), one) for key, one in (wanted or {}).items())
 
 
-def matches(path: Sequence[str], conditions: Sequence[MatchCondition] | None) -> bool:
-    """Whether a namespace begins and ends as it is wanted; `*` stands for any one label.
-
-    Raises:
-        RequestError: a condition is neither a prefix nor a suffix.
-    """
-    return all(_fits(path, condition) for condition in conditions or ())
+def namespace_matches(path: Sequence[str], conditions: Sequence[MatchCondition] | None) -> bool:
+    """Whether a namespace begins and ends as it is wanted; `*` stands for any one label."""
+    return all(_condition_holds(path, condition) for condition in conditions or ())
 
 
-def _fits(path: Sequence[str], condition: MatchCondition) -> bool:
+def _condition_holds(path: Sequence[str], condition: MatchCondition) -> bool:
     wanted = tuple(condition.path)
     if condition.match_type not in ("prefix", "suffix"):
         raise RequestError(
@@ -86,28 +76,28 @@ def _fits(path: Sequence[str], condition: MatchCondition) -> bool:
     return all(one in (_ANY, label) for one, label in zip(wanted, part, strict=True))
 
 
-def _same(value: Any, wanted: Any) -> bool:
+def _equals(value: Any, wanted: Any) -> bool:
     """Equality as of JSON documents; an object wanted may leave keys out."""
     if isinstance(wanted, Mapping):
         if any(str(key).startswith(_SIGN) for key in wanted):
-            return all(_compared(value, str(sign), bound) for sign, bound in wanted.items())
+            return all(_operator_holds(value, str(sign), bound) for sign, bound in wanted.items())
         return isinstance(value, Mapping) and all(
-            _same(value.get(key), one) for key, one in wanted.items()
+            _equals(value.get(key), one) for key, one in wanted.items()
         )
     if isinstance(wanted, list | tuple):
         return (
             isinstance(value, list | tuple)
             and len(value) == len(wanted)
-            and all(_same(one, other) for one, other in zip(value, wanted, strict=True))
+            and all(_equals(one, other) for one, other in zip(value, wanted, strict=True))
         )
     return bool(value == wanted)
 
 
-def _compared(value: Any, sign: str, bound: Any) -> bool:
+def _operator_holds(value: Any, sign: str, bound: Any) -> bool:
     if sign == "$eq":
-        return _same(value, bound)
+        return _equals(value, bound)
     if sign == "$ne":
-        return not _same(value, bound)
+        return not _equals(value, bound)
     order = _ORDERS.get(sign)
     if order is None:
         wanted = ", ".join(("$eq", "$ne", *_ORDERS))
@@ -120,11 +110,7 @@ def _compared(value: Any, sign: str, bound: Any) -> bool:
 
 
 def labels_of(path: Any) -> Labels:
-    """A namespace or a prefix of one; a text in its place would be read letter by letter.
-
-    Raises:
-        RequestError: it is no list of texts.
-    """
+    """A namespace or a prefix of one; a text in its place would be read letter by letter."""
     if isinstance(path, str):
         raise RequestError(f"namespace is the text {path!r:.60}; give a tuple, as ({path!r:.60},)")
     if not isinstance(path, Iterable):
@@ -137,14 +123,7 @@ def labels_of(path: Any) -> Labels:
 
 
 def paths_of(name: str, given: Any) -> tuple[str, ...]:
-    """Paths of a value by which a query finds it; none where nothing is given.
-
-    Args:
-        name: of the argument.
-
-    Raises:
-        RequestError: it is no list of texts.
-    """
+    """Paths of a value by which a query finds it; none where nothing is given."""
     if given is None and name == "index":
         return ()
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
@@ -159,11 +138,7 @@ def paths_of(name: str, given: Any) -> tuple[str, ...]:
 
 
 def minutes_of(ttl: Any) -> float | None:
-    """How long an item lives; None for ever.
-
-    Raises:
-        RequestError: it is no number.
-    """
+    """How long an item lives; None for ever."""
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, Real):
@@ -172,11 +147,7 @@ def minutes_of(ttl: Any) -> float | None:
 
 
 def checked_ttl(given: Any) -> TTLConfig | None:
-    """How long items live where `put` does not say it.
-
-    Raises:
-        RequestError: it is no such dict; a misspelt key would let items live for ever.
-    """
+    """How long items live where `put` does not say it."""
     if given is None:
         return None
     known = sorted(TTLConfig.__annotations__)
@@ -197,7 +168,7 @@ WHOLE: Final = "$"
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Batch:
     """The operations of one batch, by what is to be done for them.
 
     Attributes:
@@ -206,7 +177,7 @@ class _Asked:
     """
 
     puts: dict[Place, PutOp] = field(default_factory=dict)
-    read: list[Kept] = field(default_factory=list)
+    read: list[StoredValue] = field(default_factory=list)
 
 
 class CRPStore(BaseStore):
@@ -248,14 +219,14 @@ class CRPStore(BaseStore):
                 "index is not an option here: the fabric embeds by itself; fields=[…] says by "
                 "which paths of a value a query finds it"
             )
-        self._shelf = Shelf(place, scheme=SCHEME, kind=kind, labels=labels, **options)
+        self._values = ValueStore(place, scheme=SCHEME, kind=kind, labels=labels, **options)
         self._fields = paths_of("fields", fields)
         self.ttl_config = checked_ttl(ttl)
 
     @property
     def namespace(self) -> Namespace:
         """Where the items are."""
-        return self._shelf.namespace
+        return self._values.namespace
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do several operations; reads see what was there before the batch.
@@ -268,15 +239,15 @@ class CRPStore(BaseStore):
                 or a filter has an operator that there is not.
             FactRejected: a value cannot be a fact.
         """
-        asked = _Asked()
-        results = [self._done(op, asked) for op in ops]
-        self._shelf.refresh(asked.read)
-        written = [self._written(op) for op in asked.puts.values() if op.value is not None]
+        batch = _Batch()
+        results = [self._run(op, batch) for op in ops]
+        self._values.refresh(batch.read)
+        written = [self._written(op) for op in batch.puts.values() if op.value is not None]
         if written:
-            self._shelf.put(written)
-        gone = [place for place, op in asked.puts.items() if op.value is None]
+            self._values.put(written)
+        gone = [place for place, op in batch.puts.items() if op.value is None]
         if gone:
-            self._shelf.remove(gone)
+            self._values.remove(gone)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -285,7 +256,7 @@ class CRPStore(BaseStore):
 
     def sweep_ttl(self) -> int:
         """Delete the items whose time has run out, which no read shows any more; how many."""
-        return self._shelf.sweep()
+        return self._values.sweep()
 
     def erase(self, namespace_prefix: tuple[str, ...]) -> int:
         """Erase everything under a prefix, so that no byte of it stays in any file.
@@ -300,22 +271,20 @@ class CRPStore(BaseStore):
         Raises:
             RequestError: the prefix is no tuple of names.
         """
-        return self._shelf.erase(labels_of(namespace_prefix))
+        return self._values.erase(labels_of(namespace_prefix))
 
-    # --- within --------------------------------------------------------------------------
-
-    def _done(self, op: Op, asked: _Asked) -> Result:
+    def _run(self, op: Op, batch: _Batch) -> Result:
         match op:
             case GetOp(namespace=path, key=key):
                 place = labels_of(path), key
-                found = self._shelf.get([place]).get(place)
+                found = self._values.get([place]).get(place)
                 if found is not None and op.refresh_ttl:
-                    asked.read.append(found)
+                    batch.read.append(found)
                 return None if found is None else _item(found)
             case SearchOp():
                 hits = self._search(op)
                 if op.refresh_ttl:
-                    asked.read += [kept for kept, _ in hits]
+                    batch.read += [kept for kept, _ in hits]
                 return [_search_item(kept, score) for kept, score in hits]
             case ListNamespacesOp():
                 return self._namespaces(op)
@@ -327,47 +296,47 @@ class CRPStore(BaseStore):
                     raise RequestError(
                         f"the value of {key!r:.40} is {type(op.value).__name__}, wanted a dict"
                     )
-                asked.puts.pop((labels, key), None)
-                asked.puts[labels, key] = op
+                batch.puts.pop((labels, key), None)
+                batch.puts[labels, key] = op
                 return None
         raise RequestError(f"an operation is {type(op).__name__}, wanted one of LangGraph's four")
 
-    def _search(self, op: SearchOp) -> list[tuple[Kept, float | None]]:
+    def _search(self, op: SearchOp) -> list[tuple[StoredValue, float | None]]:
         prefix = labels_of(op.namespace_prefix)
         if op.query is not None and not isinstance(op.query, str):
             raise RequestError(f"query is {type(op.query).__name__}, wanted a text")
         check_count("limit", op.limit, least=0)
         begin, end = max(0, op.offset), max(0, op.offset) + max(0, op.limit)
         if not op.query:
-            kept = (one for one in self._shelf.under(prefix) if holds(one.value, op.filter))
+            kept = (one for one in self._values.under(prefix) if filter_holds(one.value, op.filter))
             return [(one, None) for one in islice(kept, begin, end)]
-        found: list[tuple[Kept, float | None]] = list(islice(self._scored(prefix, op), end))
+        found: list[tuple[StoredValue, float | None]] = list(islice(self._scored(prefix, op), end))
         if len(found) < end:
             # Those that no query finds fill up what is left, as in LangGraph's own stores.
             told = {one.place for one, _ in found}
             rest = (
                 one
-                for one in self._shelf.under(prefix)
-                if one.place not in told and holds(one.value, op.filter)
+                for one in self._values.under(prefix)
+                if one.place not in told and filter_holds(one.value, op.filter)
             )
             found += [(one, None) for one in islice(rest, end - len(found))]
         return found[begin:end]
 
-    def _scored(self, prefix: Labels, op: SearchOp) -> Iterator[tuple[Kept, float]]:
-        for kept, score in self._shelf.nearest(prefix, op.query or ""):
-            if holds(kept.value, op.filter):
+    def _scored(self, prefix: Labels, op: SearchOp) -> Iterator[tuple[StoredValue, float]]:
+        for kept, score in self._values.nearest(prefix, op.query or ""):
+            if filter_holds(kept.value, op.filter):
                 yield kept, score
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        paths = {one.path for one in self._shelf.under()}
+        paths = {one.path for one in self._values.under()}
         for condition in op.match_conditions or ():
             labels_of(condition.path)
-        found = {path for path in paths if matches(path, op.match_conditions)}
+        found = {path for path in paths if namespace_matches(path, op.match_conditions)}
         if op.max_depth is not None:
             found = {path[: op.max_depth] for path in found}
         return sorted(found)[op.offset : op.offset + op.limit]
 
-    def _written(self, op: PutOp) -> Written:
+    def _written(self, op: PutOp) -> NewValue:
         value = json_value(op.key, op.value or {})
         given = None if op.index is False else op.index
         paths = () if op.index is False else paths_of("index", given) or self._fields
@@ -376,10 +345,10 @@ class CRPStore(BaseStore):
             for path in paths
             for text in get_text_at_path(value, path if path == WHOLE else tokenize_path(path))
         ]
-        return Written(tuple(op.namespace), op.key, value, tuple(texts), minutes_of(op.ttl))
+        return NewValue(tuple(op.namespace), op.key, value, tuple(texts), minutes_of(op.ttl))
 
 
-def _item(kept: Kept) -> Item:
+def _item(kept: StoredValue) -> Item:
     return Item(
         value=dict(kept.value),
         key=kept.key,
@@ -389,7 +358,7 @@ def _item(kept: Kept) -> Item:
     )
 
 
-def _search_item(kept: Kept, score: float | None) -> SearchItem:
+def _search_item(kept: StoredValue, score: float | None) -> SearchItem:
     return SearchItem(
         namespace=kept.path,
         key=kept.key,

@@ -1,12 +1,10 @@
 """LlamaIndex: retrieve, pack, answer and check in the query engines and agents that exist.
 
 In: any retriever, query engine or agent. Out: the same with nodes that fit a token budget and
-answers that carry a report, or are withheld before a stream shows them. Read `retriever.py` with
-`packing.py`, `nodes.py`, `postprocessor.py` and `synthesizer.py`; `query_engine.py` with `wire.py`,
-`model.py` and `sessions.py`; `handler.py` with `events.py`, `evidence.py`, `listening.py`,
-`tree.py`, `spans.py` and `streams.py`; `agent_llm.py` with `agent_calls.py`; `llm.py` with
-`completing.py`; `memory.py`; `emitting.py`; then `vector_store.py` with `embedding.py` and
-`filters.py`, `reranker.py`, and `evaluator.py`.
+answers that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
+`nodes.py`; `query_engine.py` with `messages.py` and `model.py`; `handler.py` with `events.py`,
+`span_tree.py` and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and
+`evaluator.py`.
 The room never changes a caller's node or message, never puts CRP metadata into a prompt or
 embedding and never alters a model's text.
 """

@@ -1,7 +1,4 @@
-"""The event with which an envelope is published on LlamaIndex's dispatcher.
-
-An event handler that writes down what was asked, found, called and answered.
-"""
+"""Envelope and report events of LlamaIndex's dispatcher, and memory items from its events."""
 
 from __future__ import annotations
 

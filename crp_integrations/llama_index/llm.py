@@ -1,7 +1,4 @@
-"""An LLM of LlamaIndex over LiteLLM: any provider string, and nothing of CRP on the wire.
-
-Completions by way of chat, for LLMs that chat.
-"""
+"""An LLM of LlamaIndex over LiteLLM: any provider string, and nothing of CRP on the wire."""
 
 from __future__ import annotations
 
@@ -33,9 +30,9 @@ from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import (
     calls_in,
     calls_json,
+    check_text_only,
     message_of,
     selections,
-    text_alone,
 )
 from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.messages import ModelCall, Reply
@@ -43,27 +40,27 @@ from crp_integrations.ports import Model
 from crp_integrations.relay.adapting.taking import own_words
 
 
-class Chatting(FunctionCallingLLM):
+class ChatLLM(FunctionCallingLLM):
     """An LLM whose completions are answers to one message of a user."""
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Answer a prompt."""
-        return _completion(self.chat(_said(prompt), **kwargs))
+        return _completion(self.chat(_user_message(prompt), **kwargs))
 
     @llm_completion_callback()
     async def acomplete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponse:
         """The asynchronous twin of `complete`."""
-        return _completion(await self.achat(_said(prompt), **kwargs))
+        return _completion(await self.achat(_user_message(prompt), **kwargs))
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
         """Answer a prompt in pieces."""
-        parts = self.stream_chat(_said(prompt), **kwargs)
+        parts = self.stream_chat(_user_message(prompt), **kwargs)
 
         def pieces() -> CompletionResponseGen:
             for part in parts:
@@ -76,7 +73,7 @@ class Chatting(FunctionCallingLLM):
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
         """The asynchronous twin of `stream_complete`."""
-        parts = await self.astream_chat(_said(prompt), **kwargs)
+        parts = await self.astream_chat(_user_message(prompt), **kwargs)
 
         async def pieces() -> CompletionResponseAsyncGen:
             async for part in parts:
@@ -85,7 +82,7 @@ class Chatting(FunctionCallingLLM):
         return pieces()
 
 
-def _said(prompt: str) -> list[ChatMessage]:
+def _user_message(prompt: str) -> list[ChatMessage]:
     return [ChatMessage(role="user", content=prompt)]
 
 
@@ -98,7 +95,7 @@ def _completion(response: ChatResponse) -> CompletionResponse:
     )
 
 
-class CRPLLM(Chatting):
+class CRPLLM(ChatLLM):
     """Calls a model through LiteLLM, with tools, structured output and streams that tell usage.
 
     It packs and checks nothing by itself: give it to `CRPQueryEngine(llm=…)`, `CRPSynthesizer` or
@@ -271,7 +268,7 @@ class CRPLLM(Chatting):
         self, messages: Sequence[ChatMessage], given: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
-        text_alone(messages)
+        check_text_only(messages)
         call, further = call_of(self, map(message_of, messages), given)
         own = bool(further) and not self._given
         client = client_of(self, further) if own else self._client

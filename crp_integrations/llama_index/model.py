@@ -1,7 +1,4 @@
-"""An LLM of LlamaIndex as the model of a turn.
-
-An agent's model call as a window: packed before it, examined and sealed after it.
-"""
+"""An LLM of LlamaIndex as the model of a turn, and an agent's model call as a window."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.messages import Asked, calls_in, chat_message_of, reply_of
+from crp_integrations.llama_index.messages import Conversation, calls_in, chat_message_of, reply_of
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from crp_integrations.relay.adapting.foreign import ForeignModel
 from crp_integrations.relay.records import Answer
@@ -35,11 +32,7 @@ class LlamaIndexModel(ForeignModel):
         self._llm = llm
 
     def said(self, call: ModelCall) -> Reply:
-        """Answer a call, with whatever LlamaIndex raises.
-
-        Raises:
-            RequestError: the call has tools, and the model takes none.
-        """
+        """Answer a call, with whatever LlamaIndex raises."""
         return self._reply(self._llm.chat(**self._given(call)), call)
 
     async def asaid(self, call: ModelCall) -> Reply:
@@ -51,20 +44,20 @@ class LlamaIndexModel(ForeignModel):
         chosen = sampling(self._llm, call)
         if not call.tools:
             return {"messages": messages, **chosen}
-        tools = [_Definition(tool["function"]) for tool in call.tools]
-        return calling(self._llm)._prepare_chat_with_tools_compat(
+        tools = [_ToolDefinition(tool["function"]) for tool in call.tools]
+        return require_function_calling(self._llm)._prepare_chat_with_tools_compat(
             tools, chat_history=messages, allow_parallel_tool_calls=True, **chosen
         )
 
     def _reply(self, response: ChatResponse, call: ModelCall) -> Reply:
-        return reply_of(response, call.model, selected(self._llm, response))
+        return reply_of(response, call.model, read_tool_calls(self._llm, response))
 
 
-class _Definition(BaseTool):
+class _ToolDefinition(BaseTool):
     """A tool of which the model is told, and that nobody calls here."""
 
     def __init__(self, function: Mapping[str, Any]) -> None:
-        self._metadata = _Told(function.get("description", ""), function["name"])
+        self._metadata = _SchemaMetadata(function.get("description", ""), function["name"])
         self._metadata.parameters = dict(function.get("parameters") or {})
 
     @property
@@ -73,15 +66,11 @@ class _Definition(BaseTool):
         return self._metadata
 
     def __call__(self, input: Any) -> ToolOutput:
-        """Refuse: the relay or the caller runs it.
-
-        Raises:
-            RequestError: always.
-        """
+        """Refuse: the relay or the caller runs it."""
         raise RequestError(f"tool {self._metadata.get_name()!r:.80} is not run by the model")
 
 
-class _Told(ToolMetadata):
+class _SchemaMetadata(ToolMetadata):
     """A tool's description with the JSON schema of its parameters as it was given."""
 
     parameters: dict[str, Any]
@@ -90,18 +79,14 @@ class _Told(ToolMetadata):
         return self.parameters
 
 
-def calling(llm: LLM) -> FunctionCallingLLM:
-    """The model as one that calls functions.
-
-    Raises:
-        RequestError: it does not.
-    """
+def require_function_calling(llm: LLM) -> FunctionCallingLLM:
+    """The model as one that calls functions."""
     if not isinstance(llm, FunctionCallingLLM):
         raise RequestError(f"{llm.class_name()} takes no tools; give another LLM")
     return llm
 
 
-def selected(llm: LLM, response: ChatResponse) -> list[ToolCall]:
+def read_tool_calls(llm: LLM, response: ChatResponse) -> list[ToolCall]:
     """The tool calls of a response, as the model itself reads them where it calls functions."""
     if not isinstance(llm, FunctionCallingLLM):
         return list(calls_in(response.message))
@@ -157,7 +142,7 @@ class AgentCalls:
         llm: LLM,
         messages: Sequence[ChatMessage],
         given: Mapping[str, Any],
-        asked: Asked,
+        asked: Conversation,
         model: str,
     ) -> None:
         self._llm = llm
@@ -223,7 +208,7 @@ class AgentCalls:
         return system, messages[place + 1 + self._asked.results :]
 
     def _reply(self, call: ModelCall, response: ChatResponse) -> Reply:
-        reply = reply_of(response, self._model, selected(self._llm, response))
+        reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
         if call.purpose is not Purpose.JUDGE:
             self._answers.append((reply, response))
         return reply

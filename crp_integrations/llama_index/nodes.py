@@ -1,11 +1,4 @@
-"""Between LlamaIndex nodes and facts.
-
-Nodes offered for packing, and copies of them with their part of the envelope.
-
-What was found for a model call, as the facts that its answer is examined against.
-
-Whether LlamaIndex's metadata filters hold, the same in every version of LlamaIndex.
-"""
+"""Conversion between LlamaIndex nodes and facts, and metadata filters over them."""
 
 from __future__ import annotations
 
@@ -35,7 +28,7 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, FactRejected
 from crp_integrations.fabric.records import Fact
-from crp_integrations.llama_index.spans import Found
+from crp_integrations.llama_index.spans import SpanEvidence
 from crp_integrations.relay.adapting.offering import Offer, about, facts_of
 from crp_integrations.relay.adapting.views import Item, extra, own_metadata, shown
 from crp_integrations.relay.relay import Relay
@@ -48,11 +41,7 @@ DOCUMENT_KEYS = ("document_id", "doc_id", "ref_doc_id")
 
 
 def items_from(nodes: Iterable[BaseNode]) -> list[Item]:
-    """Nodes as items.
-
-    Raises:
-        FactRejected: a node holds no text, or metadata that are not plain JSON.
-    """
+    """Nodes as items."""
     made = []
     for number, node in enumerate(nodes, 1):
         content = node.get_content(metadata_mode=MetadataMode.NONE)
@@ -76,11 +65,7 @@ def items_from(nodes: Iterable[BaseNode]) -> list[Item]:
 
 
 def vectors_of(nodes: Sequence[BaseNode], dimensions: int) -> FloatRows | None:
-    """The nodes' vectors, shape (n, dimensions); None when no node has one.
-
-    Raises:
-        EngineError: some nodes have one and others do not, or one is of another length.
-    """
+    """The nodes' vectors, shape (n, dimensions); None when no node has one."""
     given = [node.embedding for node in nodes if node.embedding is not None]
     if not given:
         return None
@@ -140,21 +125,13 @@ def offers(nodes: Iterable[NodeWithScore]) -> Iterator[Offer[NodeWithScore]]:
 
 
 def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> list[NodeWithScore]:
-    """An envelope's facts as nodes in their order; what each shows the model is the fact's text.
-
-    Args:
-        originals: the nodes by fact id; they stay as they are, copies are given out.
-
-    Returns:
-        Nodes with one more metadata key, `crp`: plain JSON about fact and envelope, which neither
-        prompts nor embeddings get.
-    """
+    """An envelope's facts as nodes in their order; what each shows the model is the fact's text."""
     made = []
     for place, fact in enumerate(envelope.facts):
         scored = originals[fact.fact_id]
         node = _copy(scored.node)
         if node.get_content(metadata_mode=MetadataMode.LLM) != fact.content:
-            _shows(node, fact.content)
+            _show_only(node, fact.content)
         node.metadata[METADATA_KEY] = about(envelope, place)
         _hide(node, (METADATA_KEY,))
         made.append(NodeWithScore(node=node, score=scored.score))
@@ -187,7 +164,7 @@ def texts_of(nodes: Sequence[NodeWithScore]) -> list[str]:
     return [scored.node.get_content(metadata_mode=MetadataMode.LLM) for scored in nodes]
 
 
-def hide(nodes: Iterable[NodeWithScore]) -> None:
+def hide_own_metadata(nodes: Iterable[NodeWithScore]) -> None:
     """Hide what is ours in nodes that LlamaIndex made of a response with its whole metadata.
 
     It does so for an index node behind which there is a query engine.
@@ -207,7 +184,7 @@ def hide(nodes: Iterable[NodeWithScore]) -> None:
             _hide(node, ours)
 
 
-def _shows(node: BaseNode, text: str) -> None:
+def _show_only(node: BaseNode, text: str) -> None:
     """Let a node show the model this text and nothing else: parts of a fact, metadata among it."""
     node.set_content(text)
     _hide(node, node.metadata)
@@ -225,16 +202,12 @@ def _copy(node: BaseNode) -> Any:
     return copy.deepcopy(node, {} if target is None else {id(target): target})
 
 
-def facts_in(found: Sequence[Found]) -> list[Fact]:
-    """Retrieved nodes as the model was shown them, and tools' answers, as facts.
-
-    Raises:
-        FactRejected: a text, id or source cannot be encoded as UTF-8.
-    """
-    return facts_of(_offers(found), noun="passage")[0]
+def evidence_facts(found: Sequence[SpanEvidence]) -> list[Fact]:
+    """Retrieved nodes as the model was shown them, and tools' answers, as facts."""
+    return facts_of(_evidence_offers(found), noun="passage")[0]
 
 
-def _offers(found: Sequence[Found]) -> Iterator[Offer[NodeWithScore | None]]:
+def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[Offer[NodeWithScore | None]]:
     for number, one in enumerate(found, 1):
         for offer in offers(one.nodes):
             yield Offer(offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id)
@@ -242,16 +215,11 @@ def _offers(found: Sequence[Found]) -> Iterator[Offer[NodeWithScore | None]]:
             yield Offer(None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}")
 
 
-def holds(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -> bool:
-    """Whether filters hold for metadata; a key that is missing equals nothing.
-
-    Raises:
-        TypeError: a filter's value and the metadata's cannot be compared.
-        ValueError: filters are nested, or an operator or condition is not known.
-    """
+def filters_hold(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -> bool:
+    """Whether filters hold for metadata; a key that is missing equals nothing."""
     if filters is None or not filters.filters:
         return True
-    found = [_one(one, metadata) for one in filters.filters]
+    found = [_filter_holds(one, metadata) for one in filters.filters]
     condition = filters.condition or FilterCondition.AND
     if condition is FilterCondition.AND:
         return all(found)
@@ -262,7 +230,7 @@ def holds(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -> bool:
     raise ValueError(f"condition {str(condition)!r:.40} is not known")
 
 
-def _one(one: MetadataFilter | MetadataFilters, metadata: Mapping[str, Any]) -> bool:
+def _filter_holds(one: MetadataFilter | MetadataFilters, metadata: Mapping[str, Any]) -> bool:
     if isinstance(one, MetadataFilters):
         raise ValueError("Nested filters are not supported")
     value, operator = metadata.get(one.key), one.operator
@@ -275,7 +243,7 @@ def _one(one: MetadataFilter | MetadataFilters, metadata: Mapping[str, Any]) -> 
     return bool(_CHECKS[operator](value, one.value))
 
 
-def _text(name: str, fold: Callable[[str], str]) -> Callable[[Any, Any], bool]:
+def _text_check(name: str, fold: Callable[[str], str]) -> Callable[[Any, Any], bool]:
     def check(value: Any, wanted: Any) -> bool:
         if not isinstance(value, str) or not isinstance(wanted, str):
             raise TypeError(f"{name} compares texts, and one of the two is none")
@@ -296,6 +264,6 @@ _CHECKS: Final[dict[FilterOperator, Callable[[Any, Any], bool]]] = {
     FilterOperator.CONTAINS: lambda value, wanted: wanted in value,
     FilterOperator.ALL: lambda value, wanted: all(one in value for one in wanted),
     FilterOperator.ANY: lambda value, wanted: any(one in value for one in wanted),
-    FilterOperator.TEXT_MATCH: _text("TEXT_MATCH", str),
-    FilterOperator.TEXT_MATCH_INSENSITIVE: _text("TEXT_MATCH_INSENSITIVE", str.lower),
+    FilterOperator.TEXT_MATCH: _text_check("TEXT_MATCH", str),
+    FilterOperator.TEXT_MATCH_INSENSITIVE: _text_check("TEXT_MATCH_INSENSITIVE", str.lower),
 }

@@ -1,7 +1,4 @@
-"""The whole turn as a query engine: a question in, the checked and sealed answer out.
-
-A response synthesizer with one model call, whose context is an envelope byte for byte.
-"""
+"""The whole turn as a query engine, and a response synthesizer over one envelope."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from llama_index.core.types import RESPONSE_TEXT_TYPE
 from crp_integrations.envelope.render import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
-from crp_integrations.llama_index.messages import chat_message_of, proof_of
+from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
 from crp_integrations.llama_index.model import LlamaIndexModel, model_name
 from crp_integrations.llama_index.nodes import (
     METADATA_KEY,
@@ -36,8 +33,8 @@ from crp_integrations.llama_index.nodes import (
     stored_nodes,
     texts_of,
 )
-from crp_integrations.llama_index.span_tree import here, listen, session_in
-from crp_integrations.llama_index.spans import Span, named_session, standing
+from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
+from crp_integrations.llama_index.spans import Span, agent_position, named_session
 from crp_integrations.llama_index.validation import check_llm, check_nodes
 from crp_integrations.relay import outcomes, prompt
 from crp_integrations.relay.adapting.offering import facts_of
@@ -103,7 +100,7 @@ class CRPQueryEngine(BaseQueryEngine):
         check_relay(relay, "CRPQueryEngine")
         if llm is not None:
             check_llm(llm)
-        listen()
+        process_tree()
         self._relay = relay
         self._llm = llm
         self._streaming = streaming
@@ -118,7 +115,7 @@ class CRPQueryEngine(BaseQueryEngine):
         return {}
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        span, question = here(), query_bundle.query_str
+        span, question = current_span(), query_bundle.query_str
         pieces: list[str] = []
         answer: Answer | None = None
         for part in self._parts(question, self._fields(span)):
@@ -127,13 +124,13 @@ class CRPQueryEngine(BaseQueryEngine):
             else:
                 answer = part
         assert answer is not None
-        told, nodes = self._told(span, answer)
+        told = self._publish(span, answer)
         if not self._streaming:
-            return Response(answer.text, source_nodes=nodes, metadata=told)
-        return StreamingResponse(_given(pieces), source_nodes=nodes, metadata=told)
+            return Response(answer.text, **told)
+        return StreamingResponse((piece for piece in pieces), **told)
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        span, question = here(), query_bundle.query_str
+        span, question = current_span(), query_bundle.query_str
         pieces: list[str] = []
         answer: Answer | None = None
         async for part in self._aparts(question, self._fields(span)):
@@ -142,10 +139,10 @@ class CRPQueryEngine(BaseQueryEngine):
             else:
                 answer = part
         assert answer is not None
-        told, nodes = self._told(span, answer)
+        told = self._publish(span, answer)
         if not self._streaming:
-            return Response(answer.text, source_nodes=nodes, metadata=told)
-        return AsyncStreamingResponse(_agiven(pieces), source_nodes=nodes, metadata=told)
+            return Response(answer.text, **told)
+        return AsyncStreamingResponse(_astream_pieces(pieces), **told)
 
     def _parts(self, question: str, asking: dict[str, Any]) -> Generator[str | Answer]:
         if self._llm is None:
@@ -176,24 +173,23 @@ class CRPQueryEngine(BaseQueryEngine):
             span.covered = True
         if self._asking.get("session_id"):
             return self._asking
-        session = session_in(span)
+        session = span_session(span)
         return {**self._asking, "session_id": session} if session else self._asking
 
-    def _told(self, span: Span | None, answer: Answer) -> tuple[dict[str, Any], list[Any]]:
-        told = proof_of(answer)
+    def _publish(self, span: Span | None, answer: Answer) -> dict[str, Any]:
+        """A response's source nodes and metadata, after the events and the span's record."""
+        told = answer_metadata(answer)
         nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:
-            listen().answered(span, nodes, answer.envelope.query, told)
+            process_tree().record_turn(span, nodes, answer.envelope.query, told)
         dispatcher.event(EnvelopeEvent(envelope=told["crp_envelope"]))
-        dispatcher.event(ReportEvent(report=told[METADATA_KEY], agent=standing(span).told()))
-        return told, nodes
+        dispatcher.event(
+            ReportEvent(report=told[METADATA_KEY], agent=agent_position(span).as_json())
+        )
+        return {"source_nodes": nodes, "metadata": told}
 
 
-def _given(pieces: list[str]) -> Generator[str, None, None]:
-    yield from pieces
-
-
-async def _agiven(pieces: list[str]) -> AsyncGenerator[str, None]:
+async def _astream_pieces(pieces: list[str]) -> AsyncGenerator[str, None]:
     for piece in pieces:
         yield piece
 
@@ -267,7 +263,7 @@ class CRPSynthesizer(BaseSynthesizer):
         """
         shown = self._envelope(_text(query), check_nodes(nodes))
         response = super().synthesize(query, shown, additional_source_nodes, **response_kwargs)
-        return _about(response, shown)
+        return _with_envelope(response, shown)
 
     async def asynthesize(
         self,
@@ -281,7 +277,7 @@ class CRPSynthesizer(BaseSynthesizer):
         response = await super().asynthesize(
             query, shown, additional_source_nodes, **response_kwargs
         )
-        return _about(response, shown)
+        return _with_envelope(response, shown)
 
     def get_response(
         self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any
@@ -363,7 +359,7 @@ def _text(query: QueryType) -> str:
     return query.query_str if isinstance(query, QueryBundle) else query
 
 
-def _about(response: RESPONSE_TYPE, shown: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
+def _with_envelope(response: RESPONSE_TYPE, shown: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
     if not shown:
         return response
     told = [scored.node.metadata[METADATA_KEY] for scored in shown]

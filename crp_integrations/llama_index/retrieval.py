@@ -1,9 +1,4 @@
-"""A retriever whose nodes are a packed envelope.
-
-A node postprocessor whose nodes are a packed envelope.
-
-A LlamaIndex node postprocessor as the reranker of a relay, of `pack` or of our postprocessor.
-"""
+"""The retriever and the node postprocessor that return a packed envelope, and the reranker."""
 
 from __future__ import annotations
 
@@ -24,7 +19,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes
-from crp_integrations.llama_index.span_tree import here, listen, session_in
+from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import named_session
 from crp_integrations.llama_index.validation import check_fields, check_nodes
 from crp_integrations.ports import Embedder
@@ -84,7 +79,7 @@ class CRPRetriever(BaseRetriever):
         candidates: int = CANDIDATES,
     ) -> None:
         super().__init__()
-        listen()
+        process_tree()
         check_count("candidates", candidates, least=1)
         if isinstance(source, BaseIndex):
             source = source.as_retriever(similarity_top_k=candidates)
@@ -139,7 +134,7 @@ class CRPRetriever(BaseRetriever):
             budget_tokens=self._budget,
             grounding=self._grounding,
             k=self._k,
-            session_id=self._session or session_in(here()) or None,
+            session_id=self._session or span_session(current_span()) or None,
         ).preview()
         return envelope, stored_nodes(relay, envelope)
 
@@ -186,7 +181,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _fields_alone(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+    def _check_given_fields(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
         with own_words(cls):
             return handler(check_fields(cls, given))
 
@@ -207,7 +202,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
             )
         nodes = check_nodes(nodes)
         # An engine behind an index node would else show the model what it found about its answer.
-        listen()
+        process_tree()
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle, nodes=nodes, top_n=self.k or len(nodes), model_name=self.model

@@ -1,9 +1,4 @@
-"""Spans of LlamaIndex as the tree keeps them, and where a model call stands among them.
-
-Streams of engines, whose model is often called when they are read, read in their own span.
-
-Which session a call of LlamaIndex belongs to.
-"""
+"""Spans of LlamaIndex: agent positions, streams read in their span, and sessions of calls."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ from crp_integrations.relay.adapting.naming import PREFIX, session_named
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SpanEvidence:
     """What was found in one span: a retriever's nodes, or a tool's answer.
 
     Attributes:
@@ -59,7 +54,7 @@ class Span:
         tag: the session that `instrument_tags` named when an agent's run began.
         results: texts that tools of an agent's run answered.
         unfounded: of those, with the call's id, errors and what hands over to another agent.
-        said: what was attached to the last answer within.
+        report: what was attached to the last answer within.
         response: of a query or chat engine, while somebody has it; it may be a stream.
         own: what others keep of the span, by their own keys.
         at_end: called when it has ended.
@@ -78,11 +73,11 @@ class Span:
     tag: Any = None
     results: set[str] = field(default_factory=set)
     unfounded: set[tuple[str, str]] = field(default_factory=set)
-    shelf: dict[str, Found] = field(default_factory=dict)
-    said: dict[str, Any] | None = None
+    shelf: dict[str, SpanEvidence] = field(default_factory=dict)
+    report: dict[str, Any] | None = None
     response: weakref.ref[Any] | None = None
     own: dict[Any, Any] = field(default_factory=dict)
-    at_end: list[Callable[[], None]] = field(default_factory=list)
+    at_end: list[Callable[[], object]] = field(default_factory=list)
     children: list[Span] = field(default_factory=list)
 
     def path(self) -> list[Span]:
@@ -94,7 +89,7 @@ class Span:
             span = span.parent
         return made
 
-    def within(self) -> list[Span]:
+    def scope(self) -> list[Span]:
         """The span and what is around it up to the tool or agent that it runs in."""
         made: list[Span] = []
         for span in self.path():
@@ -105,7 +100,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AgentPosition:
     """Where a model call stands.
 
     Attributes:
@@ -124,22 +119,22 @@ class Standing:
     run: str = ""
     parent: str = ""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Plain JSON about it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def standing(span: Span | None) -> Standing:
+def agent_position(span: Span | None) -> AgentPosition:
     """Where a model call in this span stands."""
     if span is None:
-        return Standing()
+        return AgentPosition()
     path = span.path()
     runs = [one for one in path if one.runs]
     if not runs:
-        return Standing(tool=next((one.tool for one in path if one.tool), ""))
+        return AgentPosition(tool=next((one.tool for one in path if one.tool), ""))
     run = runs[0]
     inside = path[: path.index(run)]
-    return Standing(
+    return AgentPosition(
         agent=next((one.agent for one in inside if one.agent), run.agent),
         depth=len(runs) - 1,
         turn=next((one.turn for one in inside if one.turn), run.turns),
@@ -149,13 +144,13 @@ def standing(span: Span | None) -> Standing:
     )
 
 
-def run_of(span: Span | None) -> Span | None:
+def agent_run(span: Span | None) -> Span | None:
     """The agent's run that a span is in, as the agent's own; None outside of agents."""
-    inmost = span.within()[-1] if span is not None else None
+    inmost = span.scope()[-1] if span is not None else None
     return inmost if inmost is not None and inmost.runs else None
 
 
-def attach(response: Any, told: Mapping[str, Any]) -> None:
+def attach_metadata(response: Any, told: Mapping[str, Any]) -> None:
     """Put what was found about an answer into a response's metadata."""
     response.metadata = {**(getattr(response, "metadata", None) or {}), **told}
 
@@ -163,13 +158,10 @@ def attach(response: Any, told: Mapping[str, Any]) -> None:
 STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
 
 
-def read_within(response: Any, span_id: str, done: Callable[[], None]) -> None:
+def read_in_span(response: Any, span_id: str, done: Callable[[], None]) -> None:
     """Let a response be read in a span that has ended, however late.
 
     Chat engines read theirs in threads and tasks of their own, which have the span by themselves.
-
-    Args:
-        done: called when it is read to its end, or given up.
     """
     if isinstance(response, StreamingResponse):
         response.response_gen = _read(response.response_gen, span_id, done)
@@ -217,24 +209,13 @@ TAG: Final = "session_id"
 
 
 def session_of(tags: Mapping[str, Any] | None = None) -> str:
-    """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none.
-
-    Args:
-        tags: None for those in force.
-
-    Raises:
-        RequestError: the id is no text or number.
-    """
+    """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none."""
     given = (active_instrument_tags.get() if tags is None else tags).get(TAG)
     return "" if given is None or given == "" else named_session(given)
 
 
 def named_session(given: object) -> str:
-    """The session for whatever names a conversation.
-
-    Raises:
-        RequestError: the id is no text or number.
-    """
+    """The session for whatever names a conversation."""
     return session_named(given, "llama_index")
 
 

@@ -1,7 +1,4 @@
-"""A namespace of the fabric as a LlamaIndex vector store.
-
-A fabric's embedder as LlamaIndex's embedding model.
-"""
+"""A namespace of the fabric as a LlamaIndex vector store, and its embedder as embedding model."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.llama_index.nodes import (
     DOCUMENT_KEYS,
     filterable,
-    holds,
+    filters_hold,
     items_from,
     node_of,
     vectors_of,
@@ -160,7 +157,7 @@ class CRPVectorStore(BasePydanticVectorStore):
             RequestError: they are no nodes.
             EngineError: a vector is not one of the fabric's embedder.
         """
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         nodes = _nodes(nodes)
         if not nodes:
             return []
@@ -169,7 +166,7 @@ class CRPVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete the nodes of a document; one that is not there is no error."""
-        _refuse(delete_kwargs)
+        _refuse_options(delete_kwargs)
         where = Where(sources=_sources([ref_doc_id]))
         self._items.forget(self._items.namespace.find_own(where))
 
@@ -184,7 +181,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         Raises:
             RequestError: neither is given; `clear` deletes everything.
         """
-        _refuse(delete_kwargs)
+        _refuse_options(delete_kwargs)
         if node_ids is None and filters is None:
             raise RequestError("delete_nodes needs node_ids or filters; clear() deletes all nodes")
         self._items.forget([fact.fact_id for fact in self._chosen(node_ids, filters)])
@@ -215,7 +212,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         Raises:
             RequestError: a mode, option or filter that the view does not know; names it.
         """
-        _refuse({name: value for name, value in kwargs.items() if name not in _OPTIONS})
+        _refuse_options({name: value for name, value in kwargs.items() if name not in _OPTIONS})
         if not isinstance(query, VectorStoreQuery):
             raise RequestError(f"query is {type(query).__name__}; give a VectorStoreQuery")
         for name in ("output_fields", "embedding_field"):
@@ -269,8 +266,6 @@ class CRPVectorStore(BasePydanticVectorStore):
         """The asynchronous twin of `query`."""
         return await asyncio.to_thread(self.query, query, **kwargs)
 
-    # --- within ------------------------------------------------------------------------
-
     def _found(
         self,
         query: VectorStoreQuery,
@@ -311,17 +306,13 @@ class CRPVectorStore(BasePydanticVectorStore):
             namespace = self._items.namespace
             facts = namespace.facts(namespace.find(where))
         try:
-            return [fact for fact in facts if holds(filters, filterable(fact))]
+            return [fact for fact in facts if filters_hold(filters, filterable(fact))]
         except (TypeError, ValueError) as error:
             raise RequestError(f"the filters cannot be applied: {error}") from error
 
 
 def _nodes(given: object) -> list[BaseNode]:
-    """Nodes as a list.
-
-    Raises:
-        RequestError: they are something else, such as one node, texts or a retriever's finds.
-    """
+    """Nodes as a list."""
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
         raise RequestError(f"nodes is {type(given).__name__}, wanted a list of nodes")
     nodes = list(given)
@@ -332,11 +323,7 @@ def _nodes(given: object) -> list[BaseNode]:
 
 
 def _mode(given: object) -> VectorStoreQueryMode:
-    """A mode that the view has, also by its word.
-
-    Raises:
-        RequestError: it has no such mode.
-    """
+    """A mode that the view has, also by its word."""
     modes = (*_VECTOR_MODES, *_TEXT_MODES)
     found = next((mode for mode in modes if mode == given), None)
     if found is None:
@@ -348,11 +335,7 @@ def _mode(given: object) -> VectorStoreQueryMode:
 
 
 def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
-    """Sources of documents; a document that no view has added goes by its source id itself.
-
-    Raises:
-        RequestError: a text is given in the place of a list, or an id is no text.
-    """
+    """Sources of documents; a document that no view has added goes by its source id itself."""
     if isinstance(doc_ids, str):
         raise RequestError(f"doc_ids is the text {doc_ids!r:.40}; give a list of ids")
     for doc in doc_ids:
@@ -362,11 +345,7 @@ def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Where:
-    """What of the conditions the store can look up.
-
-    Raises:
-        RequestError: the filters are no `MetadataFilters`, or a text cannot be encoded.
-    """
+    """What of the conditions the store can look up."""
     if filters is not None and not isinstance(filters, MetadataFilters):
         raise RequestError(
             f"filters is {type(filters).__name__}; give MetadataFilters(filters=[…])"
@@ -399,18 +378,14 @@ def _pushed(filters: MetadataFilters | None) -> bool:
     return filters is None or len(_equal(filters)) == len(filters.filters)
 
 
-def _refuse(kwargs: Mapping[str, Any]) -> None:
+def _refuse_options(kwargs: Mapping[str, Any]) -> None:
     """An option that is not known is named, not passed over in silence."""
     if kwargs:
         raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")
 
 
 def _prefetch(factor: Any) -> float:
-    """Of how many times `similarity_top_k` nearest nodes the MMR mode chooses.
-
-    Raises:
-        RequestError: it is no number above 0, or too large a one.
-    """
+    """Of how many times `similarity_top_k` nearest nodes the MMR mode chooses."""
     if factor is None:
         return _PREFETCH
     try:

@@ -19,7 +19,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain.run_tree import Ancestry
+from crp_integrations.langchain.run_tree import RunTree
 from crp_integrations.vocabulary import RiskLevel
 from tests.relay.conftest import FACTS
 
@@ -301,6 +301,6 @@ def test_trees_are_forgotten_when_their_root_fails():
 def test_an_unknown_run_has_no_context():
     from uuid import uuid4
 
-    runs = Ancestry()
-    runs.retrieved(uuid4(), [Document("x")])
+    runs = RunTree()
+    runs.add_documents(uuid4(), [Document("x")])
     assert runs.context_of(uuid4()) is None

@@ -310,7 +310,7 @@ def test_an_abandoned_stream_is_forgotten() -> None:
 
 def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "MOST_TREES", 3)
-    runs = trees.Ancestry()
+    runs = trees.RunTree()
     roots = [uuid4() for _ in range(5)]
     for root in roots:
         runs.start(root, None)
@@ -318,7 +318,7 @@ def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.Mo
     assert len(runs) == 2 * 3
     late, model = uuid4(), uuid4()
     runs.start(late, roots[0])  # its tree was given up
-    runs.retrieved(late, [Document(TOWER)])
+    runs.add_documents(late, [Document(TOWER)])
     runs.start(model, roots[0])
     assert runs.context_of(model) is None
 

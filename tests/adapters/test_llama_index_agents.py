@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler, ReportEvent
 from crp_integrations.llama_index import handler as handler_module
-from crp_integrations.llama_index.span_tree import listen
+from crp_integrations.llama_index.span_tree import process_tree
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.llama_index_doubles import (
@@ -67,7 +67,7 @@ def search(facts=FACTS, llm=None):
 def nothing_is_left() -> Iterator[None]:
     handlers = list(get_dispatcher().event_handlers)
     yield
-    assert len(listen()) == 0, "the tree forgets what has ended"
+    assert len(process_tree()) == 0, "the tree forgets what has ended"
     assert get_dispatcher().event_handlers == handlers
 
 
