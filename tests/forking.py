@@ -46,7 +46,7 @@ FRAMEWORKS = (
     "crp_integrations.langchain",
     "crp_integrations.llama_index",
     "crp_integrations.litellm",
-    "langchain.sessions",
+    "langchain.agents",
     "langgraph.graph",
 )
 # Processes of `multiprocessing`, forked likewise where there is fork.

@@ -1,4 +1,4 @@
-"""What real chains do to the adapters: ids used again, caches, agents, hooks that raise."""
+"""The callback in real chains: repeated ids, caches, agents, hooks that raise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain import run_tree as trees
 from crp_integrations.langchain.documents import facts_of
-from tests.adapters.test_langchain import QUESTION, Chat, Listed, rag
+from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
 from tests.relay.conftest import FACTS
 
 TOWER = "The tower of Meridian town is 100 metres high."

@@ -1,3 +1,5 @@
+"""Retrieval, packing and examination in a LangChain chain."""
+
 from __future__ import annotations
 
 import json
