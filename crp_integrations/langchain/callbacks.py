@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
+from crp_integrations.adapters.reported_answers import (
+    AnswerExaminer,
+    Attachment,
+    Examination,
+    not_checked,
+)
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, facts_of
 from crp_integrations.langchain.run_tree import RetrieverResult, RunTreeHandler, SentMessages
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later
+from crp_integrations.relay.adapting.judge_arguments import judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called, check_relay
-from crp_integrations.relay.adapting.witnessing import witness
-from crp_integrations.relay.doors import examine
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
+from crp_integrations.vocabulary import GroundingMode, HaltReason, RiskLevel
 
 log = logging.getLogger("crp_integrations.langchain")
-
-Attachment = dict[str, Any]
 
 
 class DPECallbackHandler(RunTreeHandler):
@@ -83,7 +84,6 @@ class DPECallbackHandler(RunTreeHandler):
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         if on_critical not in ("record", "raise"):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
-        self._grounding = GroundingMode(grounding)
         if relay is not None:
             check_relay(relay, "DPECallbackHandler")
         # LangChain swallows what a handler raises: nobody would be told, and see why.
@@ -95,6 +95,7 @@ class DPECallbackHandler(RunTreeHandler):
             "DPECallbackHandler", judge, judge_options, relay=relay, heard=on_report is not None
         )
         self._on_judged = told_later(self._judge, on_report, _attachment)
+        self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
@@ -165,45 +166,20 @@ class DPECallbackHandler(RunTreeHandler):
         generation: Generation,
         context: tuple[RetrieverResult, ...] | None,
         sent: tuple[Message, ...],
-    ) -> tuple[Report | Attachment, Receipt | None, SafetyHalt | None]:
+    ) -> Examination:
         if not generation.text.strip():
-            return _not_checked("the answer has no text"), None, None
+            return not_checked("the answer has no text")
         if context is None:
-            return _not_checked("no retriever ran in the chain of this call"), None, None
+            return not_checked("no retriever ran in the chain of this call")
         documents = [document for retrieved in context for document in retrieved.documents]
-        try:
-            facts: list[Fact] = facts_of(documents)[0]
-            question, answer = next(iter(context)).query, generation.text
-            if self._relay is None:
-                report = examine(
-                    answer,
-                    context=facts,
-                    question=question,
-                    grounding=self._grounding,
-                    conversation=before_question(sent),
-                    judge=self._judge,
-                    on_report=self._on_judged,
-                )
-                return report, None, None
-            found = witness(
-                self._relay,
-                answer,
-                facts,
-                question,
-                messages=sent,
-                model=_model(generation),
-                grounding=self._grounding,
-                judge=self._judge,
-                on_report=self._on_judged,
-            )
-            return found.report, found.receipt, found.halt
-        except SafetyHalt as halt:
-            return cast("Report", halt.report), None, halt
-        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
-            # LangChain would swallow it; the answer must say that it was not checked. The
-            # error's own words may quote a text, which no log may hold.
-            log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), None, None
+        return self._examiner.examine(
+            generation.text,
+            lambda: facts_of(documents)[0],
+            context[0].query,
+            messages=sent,
+            model=_model(generation),
+            on_report=self._on_judged,
+        )
 
 
 def _only_calls(generation: Generation) -> bool:
@@ -242,7 +218,3 @@ def _model(generation: Generation) -> str:
         return ""
     told = generation.message.response_metadata
     return str(told.get("model_name") or told.get("model") or "")
-
-
-def _not_checked(reason: str) -> Attachment:
-    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -22,6 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
+from crp_integrations.adapters.agent_calls import Conversation, turn_metadata
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.history import last_asked
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
@@ -38,23 +38,6 @@ _ROLES: Final[Mapping[str, Role]] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """A conversation as a question.
-
-    Attributes:
-        system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question: tool calls with what
-            the tools answered.
-    """
-
-    question: str
-    system: str = ""
-    history: tuple[Message, ...] = ()
-    results: int = 0
 
 
 def read_conversation(messages: Sequence[Any], *, results: bool = False) -> Conversation:
@@ -214,14 +197,7 @@ def answer_metadata(answer: Answer) -> dict[str, Any]:
         "finish_reason": answer.reply.finish_reason,
         METADATA_KEY: answer.report.model_dump(mode="json"),
         RECEIPT_KEY: answer.receipt_id,
-        "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": dict(answer.headers),
-        "crp_session": {
-            "session_id": answer.session_id,
-            "window_id": answer.window_id,
-            "window_number": answer.window_number,
-            "continuation_id": answer.continuation_id,
-        },
+        **turn_metadata(answer),
     }
 
 

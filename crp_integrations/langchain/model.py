@@ -24,6 +24,7 @@ from langchain_core.runnables import (
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
+from crp_integrations.adapters.agent_calls import sampling
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
@@ -167,18 +168,6 @@ def model_name(model: BaseChatModel) -> str:
         if isinstance(named, str) and named:
             return named.removeprefix("models/")
     return ""
-
-
-def sampling(model: BaseChatModel, call: ModelCall) -> dict[str, Any]:
-    """The sampling values that a call sets, as far as a chat model has a field for them.
-
-    Others would reach the provider as they are, which may refuse them.
-    """
-    return {
-        name: getattr(call, name)
-        for name in ("temperature", "max_tokens", "seed")
-        if getattr(call, name) is not None and name in type(model).model_fields
-    }
 
 
 def _langchain_messages(call: ModelCall) -> list[BaseMessage]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,17 +12,12 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
 from crp_integrations.errors import ModelError
 from crp_integrations.governance.compaction.history import ids_of
 from crp_integrations.governance.compaction.records import Account
-from crp_integrations.langchain.messages import (
-    Conversation,
-    langchain_of,
-    message_of,
-    reply_of,
-    strip_metadata,
-)
-from crp_integrations.langchain.model import non_streaming, sampling, streaming_suppressed
+from crp_integrations.langchain.messages import langchain_of, message_of, reply_of, strip_metadata
+from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.adapting.holding import hold, result_facts
@@ -35,29 +30,23 @@ if TYPE_CHECKING:  # in older versions they take no parameter
     AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-class ModelCalls:
-    """The model behind an agent's middleware, as the model of a turn.
-
-    The agent's own messages go out as they are; what the turn adds is the system message with the
-    envelope, and behind them what a remedy asks for.
-    """
+class ModelCalls(AgentModelCalls[ModelResponse[Any]]):
+    """The model behind an agent's middleware, as the model of a turn."""
 
     def __init__(
         self,
         request: ModelRequest[Any],
-        asked: Conversation,
+        conversation: Conversation,
         model: str,
         *,
         hide_tokens: bool,
         compaction: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(conversation, model)
         self._request = request
-        self._asked = asked
-        self._model = model
         self._hide_tokens = hide_tokens
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
-        self._answers: list[tuple[Reply, ModelResponse[Any]]] = []
         self._handler: Handler | None = None
         self._ahandler: AsyncHandler | None = None
 
@@ -87,22 +76,9 @@ class ModelCalls:
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response)
 
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole reply; an agent's middleware sees no pieces."""
-        yield self.call(call)
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        yield await self.acall(call)
-
     def released(self, answer: Answer, proof: dict[str, Any]) -> ModelResponse[Any]:
         """The response whose text was examined, with the proof on its message, a copy."""
-        same = [
-            response
-            for reply, response in self._answers
-            if (reply.text, reply.tool_calls) == (answer.reply.text, answer.reply.tool_calls)
-        ]
-        response = same[-1] if same else self._answers[-1][1]
+        response = self._response_of(answer)
         result = [
             message.model_copy(update={"response_metadata": {**message.response_metadata, **proof}})
             if isinstance(message, AIMessage)
@@ -121,8 +97,9 @@ class ModelCalls:
         own = further is not None
         # System messages are in the turn's own, in front, wherever they stood.
         said = [one for one in strip_metadata(request.messages) if one.type != "system"]
-        messages = [*said, *further] if further is not None else []
-        if further is None:
+        if further is not None:
+            messages = [*said, *map(langchain_of, further)]
+        else:
             messages = [langchain_of(one) for one in call.messages if one.role != "system"]
         changed: dict[str, Any] = {
             "messages": messages,
@@ -137,17 +114,6 @@ class ModelCalls:
         if not answers:
             changed["response_format"] = None
         return request.override(**changed)
-
-    def _split(self, messages: Sequence[Message]) -> tuple[str, list[BaseMessage] | None]:
-        """The system message, and what follows the agent's messages; None for a call of its own."""
-        system = messages[0].content if messages[0].role == "system" else ""
-        place = int(bool(system)) + len(self._asked.history) - self._asked.results
-        if len(messages) <= place or messages[place].content != self._asked.question:
-            return system, None
-        if messages[place].role != "user":
-            return system, None
-        further = messages[place + 1 + self._asked.results :]
-        return system, [langchain_of(message) for message in further]
 
     def _system(self, text: str) -> SystemMessage | None:
         given = self._request.system_message
@@ -168,9 +134,7 @@ class ModelCalls:
             # An answer that the agent asked for in the form of a tool call is an answer.
             told = [json.dumps(one["args"], ensure_ascii=False) for one in said.tool_calls]
             reply = reply.changed(text="\n".join(told), tool_calls=())
-        if call.purpose is not Purpose.JUDGE:
-            self._answers.append((reply, response))
-        return reply
+        return self._keep(call, reply, response)
 
 
 def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:

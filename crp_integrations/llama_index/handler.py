@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
-from typing import Any, Final, Literal, Self, TypeAlias, Unpack, cast
+from typing import Any, Final, Literal, Self, TypeAlias, Unpack
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -27,6 +27,7 @@ from llama_index.core.instrumentation.events.llm import (
 )
 from llama_index.core.instrumentation.events.span import SpanDropEvent
 
+from crp_integrations.adapters.reported_answers import AnswerExaminer, Examination, not_checked
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.events import ReportEvent
@@ -47,14 +48,12 @@ from crp_integrations.llama_index.spans import (
 )
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later
+from crp_integrations.relay.adapting.judge_arguments import judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called, check_relay
-from crp_integrations.relay.adapting.witnessing import witness
-from crp_integrations.relay.doors import examine
 from crp_integrations.relay.given import mode_of
 from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
+from crp_integrations.vocabulary import GroundingMode, HaltReason, RiskLevel
 
 log = logging.getLogger("crp_integrations.llama_index")
 dispatcher = get_dispatcher(__name__)
@@ -89,8 +88,6 @@ class _ModelCall:
 
 
 _Calls: TypeAlias = OrderedDict[str, list[_ModelCall]]
-# What an examination came to, the receipt, and what halts.
-_Examination: TypeAlias = tuple[Report | dict[str, Any], Receipt | None, SafetyHalt | None]
 
 
 class DPEEventHandler(BaseEventHandler):
@@ -136,7 +133,7 @@ class DPEEventHandler(BaseEventHandler):
         ConfigError: what is given as a judge is no model.
     """
 
-    _grounding: GroundingMode = PrivateAttr()
+    _examiner: AnswerExaminer = PrivateAttr()
     _raises: bool = PrivateAttr()
     _on_report: Callable[[ReportEvent], None] | None = PrivateAttr()
     _relay: Relay | None = PrivateAttr()
@@ -167,7 +164,6 @@ class DPEEventHandler(BaseEventHandler):
             check_relay(relay, "DPEEventHandler")
         # LlamaIndex swallows what a handler raises.
         check_called(on_report=on_report, on_receipt=on_receipt)
-        self._grounding = mode_of(grounding)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
@@ -175,6 +171,7 @@ class DPEEventHandler(BaseEventHandler):
         self._judge = judge_for(
             "DPEEventHandler", judge, judge_options, relay=relay, heard=on_report is not None
         )
+        self._examiner = AnswerExaminer(mode_of(grounding), relay, self._judge, log)
         self._tree = process_tree()
 
     @classmethod
@@ -374,47 +371,21 @@ class DPEEventHandler(BaseEventHandler):
             lambda report: _event(call, report.model_dump(mode="json"), call.position.as_json()),
         )
 
-    def _examined(self, call: _ModelCall, answer: str) -> _Examination:
+    def _examined(self, call: _ModelCall, answer: str) -> Examination:
         if not answer.strip():
-            return _not_checked("the answer holds no text"), None, None
+            return not_checked("the answer holds no text")
         if call.span is None:
-            return _not_checked("the spans around the call are not known"), None, None
+            return not_checked("the spans around the call are not known")
         if not call.found:
-            why = "nothing was retrieved for this call, and no tool has answered"
-            return _not_checked(why), None, None
-        try:
-            facts = evidence_facts(call.found)
-            if self._relay is not None:
-                found = witness(
-                    self._relay,
-                    answer,
-                    facts,
-                    call.question,
-                    messages=call.messages,
-                    model=call.model,
-                    grounding=self._grounding,
-                    judge=self._judge,
-                    on_report=self._later_report(call),
-                )
-                return found.report, found.receipt, found.halt
-            later = self._later_report(call)
-            report = examine(
-                answer,
-                context=facts,
-                question=call.question or None,
-                grounding=self._grounding,
-                conversation=before_question(call.messages),
-                judge=self._judge,
-                on_report=later,
-            )
-            return report, None, None
-        except SafetyHalt as halt:
-            return cast("Report", halt.report), None, halt
-        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
-            # LlamaIndex would swallow it; the answer must say that it was not checked. The
-            # error's own words may quote a text, which no log may hold.
-            log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), None, None
+            return not_checked("nothing was retrieved for this call, and no tool has answered")
+        return self._examiner.examine(
+            answer,
+            lambda: evidence_facts(call.found),
+            call.question,
+            messages=call.messages,
+            model=call.model,
+            on_report=self._later_report(call),
+        )
 
 
 def _event(call: _ModelCall, report: dict[str, Any], agent: dict[str, Any]) -> ReportEvent:
@@ -445,7 +416,3 @@ def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any]
     if "crp_headers" not in given:
         return None
     return {name: value for name, value in given.items() if name.startswith(METADATA_KEY)}
-
-
-def _not_checked(reason: str) -> dict[str, Any]:
-    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}

@@ -18,6 +18,7 @@ from typing import Any, Final
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
 from llama_index.core.llms.llm import ToolSelection
 
+from crp_integrations.adapters.agent_calls import Conversation, turn_metadata
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
@@ -94,22 +95,6 @@ _FORMS: Final = (
     ("tool_name", "name"),
     ("tool_kwargs", "arguments", "input", "args"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """A conversation as a question.
-
-    Attributes:
-        system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question.
-    """
-
-    question: str
-    system: str = ""
-    history: tuple[Message, ...] = ()
-    results: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +270,7 @@ def answer_metadata(answer: Answer) -> dict[str, Any]:
     """What stands in the metadata of an answer, plain JSON."""
     return {
         METADATA_KEY: answer.report.model_dump(mode="json"),
-        "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": dict(answer.headers),
-        "crp_session": {
-            "session_id": answer.session_id,
-            "window_id": answer.window_id,
-            "window_number": answer.window_number,
-            "continuation_id": answer.continuation_id,
-        },
+        **turn_metadata(answer),
         **receipt_metadata(answer.receipt_id),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
@@ -11,8 +11,9 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
+from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.messages import Conversation, calls_in, chat_message_of, reply_of
+from crp_integrations.llama_index.messages import calls_in, chat_message_of, reply_of
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from crp_integrations.relay.adapting.foreign import ForeignModel
 from crp_integrations.relay.records import Answer
@@ -107,34 +108,17 @@ def model_name(llm: LLM) -> str:
     return "" if named == "unknown" else named
 
 
-def sampling(llm: LLM, call: ModelCall) -> dict[str, Any]:
-    """The sampling values that a call sets, as far as a model has a field for them.
-
-    Others would reach the provider as they are, which may refuse them.
-    """
-    return {
-        name: getattr(call, name)
-        for name in ("temperature", "max_tokens", "seed")
-        if getattr(call, name) is not None and name in type(llm).model_fields
-    }
-
-
 # The tools in the OpenAI shape, on their way from LlamaIndex to the window's budget.
 TOOLS: Final = "crp_tools"
 
 
-class AgentCalls:
+class AgentCalls(AgentModelCalls[ChatResponse]):
     """The LLM behind an agent, as the model of a turn.
-
-    The agent's own messages go out as they are; what the turn adds is the system message with the
-    envelope, and behind them what a remedy asks for.
 
     Args:
         llm: the agent's model.
         messages: what the agent sends it.
         given: the call's further arguments, such as tools in the provider's own form.
-        asked: the messages as a question.
-        model: the name by which tokens are counted.
     """
 
     def __init__(
@@ -142,15 +126,13 @@ class AgentCalls:
         llm: LLM,
         messages: Sequence[ChatMessage],
         given: Mapping[str, Any],
-        asked: Conversation,
+        conversation: Conversation,
         model: str,
     ) -> None:
+        super().__init__(conversation, model)
         self._llm = llm
         self._messages = [one for one in messages if str(one.role.value) not in _SYSTEM]
         self._given = {name: value for name, value in given.items() if name != TOOLS}
-        self._asked = asked
-        self._model = model
-        self._answers: list[tuple[Reply, ChatResponse]] = []
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
@@ -162,22 +144,9 @@ class AgentCalls:
         messages, given = self._sent(call)
         return self._reply(call, await self._llm.achat(messages, **given))
 
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole reply; no piece of it is to be had before the verdict."""
-        yield self.call(call)
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        yield await self.acall(call)
-
     def released(self, answer: Answer, proof: Mapping[str, Any]) -> ChatResponse:
         """The response whose text was examined, with the proof beside its message, a copy."""
-        same = [
-            response
-            for reply, response in self._answers
-            if (reply.text, reply.tool_calls) == (answer.reply.text, answer.reply.tool_calls)
-        ]
-        response = same[-1] if same else self._answers[-1][1]
+        response = self._response_of(answer)
         more = {**response.additional_kwargs, **proof}
         return response.model_copy(update={"additional_kwargs": more})
 
@@ -197,21 +166,9 @@ class AgentCalls:
     def _tooled(self) -> bool:
         return bool(self._given.get("tools"))
 
-    def _split(self, messages: Sequence[Message]) -> tuple[str, Sequence[Message] | None]:
-        """The system message, and what follows the agent's messages; None for a call of its own."""
-        system = messages[0].content if messages[0].role == "system" else ""
-        place = int(bool(system)) + len(self._asked.history) - self._asked.results
-        if len(messages) <= place or messages[place].content != self._asked.question:
-            return system, None
-        if messages[place].role != "user":
-            return system, None
-        return system, messages[place + 1 + self._asked.results :]
-
     def _reply(self, call: ModelCall, response: ChatResponse) -> Reply:
         reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
-        if call.purpose is not Purpose.JUDGE:
-            self._answers.append((reply, response))
-        return reply
+        return self._keep(call, reply, response)
 
 
 _SYSTEM: Final = ("system", "developer")

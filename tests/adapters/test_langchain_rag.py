@@ -281,7 +281,7 @@ def test_a_failed_examination_is_never_clean(relay, monkeypatch):
     def broken(*args, **kwargs):
         raise ValueError("boom")
 
-    monkeypatch.setattr("crp_integrations.langchain.callbacks.examine", broken)
+    monkeypatch.setattr("crp_integrations.adapters.reported_answers.examine", broken)
     chain = rag(CRPRetriever(relay=relay, model="gpt-4o"), lambda prompt: FACTS[0])
     crp = chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}).response_metadata["crp"]
     assert crp["checked"] == "NOT_CHECKED"

@@ -14,8 +14,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("recipes",),
     ("langchain", "llama_index", "litellm", "gateway", "testing"),
-    # Above relay, since it examines answers and asks judges.
-    ("evaluation",),
+    # Above relay, since they examine answers and ask judges.
+    ("adapters", "evaluation"),
     ("relay",),
     ("engines", "stores", "loaders", "observability"),
     ("headers", "receipt"),
