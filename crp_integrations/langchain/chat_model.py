@@ -177,7 +177,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         return _result(client.call(call))
 
     async def _agenerate(
@@ -187,7 +187,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         return _result(await client.acall(call))
 
     def _stream(
@@ -197,7 +197,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         for part in client.stream(call):
             chunk = _chunk(part)
             if run_manager and chunk.text:
@@ -211,7 +211,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         async for part in client.astream(call):
             chunk = _chunk(part)
             if run_manager and chunk.text:
@@ -228,7 +228,7 @@ class CRPChatModel(BaseChatModel):
             params["ls_stop"] = ends
         return params
 
-    def _called(
+    def _prepare_call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""

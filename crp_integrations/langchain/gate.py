@@ -134,12 +134,12 @@ class CRPGate(Runnable[Any, Any]):
             RequestError: the answer or the question is no text, or the context no such thing.
         """
         report = examine(*_check_arguments(answer, context, question), **self._options())
-        return self._passed(report, context, answer)
+        return self._decide(report, context, answer)
 
     async def acheck(self, answer: str, context: Context, question: str = "") -> Report:
         """The asynchronous twin of `check`; examines beside the event loop."""
         report = await aexamine(*_check_arguments(answer, context, question), **self._options())
-        return await asyncio.to_thread(self._passed, report, context, answer)
+        return await asyncio.to_thread(self._decide, report, context, answer)
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -149,7 +149,7 @@ class CRPGate(Runnable[Any, Any]):
             "judge": self._judge,
         }
 
-    def _passed(self, report: Report, context: Context, answer: str) -> Report:
+    def _decide(self, report: Report, context: Context, answer: str) -> Report:
         tier = context.quality_tier if isinstance(context, Envelope) else None
         judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt

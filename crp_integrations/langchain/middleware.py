@@ -390,26 +390,26 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Write down what the user asks."""
         asked = [one for one in state["messages"] if isinstance(one, HumanMessage)]
         if asked:
-            self._keep(self._emitter.episodic, asked[-1].text, "user-action")
+            self._emit(self._emitter.episodic, asked[-1].text, "user-action")
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Write down what the agent answers."""
         last = state["messages"][-1] if state["messages"] else None
         if isinstance(last, AIMessage):
-            self._keep(self._emitter.episodic, last.text, "transcript")
+            self._emit(self._emitter.episodic, last.text, "transcript")
 
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
     ) -> ModelResponse:
         """Write down the tools that the model is offered, at its first call."""
-        self._offered(request)
+        self._emit_tools(request)
         return handler(request)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
         """The same, in a loop."""
-        self._offered(request)
+        self._emit_tools(request)
         return await handler(request)
 
     def wrap_tool_call(
@@ -419,7 +419,7 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> ToolMessage | Command[Any]:
         """Write down how a tool is called and what it gives."""
         result = handler(request)
-        self._called(request, result)
+        self._emit_call(request, result)
         return result
 
     async def awrap_tool_call(
@@ -429,24 +429,24 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> ToolMessage | Command[Any]:
         """The same, in a loop."""
         result = await handler(request)
-        self._called(request, result)
+        self._emit_call(request, result)
         return result
 
-    def _offered(self, request: ModelRequest) -> None:
+    def _emit_tools(self, request: ModelRequest) -> None:
         if any(isinstance(one, AIMessage) for one in request.messages):
             return
         for tool in request.tools:
             spec = tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
-            self._keep(self._emitter.semantic, spec, "tool-spec")
+            self._emit(self._emitter.semantic, spec, "tool-spec")
 
-    def _called(self, request: ToolCallRequest, result: ToolMessage | Command[Any]) -> None:
+    def _emit_call(self, request: ToolCallRequest, result: ToolMessage | Command[Any]) -> None:
         call = request.tool_call
         recipe = {"tool": call["name"], "arguments": dict(call["args"])}
-        self._keep(self._emitter.procedural, recipe, "tool-recipe")
+        self._emit(self._emitter.procedural, recipe, "tool-recipe")
         if isinstance(result, ToolMessage):
-            self._keep(self._emitter.episodic, result.text, "tool-output")
+            self._emit(self._emitter.episodic, result.text, "tool-output")
 
-    def _keep(self, emit: Callable[..., Any], content: Any, category: str) -> None:
+    def _emit(self, emit: Callable[..., Any], content: Any, category: str) -> None:
         try:
             emit(content, category)
         except FactRejected as error:

@@ -65,14 +65,14 @@ class ModelCalls(AgentModelCalls[ModelResponse[Any]]):
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
-        with streaming_suppressed() if self._hidden(call) else nullcontext():
+        with streaming_suppressed() if self._hides_tokens(call) else nullcontext():
             response = self._handler(self._requested(call))
         return self._reply(call, response)
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
-        with streaming_suppressed() if self._hidden(call) else nullcontext():
+        with streaming_suppressed() if self._hides_tokens(call) else nullcontext():
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response)
 
@@ -87,7 +87,7 @@ class ModelCalls(AgentModelCalls[ModelResponse[Any]]):
         ]
         return ModelResponse(result=result, structured_response=response.structured_response)
 
-    def _hidden(self, call: ModelCall) -> bool:
+    def _hides_tokens(self, call: ModelCall) -> bool:
         """Whether no stream shows a call's tokens: a judge's are no part of an answer."""
         return self._hide_tokens or call.purpose is Purpose.JUDGE
 
@@ -106,7 +106,7 @@ class ModelCalls(AgentModelCalls[ModelResponse[Any]]):
             "system_message": self._system(system) if own else _plain_system(system),
             "model_settings": {**request.model_settings, **sampling(request.model, call)},
         }
-        if self._hidden(call):
+        if self._hides_tokens(call):
             changed["model"] = non_streaming(request.model)
         answers = own and call.purpose is Purpose.ANSWER
         if not answers or not call.tools:

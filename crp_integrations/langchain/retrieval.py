@@ -302,9 +302,9 @@ class LangChainReranker(Wrapped):
         check_kind("compressor", compressor, BaseDocumentCompressor)
         self._compressor = compressor
         self._keys = _SCORES if score_key is None else (score_key,)
-        super().__init__("langchain", identity, self._kept, scale, best)
+        super().__init__("langchain", identity, self._scores, scale, best)
 
-    def _kept(self, query: str, texts: list[str]) -> Kept:
+    def _scores(self, query: str, texts: list[str]) -> Kept:
         documents = [
             Document(id=str(place), page_content=text, metadata={_PLACE: place})
             for place, text in enumerate(texts)

@@ -242,7 +242,7 @@ class CRPStore(BaseStore):
         batch = _Batch()
         results = [self._run(op, batch) for op in ops]
         self._values.refresh(batch.read)
-        written = [self._written(op) for op in batch.puts.values() if op.value is not None]
+        written = [self._new_value(op) for op in batch.puts.values() if op.value is not None]
         if written:
             self._values.put(written)
         gone = [place for place, op in batch.puts.items() if op.value is None]
@@ -336,7 +336,7 @@ class CRPStore(BaseStore):
             found = {path[: op.max_depth] for path in found}
         return sorted(found)[op.offset : op.offset + op.limit]
 
-    def _written(self, op: PutOp) -> NewValue:
+    def _new_value(self, op: PutOp) -> NewValue:
         value = json_value(op.key, op.value or {})
         given = None if op.index is False else op.index
         paths = () if op.index is False else paths_of("index", given) or self._fields

@@ -212,7 +212,7 @@ class ValueStore:
                 parts=max(0, len(texts) - 1),
                 found=bool(texts),
             )
-            items += self._written(kept, texts or [self._said(one.path, one.key, "")])
+            items += self._facts_of(kept, texts or [self._framed_text(one.path, one.key, "")])
             if before is not None:
                 # Further texts that the value has no more.
                 stale = range(kept.parts + 1, before.parts + 1)
@@ -327,7 +327,7 @@ class ValueStore:
             found=told["found"],
         )
 
-    def _written(self, kept: StoredValue, texts: Sequence[str]) -> list[Item]:
+    def _facts_of(self, kept: StoredValue, texts: Sequence[str]) -> list[Item]:
         first, *others = texts
         head = self._head(kept, first)
         return [
@@ -372,11 +372,11 @@ class ValueStore:
             for chunk in cut(split_paragraphs(text), counter=counter, settings=settings):
                 short = counter.count(chunk.content) < settings.min_fact_tokens
                 made.append(
-                    self._said(one.path, one.key, chunk.content) if short else chunk.content
+                    self._framed_text(one.path, one.key, chunk.content) if short else chunk.content
                 )
         return list(dict.fromkeys(made))
 
-    def _said(self, path: Labels, key: str, text: str) -> str:
+    def _framed_text(self, path: Labels, key: str, text: str) -> str:
         where = " / ".join(path) or "the root"
         said = f"Kept in the {self._scheme} store under {where}, the item {key}"
         return f"{said} says: {text}" if text else f"{said} is there for who asks by key."

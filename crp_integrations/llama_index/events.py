@@ -93,23 +93,23 @@ class EmittingHandler(BaseEventHandler):
         emitter = self._emitter
         if isinstance(event, QueryStartEvent):
             asked = event.query if isinstance(event.query, str) else event.query.query_str
-            self._keep(emitter.episodic, asked, "user-action")
+            self._emit(emitter.episodic, asked, "user-action")
         elif isinstance(event, LLMChatEndEvent):
             if event.response is not None:
-                self._keep(emitter.episodic, event.response.message.content or "", "transcript")
+                self._emit(emitter.episodic, event.response.message.content or "", "transcript")
         elif isinstance(event, AgentToolCallEvent):
             try:
                 arguments = json.loads(event.arguments)
             except ValueError:
                 arguments = event.arguments
             recipe = {"tool": event.tool.name or "", "arguments": arguments}
-            self._keep(emitter.procedural, recipe, "tool-recipe")
+            self._emit(emitter.procedural, recipe, "tool-recipe")
         elif isinstance(event, RetrievalEndEvent):
             for found in event.nodes:
                 text = found.node.get_content(metadata_mode=MetadataMode.NONE)
-                self._keep(emitter.semantic, text, "document")
+                self._emit(emitter.semantic, text, "document")
 
-    def _keep(self, emit: Callable[..., Any], content: Any, category: str) -> None:
+    def _emit(self, emit: Callable[..., Any], content: Any, category: str) -> None:
         try:
             emit(content, category)
         except FactRejected as error:

@@ -136,7 +136,7 @@ class CRPLLM(ChatLLM):
     options: dict[str, Any] = Field(default_factory=dict, exclude=True)
 
     _client: Model = PrivateAttr()
-    _given: bool = PrivateAttr(default=False)
+    _foreign_client: bool = PrivateAttr(default=False)
 
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
         with own_words(type(self)):
@@ -145,7 +145,7 @@ class CRPLLM(ChatLLM):
             raise RequestError(
                 f"client is {type(client).__name__}; give a Model, or None for LiteLLM's"
             )
-        self._given = client is not None
+        self._foreign_client = client is not None
         self._client = client if client is not None else client_of(self, {})
 
     @classmethod
@@ -175,19 +175,19 @@ class CRPLLM(ChatLLM):
             ModelError: the provider did not; one of its subclasses where the cause is known.
             RequestError: a message holds something other than text.
         """
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
         return _response(client.call(call))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The asynchronous twin of `chat`."""
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
         return _response(await client.acall(call))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Answer in pieces; the last one has the tool calls and the usage."""
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
             text = ""
@@ -202,7 +202,7 @@ class CRPLLM(ChatLLM):
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         """The asynchronous twin of `stream_chat`."""
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
             text = ""
@@ -264,15 +264,15 @@ class CRPLLM(ChatLLM):
             response.message.additional_kwargs["tool_calls"] = made[:1]
         return response
 
-    def _called(
+    def _prepare_call(
         self, messages: Sequence[ChatMessage], given: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
         check_text_only(messages)
         call, further = call_of(self, map(message_of, messages), given)
-        own = bool(further) and not self._given
+        own = bool(further) and not self._foreign_client
         client = client_of(self, further) if own else self._client
-        return (client if self._given else answering(client, call)), call
+        return (client if self._foreign_client else answering(client, call)), call
 
 
 def _response(reply: Reply, delta: str | None = None) -> ChatResponse:

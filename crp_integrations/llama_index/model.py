@@ -34,13 +34,13 @@ class LlamaIndexModel(ForeignModel):
 
     def said(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LlamaIndex raises."""
-        return self._reply(self._llm.chat(**self._given(call)), call)
+        return self._reply(self._llm.chat(**self._chat_arguments(call)), call)
 
     async def asaid(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `said`."""
-        return self._reply(await self._llm.achat(**self._given(call)), call)
+        return self._reply(await self._llm.achat(**self._chat_arguments(call)), call)
 
-    def _given(self, call: ModelCall) -> dict[str, Any]:
+    def _chat_arguments(self, call: ModelCall) -> dict[str, Any]:
         messages = [chat_message_of(message) for message in call.messages]
         chosen = sampling(self._llm, call)
         if not call.tools:
@@ -136,12 +136,12 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
-        messages, given = self._sent(call)
+        messages, given = self._call_arguments(call)
         return self._reply(call, self._llm.chat(messages, **given))
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
-        messages, given = self._sent(call)
+        messages, given = self._call_arguments(call)
         return self._reply(call, await self._llm.achat(messages, **given))
 
     def released(self, answer: Answer, proof: Mapping[str, Any]) -> ChatResponse:
@@ -150,7 +150,7 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         more = {**response.additional_kwargs, **proof}
         return response.model_copy(update={"additional_kwargs": more})
 
-    def _sent(self, call: ModelCall) -> tuple[list[ChatMessage], dict[str, Any]]:
+    def _call_arguments(self, call: ModelCall) -> tuple[list[ChatMessage], dict[str, Any]]:
         system, further = self._split(call.messages)
         messages = [chat_message_of(Message(role="system", content=system))] if system else []
         chosen = sampling(self._llm, call)
@@ -159,11 +159,11 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
             return [*messages, *others], chosen
         messages += [*self._messages, *(chat_message_of(one) for one in further)]
         # With its tools where it is asked for an answer; not for what a remedy prepares.
-        own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._tooled)
+        own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._has_tools)
         return messages, {**(self._given if own else {}), **chosen}
 
     @property
-    def _tooled(self) -> bool:
+    def _has_tools(self) -> bool:
         return bool(self._given.get("tools"))
 
     def _reply(self, call: ModelCall, response: ChatResponse) -> Reply:

@@ -321,7 +321,7 @@ class CRPSynthesizer(BaseSynthesizer):
         return [chat_message_of(one) for one in prompt.messages(request, render(texts))]
 
     def _envelope(self, question: str, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
-        whole = self._whole(nodes)
+        whole = self._whole_envelope(nodes)
         if whole is not None:
             return whole
         facts, originals = facts_of(offers(nodes), noun="node")
@@ -336,7 +336,7 @@ class CRPSynthesizer(BaseSynthesizer):
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         return packed_nodes(envelope, originals)
 
-    def _whole(self, nodes: list[NodeWithScore]) -> list[NodeWithScore] | None:
+    def _whole_envelope(self, nodes: list[NodeWithScore]) -> list[NodeWithScore] | None:
         """The nodes in their order where they are a whole envelope that fits; else None."""
         told: list[Any] = [scored.node.metadata.get(METADATA_KEY) for scored in nodes]
         if not nodes or not all(isinstance(one, dict) and "position" in one for one in told):

@@ -251,9 +251,9 @@ class LlamaIndexReranker(Wrapped):
         refuse_odd(embedder=embedder)
         self._postprocessor = postprocessor
         self._embedder = embedder
-        super().__init__("llama_index", identity, self._kept, scale, best)
+        super().__init__("llama_index", identity, self._scores, scale, best)
 
-    def _kept(self, query: str, texts: list[str]) -> Kept:
+    def _scores(self, query: str, texts: list[str]) -> Kept:
         nodes = [
             NodeWithScore(node=TextNode(id_=str(place), text=text), score=score)
             for place, (text, score) in enumerate(

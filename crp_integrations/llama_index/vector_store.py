@@ -184,7 +184,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         _refuse_options(delete_kwargs)
         if node_ids is None and filters is None:
             raise RequestError("delete_nodes needs node_ids or filters; clear() deletes all nodes")
-        self._items.forget([fact.fact_id for fact in self._chosen(node_ids, filters)])
+        self._items.forget([fact.fact_id for fact in self._matching_facts(node_ids, filters)])
 
     def clear(self) -> None:
         """Delete everything that the view shows and the tenant owns."""
@@ -196,7 +196,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> list[BaseNode]:
         """Nodes by id, by filters, by both, or all of them."""
-        return [node_of(fact) for fact in self._chosen(node_ids, filters)]
+        return [node_of(fact) for fact in self._matching_facts(node_ids, filters)]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """The best nodes for a query.
@@ -222,10 +222,10 @@ class CRPVectorStore(BasePydanticVectorStore):
         among = None
         # LlamaIndex's retriever gives an empty list where it means no restriction.
         node_ids = query.node_ids or None
-        if node_ids is not None or not _pushed(query.filters):
-            chosen = self._chosen(node_ids, query.filters, query.doc_ids)
+        if node_ids is not None or not _all_indexed(query.filters):
+            chosen = self._matching_facts(node_ids, query.filters, query.doc_ids)
             among = [fact.fact_id for fact in chosen]
-        found = self._found(query, where, among, kwargs)
+        found = self._search(query, where, among, kwargs)
         nodes = [node_of(fact) for fact, _ in found]
         return VectorStoreQueryResult(
             nodes=nodes,
@@ -266,7 +266,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         """The asynchronous twin of `query`."""
         return await asyncio.to_thread(self.query, query, **kwargs)
 
-    def _found(
+    def _search(
         self,
         query: VectorStoreQuery,
         where: Where,
@@ -289,7 +289,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         threshold = options.get("mmr_threshold", query.mmr_threshold)
         return items.diverse(found, k, 0.5 if threshold is None else threshold)
 
-    def _chosen(
+    def _matching_facts(
         self,
         node_ids: Sequence[str] | None,
         filters: MetadataFilters | None,
@@ -373,7 +373,7 @@ def _equal(filters: MetadataFilters | None) -> list[MetadataFilter]:
     ]
 
 
-def _pushed(filters: MetadataFilters | None) -> bool:
+def _all_indexed(filters: MetadataFilters | None) -> bool:
     """Whether the store can look up all of it."""
     return filters is None or len(_equal(filters)) == len(filters.filters)
 
