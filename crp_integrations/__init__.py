@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from crp_integrations.errors import CRPError
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
-    from crp_integrations.relay.adapting.from_headers import from_headers
+    from crp_integrations.relay.delegation import asked_by, result_of
     from crp_integrations.relay.doors import aexamine, compact, count_tokens, examine, pack
-    from crp_integrations.relay.facets.delegating import asked_by, result_of
     from crp_integrations.relay.judge import Judge
+    from crp_integrations.relay.question_fields import from_headers
     from crp_integrations.relay.records import Answer, Request, TokenCount
     from crp_integrations.relay.relay import Relay
     from crp_integrations.vocabulary import GroundingMode, SourceKind
@@ -40,13 +40,13 @@ _HOMES = {
     "SourceKind": "vocabulary",
     "TokenCount": "relay.records",
     "aexamine": "relay.doors",
-    "asked_by": "relay.facets.delegating",
+    "asked_by": "relay.delegation",
     "compact": "relay.doors",
     "count_tokens": "relay.doors",
     "examine": "relay.doors",
-    "from_headers": "relay.adapting.from_headers",
+    "from_headers": "relay.question_fields",
     "pack": "relay.doors",
-    "result_of": "relay.facets.delegating",
+    "result_of": "relay.delegation",
 }
 
 __all__ = [

@@ -20,7 +20,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.extractive import ExtractiveModel
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.selection import GraphSettings
+from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.governance.artifacts import Sandbox
 from crp_integrations.governance.compaction import AutoCompactor
@@ -46,8 +46,8 @@ from crp_integrations.governance.state import (
 )
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import EventType
@@ -61,7 +61,7 @@ GUARD = guard_of(GuardSettings(policy=True))
 # Tokens of a pack as it is retrieved, and of the context that the model is shown.
 WIDE, BUDGET = 1_600, 320
 # One hop of the graph, of little weight: on a shift a neighbour is seldom the answer.
-PACKS = PackSettings(graph=GraphSettings(hops=1, weight=0.1))
+PACKS = PackSettings(graph=GraphExpansionSettings(hops=1, weight=0.1))
 # Ways to trim a pack, the most relevant one first: what is dropped, and what of a text stays.
 WAYS = [(0.8, 0.25), (0.7, 0.25), (0.7, 0.0), (0.6, 0.25), (0.6, 0.0)]
 WAYS += [(0.5, 0.25), (0.5, 0.0), (0.4, 0.0), (0.3, 0.0), (0.2, 0.0)]

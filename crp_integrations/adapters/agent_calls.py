@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Purpose
+from crp_integrations.vocabulary.safety import Purpose
 
 Response = TypeVar("Response")
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from logging import Logger
 from typing import Any, TypeAlias, cast
 
+from crp_integrations.adapters.arguments import before_question
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import before_question
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import Checked, GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.provenance import Checked
 
 Attachment: TypeAlias = dict[str, Any]
 # What an examination came to, the receipt, and what halts.
@@ -63,7 +64,7 @@ class AnswerExaminer:
                     on_report=on_report,
                 )
                 return report, None, None
-            found = witness(
+            found = observe_answer(
                 self.relay,
                 answer,
                 context,

@@ -20,8 +20,8 @@ from crp_integrations.cli import options, show_audit
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.opening import existing, looking, place, subject_of
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
-from crp_integrations.fabric.shared import stored_name
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.fabric.shared_namespace import stored_name
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.settings import load

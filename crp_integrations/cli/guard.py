@@ -21,10 +21,9 @@ from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.rego_tests import run_tests
 from crp_integrations.errors import RequestError
 from crp_integrations.guard import access as shipped
-from crp_integrations.guard.decisions import Action
-from crp_integrations.guard.exceptions import Excepting, LedgerEntry
+from crp_integrations.guard.decisions import LOCAL, Action, Subject
+from crp_integrations.guard.governed_exceptions import ExceptionGuard, LedgerEntry
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import EventType
 
@@ -104,7 +103,7 @@ def exceptions(
     """List the registered exceptions: what each allows, who answers, its state and its uses."""
     with _untouched(store, LOCAL.tenant) as relay:
         guard = relay.fabric.guard
-        entries = guard.ledger() if isinstance(guard, Excepting) else ()
+        entries = guard.ledger() if isinstance(guard, ExceptionGuard) else ()
     uses: Counter[object] = Counter()
     for tenant in sorted({one.scope.tenant for one in entries}):
         # Each use stands in the journal of the tenant that it was for.

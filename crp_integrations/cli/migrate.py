@@ -22,7 +22,7 @@ def migrate(
 ) -> None:
     """Copy every namespace of a store to another one; the state hashes are compared."""
     from crp_integrations.stores.address import holds_store
-    from crp_integrations.stores.moving import move, moved_already
+    from crp_integrations.stores.transfer import move, moved_already
 
     if not holds_store(source):
         raise RequestError(f"there is no store at {place(source)!r:.80}; nothing was copied")

@@ -11,11 +11,11 @@ from crp_integrations.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
     from crp_integrations import Relay
+    from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.namespace import Namespace
-    from crp_integrations.fabric.progress import Progress
+    from crp_integrations.fabric.ports.engines import Progress
     from crp_integrations.fabric.records import Source
-    from crp_integrations.fabric.reembedding import ReembedReport
-    from crp_integrations.guard.subjects import Subject
+    from crp_integrations.guard.decisions import Subject
 
 
 def existing(store: str, residency: str = "") -> str:
@@ -56,7 +56,7 @@ def subject_of(tenant: str, shared: str) -> Subject:
     Raises:
         RequestError: a shared namespace is named besides, which belongs to no tenant.
     """
-    from crp_integrations.guard.subjects import LOCAL, Subject
+    from crp_integrations.guard.decisions import LOCAL, Subject
 
     if tenant and shared:
         raise RequestError("--tenant and --shared name two namespaces; give one of them")
@@ -152,7 +152,7 @@ def moving(
     Raises:
         RequestError: the tenant that was named never wrote anything; its name may be misspelt.
     """
-    from crp_integrations.fabric.shared import check_configured, stored_name
+    from crp_integrations.fabric.shared_namespace import check_configured, stored_name
     from crp_integrations.relay.build import moving_fabric
 
     subject = subject_of(tenant, shared)

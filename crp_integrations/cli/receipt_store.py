@@ -17,7 +17,7 @@ from crp_integrations.receipt.ledger import SignedHead, check_consistency
 from crp_integrations.receipt.records import Receipt
 
 if TYPE_CHECKING:
-    from crp_integrations.relay.facets.receipts import Receipts
+    from crp_integrations.relay.receipts import Receipts
 
 Name = Annotated[str, typer.Argument(help="Id of a receipt or of its window.", metavar="ID")]
 

@@ -13,18 +13,22 @@ from rich.text import Text
 from crp_integrations.cli.show import many, plain, terminal
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.communities.clusters import ClusterReport
-    from crp_integrations.fabric.health import Examination, Stats
-    from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
+    from crp_integrations.fabric.communities.similarity_graph import ClusterReport
+    from crp_integrations.fabric.embedder_migration import ReembedReport
+    from crp_integrations.fabric.inspection import NamespaceExamination, NamespaceStats
+    from crp_integrations.fabric.life.lifecycle import (
+        ChangeReport,
+        ErasureReport,
+        MaintenanceReport,
+    )
     from crp_integrations.fabric.records import Source
-    from crp_integrations.fabric.reembedding import ReembedReport
 
 # So many sources are named before an erasure.
 _NAMED = 10
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
-def stats(found: Stats) -> None:
+def stats(found: NamespaceStats) -> None:
     """What is stored, as a table."""
     table = Table(title=f"Fabric in {found.store}", title_justify="left", show_header=False)
     # A hash that is cut off says nothing.
@@ -47,7 +51,7 @@ def stats(found: Stats) -> None:
     terminal().print(table)
 
 
-def examination(found: Examination) -> None:
+def examination(found: NamespaceExamination) -> None:
     """What is wrong, one paragraph each, or that nothing is."""
     counts = f"{many(found.facts, 'fact')}, {many(found.sources, 'source')}"
     looked = f"{counts} and {many(found.events, 'event')} looked at"
@@ -72,7 +76,7 @@ def changed(report: ChangeReport, *, as_json: bool, reason: str = "") -> None:
     terminal().print(Text(line), soft_wrap=True)
 
 
-def erased(reports: Sequence[Erasure], *, as_json: bool) -> None:
+def erased(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
     """What erasures removed, and where it is written down that they did."""
     if as_json:
         typer.echo(json.dumps([report.model_dump(mode="json") for report in reports], indent=2))

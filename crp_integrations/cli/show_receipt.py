@@ -21,7 +21,7 @@ from crp_integrations.cli.show import (
     plain,
     terminal,
 )
-from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED

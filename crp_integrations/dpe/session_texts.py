@@ -17,7 +17,7 @@ from crp_integrations.dpe.engine_signals import Live, Near, Signals, near, numbe
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 from crp_integrations.language.words import content_stems, words
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows

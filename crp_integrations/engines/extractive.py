@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.words import content_stems, words
 from crp_integrations.messages import Message, ModelCall, Reply, Usage

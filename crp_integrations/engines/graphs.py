@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crp_integrations.errors import EngineError, RequestError
-from crp_integrations.fabric.communities.clusters import FactGraph
+from crp_integrations.fabric.communities.similarity_graph import FactGraph
 
 if TYPE_CHECKING:
     import networkx

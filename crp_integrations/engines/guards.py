@@ -10,8 +10,8 @@ from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.access import ENTRYPOINT, access
 from crp_integrations.guard.decisions import AllowAll, Guard
-from crp_integrations.guard.exceptions import GovernedException, granted
-from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.governed_exceptions import GovernedException, grant_exception
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.ports import Bundle
 from crp_integrations.guard.settings import GuardSettings
 
@@ -72,4 +72,4 @@ def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:
         raise ConfigError(f"guard.exceptions {str(path)!r:.120} cannot be read: {error}") from error
     if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
         raise ConfigError(f"guard.exceptions {str(path)!r:.120} is no list of objects")
-    return tuple(granted(one) for one in told)
+    return tuple(grant_exception(one) for one in told)

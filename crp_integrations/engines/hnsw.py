@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.errors import EngineError, MissingExtra
-from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.vectors import FloatRows
 
 LIBRARY = "hnswlib"
@@ -96,7 +96,7 @@ class HnswEngine:
         """Library and version."""
         return f"{LIBRARY}/{self._version}"
 
-    def build(self, block: FloatRows, settings: GraphSettings) -> HnswGraph:
+    def build(self, block: FloatRows, settings: VectorGraphSettings) -> HnswGraph:
         """Build a graph over unit rows, shape (n, dimensions), in their order.
 
         One thread adds one row after the other: two would build another graph each time.
@@ -129,7 +129,7 @@ class HnswEngine:
             raise _wrapped("could not build a graph", error, self._version) from error
         return HnswGraph(index, self._version)
 
-    def load(self, path: str, block: FloatRows, settings: GraphSettings) -> HnswGraph:
+    def load(self, path: str, block: FloatRows, settings: VectorGraphSettings) -> HnswGraph:
         """Read a graph that was saved for exactly these rows; its hash was checked before.
 
         Raises:
@@ -144,7 +144,7 @@ class HnswEngine:
             raise _wrapped("could not read a graph", error, self._version) from error
         return HnswGraph(index, self._version)
 
-    def _check_head(self, path: str, block: FloatRows, settings: GraphSettings) -> None:
+    def _check_head(self, path: str, block: FloatRows, settings: VectorGraphSettings) -> None:
         rows, dimensions = block.shape
         try:
             with Path(path).open("rb") as file:

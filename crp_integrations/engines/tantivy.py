@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from crp_integrations.errors import EngineError, MissingExtra
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 
 if TYPE_CHECKING:
     import tantivy

@@ -1,7 +1,7 @@
 """From candidates to an envelope: Rank, Pack, order, render, recount, tier.
 
-Select has happened before, in `gather` or `offered`. Everything here is integer arithmetic
-in a total order, so an envelope can be rebuilt from its candidates byte for byte.
+Select has happened before, in `retrieval` or `caller_candidates`. Everything here is integer
+arithmetic in a total order, so an envelope can be rebuilt from its candidates byte for byte.
 """
 
 from __future__ import annotations
@@ -10,40 +10,81 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from operator import index
 
-from crp_integrations.envelope.drops import drops
+from crp_integrations.envelope.caller_candidates import recount_tokens
+from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact, split_refused
+from crp_integrations.envelope.continuation import assess_pressure
 from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
-from crp_integrations.envelope.excerpts import EXCERPT, counted, filled, whole_budget, with_parts
-from crp_integrations.envelope.layouts import Shown, arranged, front, reusable
-from crp_integrations.envelope.offered import recounted
-from crp_integrations.envelope.order import Ordering
-from crp_integrations.envelope.pack import Packing, pack
-from crp_integrations.envelope.pairs import as_pairs
-from crp_integrations.envelope.pressure import pressure
-from crp_integrations.envelope.rank import RANK, rank
-from crp_integrations.envelope.ranked import RankedFacts
+from crp_integrations.envelope.excerpts import (
+    EXCERPT,
+    add_parts,
+    choose_parts,
+    count_parts,
+    whole_budget,
+)
+from crp_integrations.envelope.layout import (
+    Ordering,
+    PreviousEnvelope,
+    arrange_facts,
+    knowledge_section,
+    opening_ids,
+    reusable_prefix,
+)
+from crp_integrations.envelope.near_duplicates import WALK, as_pairs
+from crp_integrations.envelope.pack import PackResult, pack
+from crp_integrations.envelope.prompt import RENDER, render
+from crp_integrations.envelope.rank import (
+    RANK,
+    Ranking,
+    differ_in_age,
+    is_temporal,
+    rank,
+    rank_weights,
+)
 from crp_integrations.envelope.records import (
-    Candidates,
     Conflict,
+    Drop,
     Envelope,
     EnvelopePreview,
     PackedFact,
-    RankedFact,
+    refused_drops,
 )
-from crp_integrations.envelope.refused import admitted
-from crp_integrations.envelope.render import RENDER, render
-from crp_integrations.envelope.saturation import label, saturation
-from crp_integrations.envelope.sections import knowledge
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.temporal import is_temporal
-from crp_integrations.envelope.tier import TIER, classify
-from crp_integrations.envelope.walk import WALK
-from crp_integrations.envelope.weights import differ_in_age, weights
+from crp_integrations.envelope.tier import TIER, classify_tier, saturation, saturation_label
 from crp_integrations.errors import RequestError
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed
-from crp_integrations.vocabulary import GroundingMode, QualityTier, Strategy
+from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier, Strategy
 
-Fitted = tuple[Packing, Ordering, str, int]
+
+def build_drop_report(
+    candidates: Candidates,
+    ranking: Ranking,
+    packing: PackResult,
+    refused: Sequence[Candidate] = (),
+) -> tuple[Drop, ...]:
+    """Name everything that was left out, in the order of the ranking, then what was refused.
+
+    Included and dropped facts together are the candidates, each once.
+
+    Spec: CRP-SPEC-003 §6.6, §7.3 (decisions E2, E5)
+    """
+    packed = {ranked.candidate.fact_id for ranked in packing.packed}
+    over_k = {ranked.candidate.fact_id for ranked in packing.over_k}
+    kept = {ranked.candidate.fact_id: instead for ranked, instead in packing.duplicates}
+    found: list[Drop] = []
+    for fact in (candidates.facts[at] for at in ranking.picks):
+        id_ = fact.fact_id
+        if id_ in kept:
+            reason = DropReason.DUPLICATE
+        elif id_ in packed:
+            continue
+        else:
+            reason = DropReason.K if id_ in over_k else DropReason.BUDGET
+        found.append(Drop(fact_id=id_, reason=reason, tokens=fact.tokens, kept=kept.get(id_)))
+    return (*found, *refused_drops(refused))
+
+
+FittedText = tuple[PackResult, Ordering, str, int]
 
 
 def assemble(
@@ -64,7 +105,7 @@ def assemble(
     tiers_before: Sequence[QualityTier] = (),
     salt: str = "",
     pinned: Collection[str] = (),
-    previous: Envelope | Shown | None = None,
+    previous: Envelope | PreviousEnvelope | None = None,
 ) -> Envelope:
     """Make the envelope of one model call.
 
@@ -90,28 +131,28 @@ def assemble(
     """
     if now.tzinfo is None:
         raise RequestError(f"the time {now.isoformat()} has no time zone, wanted an aware one")
-    k = None if k is None else _whole("k", k)
+    k = None if k is None else _whole_number("k", k)
     if k is not None and k < 1:
         raise RequestError(f"k is {k}, wanted at least 1")
     now = now.astimezone(UTC)
-    budget_tokens = max(0, _whole("budget_tokens", budget_tokens))
+    budget_tokens = max(0, _whole_number("budget_tokens", budget_tokens))
     if candidates.tokenizer != counter.identity:
-        candidates = recounted(candidates, counter)
-    candidates, refused = admitted(candidates)
+        candidates = recount_tokens(candidates, counter)
+    candidates, refused = split_refused(candidates)
 
     temporal = is_temporal(candidates.query, now)
     dated = settings.adaptive and not temporal and differ_in_age(candidates)
     ranking = rank(
         candidates,
-        weights(settings, grounding, temporal=temporal, dated=dated),
+        rank_weights(settings, grounding, temporal=temporal, dated=dated),
         share=to_fixed(settings.diversity_share),
         now=now,
         max_age_seconds=max_age_seconds,
     )
-    before = Shown.of(previous)
-    opening = front(pinned, before.ids, settings)
+    before = PreviousEnvelope.of(previous)
+    opening = opening_ids(pinned, before.ids, settings)
 
-    def packed(room: int, passed_over: int | None = None) -> Packing:
+    def packed(room: int, passed_over: int | None = None) -> PackResult:
         return pack(
             ranking.every,
             room,
@@ -125,13 +166,13 @@ def assemble(
 
     packing = packed(budget_tokens)
     whole = whole_budget(budget_tokens, settings.hybrid, k)
-    if whole < budget_tokens and _in_parts(packing.over_budget):
+    if whole < budget_tokens and _has_parts(packing.over_budget):
         packing = packed(whole, settings.hybrid.passed_over)
     else:
         whole = budget_tokens
-    fitted = _fitted(packing, opening, whole, counter, settings)
+    fitted = _fit_text(packing, opening, whole, counter, settings)
     if whole < budget_tokens:
-        fitted = _completed(fitted, opening, budget_tokens, counter, settings)
+        fitted = _add_excerpts(fitted, opening, budget_tokens, counter, settings)
         idle = budget_tokens - fitted[3]
         if 2 * idle > budget_tokens - whole:
             # Parts are too few or too long for their share, so whole facts have the rest of it.
@@ -139,12 +180,12 @@ def assemble(
             # Without anything that could be shown in part, facts far down are better than nothing.
             passed_over = settings.hybrid.passed_over if room < budget_tokens else None
             more = packed(room, passed_over)
-            fitted = _fitted(more, opening, budget_tokens, counter, settings)
-            fitted = _completed(fitted, opening, budget_tokens, counter, settings)
+            fitted = _fit_text(more, opening, budget_tokens, counter, settings)
+            fitted = _add_excerpts(fitted, opening, budget_tokens, counter, settings)
     packing, ordering, text, token_count = fitted
 
     used = saturation(token_count, budget_tokens)
-    quality = classify(
+    quality = classify_tier(
         candidates,
         ranking,
         packing,
@@ -155,7 +196,7 @@ def assemble(
         settings=settings,
         refused=refused,
     )
-    pressed = pressure(
+    pressed = assess_pressure(
         candidates,
         packing,
         saturation=used,
@@ -163,7 +204,7 @@ def assemble(
         settings=settings,
         tiers=(*tiers_before, quality.tier),
     )
-    prefix = reusable([fact.candidate.content for fact in ordering.facts], before.text)
+    prefix = reusable_prefix([fact.candidate.content for fact in ordering.facts], before.text)
     prefix_tokens = max(0, counter.count(prefix)) if prefix else 0
     facts = tuple(PackedFact.of(ranked, n) for n, ranked in enumerate(ordering.facts, start=1))
     named = SALTED_ETAG if salt else ETAG
@@ -174,15 +215,15 @@ def assemble(
         sub_queries=candidates.sub_queries,
         text=text,
         facts=facts,
-        sections=knowledge(len(facts), token_budget=budget_tokens, token_count=token_count),
-        dropped=drops(candidates, ranking, packing, refused),
+        sections=knowledge_section(len(facts), token_budget=budget_tokens, token_count=token_count),
+        dropped=build_drop_report(candidates, ranking, packing, refused),
         conflicts=_conflicts(candidates, ordering.facts),
         total_facts_available=len(candidates.facts) - len(packing.over_k),
         total_facts_included=len(facts),
         token_count=token_count,
         token_budget=budget_tokens,
         saturation=float(used),
-        saturation_label=label(used, settings),
+        saturation_label=saturation_label(used, settings),
         quality_tier=quality.tier,
         envelope_score=round(float(quality.score), 6),
         coverage_score=round(float(quality.coverage), 6),
@@ -240,7 +281,7 @@ def preview(envelope: Envelope) -> EnvelopePreview:
     )
 
 
-def _whole(name: str, value: object) -> int:
+def _whole_number(name: str, value: object) -> int:
     """An integer of any library, and nothing that only passes for one."""
     try:
         # True counts as 1 everywhere in Python, and never means it here.
@@ -249,48 +290,47 @@ def _whole(name: str, value: object) -> int:
         raise RequestError(f"{name} is {value!r:.40}, wanted a whole number") from None
 
 
-def _in_parts(left: Sequence[RankedFact]) -> bool:
+def _has_parts(left: Sequence[RankedFact]) -> bool:
     """Whether some of a fact that did not fit can be shown without the rest."""
-    found = RankedFacts.of(left)
-    return bool(found.columns.in_parts[found.at].any())
+    return any(len(fact.candidate.stretches) > 1 for fact in left)
 
 
-def _completed(
-    fitted: Fitted,
+def _add_excerpts(
+    fitted: FittedText,
     opening: Sequence[str],
     budget_tokens: int,
     counter: TokenCounter,
     settings: EnvelopeSettings,
-) -> Fitted:
+) -> FittedText:
     """What was fitted with parts of the facts that were left out, within the budget."""
     packing, _, _, token_count = fitted
     room = budget_tokens - token_count
-    filling = filled(packing.over_budget, room, settings.hybrid, counter)
+    filling = choose_parts(packing.over_budget, room, settings.hybrid, counter)
     while filling.chosen:
-        full = with_parts(packing, filling.shown())
-        ordering = arranged(full.packed, opening, settings)
+        full = add_parts(packing, filling.shown())
+        ordering = arrange_facts(full.packed, opening, settings)
         text = render([ranked.candidate.content for ranked in ordering.facts])
         token_count = max(0, counter.count(text))
         if token_count <= budget_tokens:
-            full = counted(full, counter)
-            return full, arranged(full.packed, opening, settings), text, token_count
+            full = count_parts(full, counter)
+            return full, arrange_facts(full.packed, opening, settings), text, token_count
         filling = filling.lightened(token_count - budget_tokens)
     return fitted
 
 
-def _fitted(
-    packing: Packing,
+def _fit_text(
+    packing: PackResult,
     opening: Sequence[str],
     budget_tokens: int,
     counter: TokenCounter,
     settings: EnvelopeSettings,
-) -> Fitted:
+) -> FittedText:
     """Order, render and count as a whole; drop the lowest-ranked facts until the text fits (E17).
 
     Counts of parts need not add up to the count of the whole, under any tokenizer.
     """
     while True:
-        ordering = arranged(packing.packed, opening, settings)
+        ordering = arrange_facts(packing.packed, opening, settings)
         text = render([ranked.candidate.content for ranked in ordering.facts])
         token_count = max(0, counter.count(text)) if text else 0
         if token_count <= budget_tokens or not packing.packed:
@@ -300,13 +340,10 @@ def _fitted(
 
 def _conflicts(candidates: Candidates, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
     """Pairs of shown facts that are near-identical and say different things, by their ids."""
-    facts, columns = candidates.facts, candidates.columns
-    pairs = as_pairs(candidates.conflicts)
-    if pairs.paired() is not None and not pairs.paired():
-        return ()
+    facts = candidates.facts
     ids = {ranked.candidate.fact_id for ranked in shown}
-    found = (columns.position(fact_id) for fact_id in sorted(ids))
-    places = [at for at in found if at is not None]
+    places = [at for at, fact in enumerate(facts) if fact.fact_id in ids]
+    pairs = as_pairs(candidates.conflicts)
     return tuple(
         Conflict(left=facts[left].fact_id, right=facts[right].fact_id)
         for left, right in pairs.within(places)

@@ -1,20 +1,25 @@
-"""How many tokens an envelope may have."""
+"""How many tokens an envelope may have, and what it was made of, so that it can be made again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import EngineError
+from crp_integrations.messages import Message
+from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
-from crp_integrations.vocabulary import Exactness
+from crp_integrations.vocabulary import Exactness, GroundingMode, QualityTier, Strategy
 
 
 def safety_margin(tokens: int, exactness: Exactness, settings: EnvelopeSettings) -> int:
     """Tokens kept free because counts may be wrong.
 
     Spec: CRP-SPEC-003 §7.2 (decision E19)
-
-    Args:
-        tokens: what is left for the envelope before the margin.
-        exactness: how far the counter can be trusted.
     """
     share = {
         Exactness.EXACT: 0,
@@ -52,3 +57,166 @@ def budget(
     answer = settings.expected_response_tokens if response_tokens is None else response_tokens
     left = context_limit - system_tokens - query_tokens - answer
     return max(0, left - safety_margin(left, exactness, settings))
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRoom:
+    """How the tokens for an envelope were reckoned.
+
+    Spec: CRP-SPEC-003 §7.2
+
+    Attributes:
+        limit: the model's context limit.
+        around: tokens of everything in the request but the question, and of replies that are
+            sent along again.
+        question: tokens of the question.
+        answer: tokens kept free for the answer; None took the setting.
+        asked: the request's own cap; None for none.
+        tokens: the outcome.
+    """
+
+    limit: int
+    around: int
+    question: int
+    answer: int | None
+    asked: int | None
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeInputs:
+    """What `assemble` was given besides the settings, and the counts that it asked for.
+
+    Attributes:
+        candidates: the seam, as it was ranked.
+        room: how the budget was reckoned; None for one that a caller gave.
+        budget_tokens: tokens that the text may have.
+        tokenizer, exactness, source: of the counter.
+        counts: what was counted on the way, in order.
+        salted: the ETag has a secret of the session in it.
+        previous: ids of the previous envelope's facts, in their order.
+    """
+
+    candidates: Candidates
+    room: BudgetRoom | None
+    budget_tokens: int
+    tokenizer: str
+    exactness: Exactness
+    source: str
+    counts: tuple[int, ...]
+    grounding: GroundingMode
+    strategy: Strategy
+    now: datetime
+    model: str
+    k: int | None = None
+    max_age_seconds: int | None = None
+    window_number: int = 1
+    tiers_before: tuple[QualityTier, ...] = ()
+    salted: bool = False
+    pinned: tuple[str, ...] = ()
+    previous: tuple[str, ...] = ()
+
+
+class RecordingCounter:
+    """A counter that remembers what it has counted.
+
+    Attributes:
+        asked: every count of a text, in order.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        """Count as another counter does."""
+        self._counter = counter
+        self.asked: list[int] = []
+
+    @property
+    def identity(self) -> str:
+        """The counter's own."""
+        return self._counter.identity
+
+    @property
+    def exactness(self) -> Exactness:
+        """The counter's own."""
+        return self._counter.exactness
+
+    @property
+    def source(self) -> str:
+        """The counter's own."""
+        return self._counter.source
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        found = self._counter.count(text)
+        self.asked.append(found)
+        return found
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        found = self._counter.count_many(texts)
+        self.asked += found
+        return found
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of a conversation; no envelope asks for it, so it is not remembered."""
+        return self._counter.count_messages(messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of tool definitions; likewise."""
+        return self._counter.count_tools(tools)
+
+
+class RecordedCounter:
+    """A counter that gives remembered counts, in their order.
+
+    Attributes:
+        left: how many were not asked for.
+    """
+
+    def __init__(
+        self, counts: Sequence[int], *, identity: str, exactness: Exactness, source: str
+    ) -> None:
+        """Take the counts and what the counter was."""
+        self.identity = identity
+        self.exactness = exactness
+        self.source = source
+        self._counts = counts
+        self._next = 0
+
+    @property
+    def left(self) -> int:
+        """How many counts were not asked for."""
+        return len(self._counts) - self._next
+
+    def count(self, text: str) -> int:
+        """The next count.
+
+        Raises:
+            EngineError: there is none.
+        """
+        if self._next >= len(self._counts):
+            raise EngineError(
+                f"count {self._next + 1} is asked for, and {len(self._counts)} were remembered",
+                engine=self.identity,
+            )
+        self._next += 1
+        return self._counts[self._next - 1]
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """The next counts, one for each text."""
+        return [self.count(text) for text in texts]
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """No envelope asks for it.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError("counts of conversations were not remembered", engine=self.identity)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """No envelope asks for it.
+
+        Raises:
+            EngineError: always.
+        """
+        raise EngineError("counts of tools were not remembered", engine=self.identity)

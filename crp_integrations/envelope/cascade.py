@@ -8,21 +8,9 @@
 | 3 Cold | the whole fabric | the search that `gather` makes |
 
 A search of tier 3 finds what lies in tiers 1 and 2 too. So with `cascade="all"` the early tiers
-are not read by themselves: the candidates are those of tier 3, whatever was asked before, and
-`tier_hits` counts each where it would have been met first. With `until_full` the early tiers are
-read one after the other for each information need, until one of them has completed K hits at or
-above the relevance floor; then nothing further is read for this need.
-
-For each need, `gather` does:
-
-    early = consulted(view, vector, k, settings, active=active)
-    found.update(hit.fact_id for hit in early.hits)
-    if early.cold:
-        ...  # its own search of the whole fabric, by vectors and by words
-
-and at the end `memory_tier_hit=deepest(view, all_early)`. Hits of tier 0 are ids of the facts that
-were handed in, whose candidates `gather` adds itself. The relay counts the tiers with `counted`,
-when an earlier window's summary, which is tier 0 too, is among the candidates.
+are not read by themselves: the candidates are those of tier 3, and `tier_hits` counts each where
+it would have been met first. With `until_full` the early tiers are read one after the other for
+each information need, until one of them has completed K hits at or above the relevance floor.
 """
 
 from __future__ import annotations
@@ -33,15 +21,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crp_integrations.envelope.records import Candidate, Candidates, TierHits
+from crp_integrations.envelope.candidates import Candidate, Candidates, TierHits
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.scanning import Hit
+from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.vectors import FloatRows, cosine, top
 from crp_integrations.vocabulary import RETRIEVABLE
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.view import FabricView
 
 CASCADE = "cascade@1"
 
@@ -49,7 +37,7 @@ ACTIVE, HOT, WARM, COLD = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveFacts:
     """Facts that the current window has already.
 
     Attributes:
@@ -61,7 +49,7 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Consulted:
+class EarlyTierHits:
     """What the early tiers gave for one information need.
 
     Attributes:
@@ -78,62 +66,46 @@ class Consulted:
         return self.tier == COLD
 
 
-def consulted(
-    view: View,
+def ask_early_tiers(
+    view: FabricView,
     vector: FloatRows,
     k: int,
     settings: EnvelopeSettings,
     *,
-    active: Active | None = None,
-) -> Consulted:
+    active: ActiveFacts | None = None,
+) -> EarlyTierHits:
     """Ask tiers 0, 1 and 2 for one information need; reads nothing with `cascade="all"`.
 
     Spec: CRP-SPEC-003 §5.2 step 1.4
-
-    Args:
-        view: with the session's facts and the subject's shelf.
-        vector: of the need, shape (dimensions,).
-        k: hits that fill the candidates of a need.
-        active: facts of the current window, None for none.
-
-    Raises:
-        StoreError: a fact was withdrawn between two reads.
     """
     if settings.cascade == "all":
-        return Consulted((), COLD)
+        return EarlyTierHits((), COLD)
     floor = view.embedder.thresholds.get("relevance_floor", settings.relevant_floor)
     found: dict[str, float] = {}
-    for tier, hits in _early(view, vector, k, active or Active()):
+    for tier, hits in _read_early_tiers(view, vector, k, active or ActiveFacts()):
         for hit in hits:
             if hit.score >= floor:
                 found.setdefault(hit.fact_id, hit.score)
         if len(found) >= k:
-            return Consulted(_best(found, k), tier)
-    return Consulted(_best(found, k), COLD)
+            return EarlyTierHits(_best(found, k), tier)
+    return EarlyTierHits(_best(found, k), COLD)
 
 
-def deepest(view: View, asked: Sequence[Consulted]) -> int:
+def deepest_tier(view: FabricView, asked: Sequence[EarlyTierHits]) -> int:
     """The largest tier number that was asked for any need (decision Fabric).
 
     Spec: CRP-SPEC-003 §5.2
-
-    Args:
-        asked: one for each information need; none at all for an empty fabric.
     """
     tier = max((one.tier for one in asked), default=COLD)
     return view.memory_tier() if tier == COLD else tier
 
 
-def tier_hits(facts: Sequence[Candidate], view: View, *, active: Collection[str] = ()) -> TierHits:
+def tier_hits(
+    facts: Sequence[Candidate], view: FabricView, *, active: Collection[str] = ()
+) -> TierHits:
     """How many candidates each tier gave; a fact counts in the first tier that has it.
 
     Spec: CRP-SPEC-003 §5.2
-
-    Args:
-        active: ids of facts of the current window.
-
-    Returns:
-        Numbers for tiers 0, 1, 2 and 3, which add up to the number of candidates.
     """
     shelf = view.shelf
     hot = shelf.facts.union(view.held())
@@ -150,7 +122,7 @@ def tier_hits(facts: Sequence[Candidate], view: View, *, active: Collection[str]
     return counts[ACTIVE], counts[HOT], counts[WARM], counts[COLD]
 
 
-def counted(candidates: Candidates, view: View, gathered: Candidates) -> Candidates:
+def count_tier_hits(candidates: Candidates, view: FabricView, gathered: Candidates) -> Candidates:
     """The candidates of a window with the number that each tier gave.
 
     Spec: CRP-SPEC-003 §5.2
@@ -165,8 +137,8 @@ def counted(candidates: Candidates, view: View, gathered: Candidates) -> Candida
     return replace(candidates, tier_hits=tier_hits(candidates.facts, view, active=own))
 
 
-def _early(
-    view: View, vector: FloatRows, k: int, active: Active
+def _read_early_tiers(
+    view: FabricView, vector: FloatRows, k: int, active: ActiveFacts
 ) -> Iterator[tuple[int, Sequence[Hit]]]:
     """Tiers 0, 1 and 2 with their nearest facts; a tier is read when it is asked for."""
     at_hand = [n for n, fact in enumerate(active.facts) if fact.status in RETRIEVABLE]

@@ -8,19 +8,13 @@ ellipsis between them, and the envelope says which characters they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from crp_integrations.envelope.making import with_values
-from crp_integrations.envelope.pack import Packing
-from crp_integrations.envelope.ranked import RankedFacts, candidates_of
-from crp_integrations.envelope.records import Candidate, RankedFact
-from crp_integrations.envelope.render import ELLIPSIS, marker_text
-from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.envelope.stretches import bounds, scores_of
+from crp_integrations.envelope.candidates import Candidate, RankedFact
+from crp_integrations.envelope.pack import PackResult
+from crp_integrations.envelope.prompt import ELLIPSIS, marker_text
+from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 
@@ -31,7 +25,7 @@ _LEAST_ROOM = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class PartChoice:
     """Parts that were chosen, in the order of their choice.
 
     Attributes:
@@ -41,14 +35,13 @@ class Filling:
 
     facts: Sequence[RankedFact]
     chosen: tuple[tuple[int, int], ...]
+    # Excerpts by fact and parts: a lightened choice shows most of them again.
+    _excerpts: dict[tuple[int, ...], Candidate] = field(default_factory=dict, repr=False)
 
-    def lightened(self, excess: int) -> Filling:
+    def lightened(self, excess: int) -> PartChoice:
         """The same filling without the parts chosen last, at least one.
 
         So many go as come to half of what is too much, as whole facts do.
-
-        Args:
-            excess: tokens that the rendered text has above the budget, at least 1.
         """
         kept, freed = len(self.chosen), 0
         while kept and 2 * freed < excess:
@@ -56,7 +49,7 @@ class Filling:
             fact, number = self.chosen[kept]
             candidate = self.facts[fact].candidate
             stretch = candidate.stretches[number]
-            freed += _tokens(candidate, stretch.end - stretch.start)
+            freed += _estimate_tokens(candidate, stretch.end - stretch.start)
         return replace(self, chosen=self.chosen[:kept])
 
     def shown(self) -> dict[int, RankedFact]:
@@ -66,8 +59,12 @@ class Filling:
             numbers.setdefault(fact, []).append(number)
         shown: dict[int, RankedFact] = {}
         for fact, parts in sorted(numbers.items()):
-            ranked = self.facts[fact]
-            shown[fact] = ranked._replace(candidate=_excerpt(ranked.candidate, sorted(parts)))
+            ranked, parts = self.facts[fact], sorted(parts)
+            excerpt = self._excerpts.get((fact, *parts))
+            if excerpt is None:
+                excerpt = _make_excerpt(ranked.candidate, parts)
+                self._excerpts[fact, *parts] = excerpt
+            shown[fact] = ranked._replace(candidate=excerpt)
         return shown
 
 
@@ -81,27 +78,19 @@ def whole_budget(budget_tokens: int, settings: HybridSettings, k: int | None) ->
     return int(settings.whole_share * budget_tokens)
 
 
-def filled(
+def choose_parts(
     left: Sequence[RankedFact], room: int, settings: HybridSettings, counter: TokenCounter
-) -> Filling:
+) -> PartChoice:
     """Choose parts of facts that were left out, best first, as long as they fit.
 
     Spec: CRP-SPEC-003 §7.3 (decision E17)
-
-    Args:
-        left: facts that did not fit, in rank order.
-        room: tokens that are left.
-        counter: counts markers and ellipses.
-
-    Returns:
-        A choice whose tokens are about the room: those of a part are taken in proportion.
     """
     marker, gap = (max(0, count) for count in counter.count_many([marker_text(""), ELLIPSIS]))
     chosen: list[tuple[int, int]] = []
     begun: dict[int, set[int]] = {}
     said: set[str] = set()
-    facts = candidates_of(left)
-    for place, number in _offered(facts, settings.stretches_seen):
+    facts = [ranked.candidate for ranked in left]
+    for place, number in _best_spans(facts, settings.stretches_seen):
         if room < _LEAST_ROOM:
             break
         fact, shown = facts[place], begun.get(place)
@@ -109,8 +98,8 @@ def filled(
             extra = marker
         else:
             extra = 0 if number - 1 in shown or number + 1 in shown else gap
-        start, end = bounds(fact.stretches, number)
-        tokens = extra + _tokens(fact, end - start)
+        start, end, _ = fact.stretches[number]
+        tokens = extra + _estimate_tokens(fact, end - start)
         if tokens > room:
             continue
         words = fact.content[start:end]
@@ -119,17 +108,16 @@ def filled(
             begun.setdefault(place, set()).add(number)
             said.add(words)
             chosen.append((place, number))
-    return Filling(left, tuple(chosen))
+    return PartChoice(left, tuple(chosen))
 
 
-def with_parts(packing: Packing, shown: Mapping[int, RankedFact]) -> Packing:
+def add_parts(packing: PackResult, shown: Mapping[int, RankedFact]) -> PackResult:
     """The packing with facts that are shown in part behind the whole ones."""
-    every = RankedFacts.of(packing.over_budget)
-    left = every.without(list(shown), 0, len(every))
-    return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=left)
+    left = [fact for place, fact in enumerate(packing.over_budget) if place not in shown]
+    return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=tuple(left))
 
 
-def counted(packing: Packing, counter: TokenCounter) -> Packing:
+def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
     """The packing with the tokens of facts that are shown in part counted."""
     parts = [place for place, fact in enumerate(packing.packed) if fact.candidate.spans]
     texts = [marker_text(packing.packed[place].candidate.content) for place in parts]
@@ -137,7 +125,7 @@ def counted(packing: Packing, counter: TokenCounter) -> Packing:
     return replace(
         packing,
         packed=tuple(
-            fact._replace(candidate=with_values(fact.candidate, tokens=max(0, tokens[place])))
+            fact._replace(candidate=replace(fact.candidate, tokens=max(0, tokens[place])))
             if place in tokens
             else fact
             for place, fact in enumerate(packing.packed)
@@ -145,31 +133,28 @@ def counted(packing: Packing, counter: TokenCounter) -> Packing:
     )
 
 
-def _offered(facts: Sequence[Candidate], most: int) -> Iterator[tuple[int, int]]:
-    """The best stretches of facts by rank and place, ties by these."""
-    columns = [scores_of(fact.stretches) for fact in facts]
-    if not columns:
-        return iter(())
-    begins = np.array([0, *accumulate(map(len, columns))], dtype=np.intp)
-    # Of facts without stretches a column is empty, and of no type.
-    scores = np.concatenate(columns, dtype=np.int64, casting="unsafe")
-    best = np.argsort(-scores, kind="stable")[:most]
-    owners = np.searchsorted(begins, best, side="right") - 1
-    return zip(owners.tolist(), (best - begins[owners]).tolist(), strict=True)
+def _best_spans(facts: Sequence[Candidate], most: int) -> list[tuple[int, int]]:
+    """Fact and number of the best spans, ties by these."""
+    spans = [
+        (-span.score, place, number)
+        for place, fact in enumerate(facts)
+        for number, span in enumerate(fact.stretches)
+    ]
+    return [(place, number) for _, place, number in sorted(spans)[:most]]
 
 
-def _tokens(fact: Candidate, characters: int) -> int:
+def _estimate_tokens(fact: Candidate, characters: int) -> int:
     """Tokens of so many characters of a fact, in proportion and rounded up."""
     return -(-fact.tokens * characters // max(1, len(fact.content)))
 
 
-def _excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
+def _make_excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
     if len(parts) == len(fact.stretches):
         return fact
     spans: list[tuple[int, int]] = []
     previous = -2
     for number in parts:
-        start, end = bounds(fact.stretches, number)
+        start, end, _ = fact.stretches[number]
         if number == previous + 1:
             # What stands between two sentences is shown with them.
             spans[-1] = (spans[-1][0], end)
@@ -177,10 +162,10 @@ def _excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
             spans.append((start, end))
         previous = number
     content = ELLIPSIS.join(fact.content[start:end] for start, end in spans)
-    return with_values(
+    return replace(
         fact,
         content=content,
-        tokens=_tokens(fact, len(content)),
+        tokens=_estimate_tokens(fact, len(content)),
         stretches=(),
         spans=tuple(spans),
         content_hash=sha256(fact.content),

@@ -18,17 +18,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.ports import Link, Reached, Walker
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.selection import GraphSettings
+from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Where
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.language.profile import asked, named, profiles
+from crp_integrations.guard.decisions import LabelFilter
+from crp_integrations.language.lexical_overlap import named_stems, profiles, question_stems
 from crp_integrations.scores import SCALE, to_fixed
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.ports import Brief
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.ports import FactBrief
+    from crp_integrations.fabric.view import FabricView
     from crp_integrations.vectors import FloatRows
 
 GRAPH: Final = "graph@1"
@@ -39,26 +39,18 @@ COMMUNITY: Final = "community"
 Name = tuple[str, ...]
 
 
-def around(
-    view: View,
+def reach_facts(
+    view: FabricView,
     query: str,
     vector: FloatRows,
     seeds: Mapping[str, int],
-    settings: GraphSettings,
+    settings: GraphExpansionSettings,
     labels: LabelFilter,
     walker: Walker,
 ) -> dict[str, Reached]:
-    """The facts within reach of the best ones.
-
-    Args:
-        vector: of the question; the nearest facts of the seeds' communities are in the graph.
-        seeds: ids of the best facts with their merit, fixed point.
-
-    Returns:
-        By id, seeds left out; strengths fall with the hops.
-    """
-    known = frozenset(asked(query))
-    read = _Read(settings)
+    """The facts within reach of the best ones."""
+    known = frozenset(question_stems(query))
+    read = _GraphReader(settings)
     read.take(view.briefs(sorted(seeds)), labels)
     frontier = sorted(read.briefs.keys() - read.barred)
     for hop in range(settings.hops):
@@ -92,8 +84,8 @@ def around(
     }
 
 
-def blended(
-    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphSettings
+def blend_reached(
+    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphExpansionSettings
 ) -> Candidates:
     """The same candidates, ranked also by what the graph says for each.
 
@@ -129,7 +121,7 @@ def blended(
 # --- reading the graph -------------------------------------------------------------------
 
 
-class _Read:
+class _GraphReader:
     """The part of the graph that was read so far.
 
     Attributes:
@@ -138,15 +130,15 @@ class _Read:
         names: that were looked up.
     """
 
-    def __init__(self, settings: GraphSettings) -> None:
+    def __init__(self, settings: GraphExpansionSettings) -> None:
         self._settings = settings
         self._holding: dict[str, set[str]] = {}
-        self.briefs: dict[str, Brief] = {}
+        self.briefs: dict[str, FactBrief] = {}
         self.barred: set[str] = set()
         self.edges: dict[tuple[str, str, str], Edge] = {}
         self.names: dict[Name, None] = {}
 
-    def take(self, found: Sequence[Brief], labels: LabelFilter) -> None:
+    def take(self, found: Sequence[FactBrief], labels: LabelFilter) -> None:
         """Take facts that were read."""
         for one, profile in zip(found, profiles([one.content for one in found]), strict=True):
             self.briefs[one.fact_id] = one
@@ -191,14 +183,17 @@ def _names(
     """Names in texts that hold a word which the question does not have, as they are written."""
     found: dict[Name, str] = {}
     for text in texts:
-        for written, stems in named(text):
+        for written, stems in named_stems(text):
             if stems not in seen and not known.issuperset(stems):
                 found.setdefault(stems, written)
     return dict(list(found.items())[:most])
 
 
 def _neighbours(
-    view: View, vector: FloatRows, seeds: Sequence[Brief], settings: GraphSettings
+    view: FabricView,
+    vector: FloatRows,
+    seeds: Sequence[FactBrief],
+    settings: GraphExpansionSettings,
 ) -> set[str]:
     communities = tuple(sorted({one.community_label for one in seeds if one.community_label}))
     if not communities:

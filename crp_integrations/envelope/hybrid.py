@@ -17,16 +17,32 @@ the same candidates have the same scores whatever engine found them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from functools import lru_cache
+from itertools import accumulate, chain, pairwise
 from operator import sub
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.language.profile import Found, Profile, asked, named, profiles
+from crp_integrations.envelope.candidates import Candidate, ScoredSpan
+from crp_integrations.envelope.settings import HybridSettings
+from crp_integrations.language.lexical_overlap import (
+    LexicalProfile,
+    StemHits,
+    named_stems,
+    profiles,
+    question_stems,
+)
+from crp_integrations.language.memo import forgotten_with
+from crp_integrations.scores import SCALE
+from crp_integrations.vocabulary import FactStatus
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.ports.facts import FactBrief
 
 HYBRID = "hybrid@1"
 
@@ -36,7 +52,7 @@ _NOWHERE: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CandidatePool:
     """The candidates of a question, in a fixed order.
 
     Attributes:
@@ -53,7 +69,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class HybridScores:
     """Scores of a pool, all in [0, 1].
 
     Attributes:
@@ -72,7 +88,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeighedPool:
     """A pool whose texts are read and whose words are weighed.
 
     Attributes:
@@ -85,24 +101,24 @@ class Weighed:
         held: for each term that any text holds, the positions of these texts and where they do.
     """
 
-    pool: Pool
-    profiles: Sequence[Profile]
+    pool: CandidatePool
+    profiles: Sequence[LexicalProfile]
     terms: Sequence[str]
     whole: Floats
     mean: float
     mix: Floats
     best: Sequence[int]
-    held: Sequence[Sequence[tuple[int, Found]]]
+    held: Sequence[Sequence[tuple[int, StemHits]]]
 
 
-def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
+def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
     """Read the texts of a pool and weigh their words.
 
     Spec: CRP-SPEC-003 §6.3
     """
-    terms, read = asked(pool.query), profiles(pool.contents)
+    terms, read = question_stems(pool.query), profiles(pool.contents)
     norm, mean = _lengths([text.words for text in read])
-    every: dict[str, list[tuple[int, Found]]] = {term: [] for term in terms}
+    every: dict[str, list[tuple[int, StemHits]]] = {term: [] for term in terms}
     # Most texts hold few of the terms, so each is asked once for those that it has.
     for at, text in enumerate(read):
         for term in text.stems.keys() & every.keys():
@@ -116,22 +132,22 @@ def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
     )
     mix = _mix(pool, whole, settings)
     best = list(map(int, np.argsort(-mix, kind="stable")[: settings.hop_sources]))
-    return Weighed(pool, read, terms, whole, mean, mix, best, held)
+    return WeighedPool(pool, read, terms, whole, mean, mix, best, held)
 
 
-def new_names(found: Weighed) -> list[str]:
+def new_names(found: WeighedPool) -> list[str]:
     """Names in the best facts that hold a word which the question does not have, each once."""
     known = set(found.terms)
     names = {
         written: None
         for position in found.best
-        for written, stems in named(found.pool.contents[position])
+        for written, stems in named_stems(found.pool.contents[position])
         if not known.issuperset(stems)
     }
     return list(names)
 
 
-def scores(found: Weighed, settings: HybridSettings) -> Scores:
+def score_pool(found: WeighedPool, settings: HybridSettings) -> HybridScores:
     """Score a pool.
 
     Spec: CRP-SPEC-003 §6.3
@@ -140,7 +156,7 @@ def scores(found: Weighed, settings: HybridSettings) -> Scores:
     count = len(pool.contents)
     if not count:
         nothing = np.zeros(0)
-        return Scores(nothing, nothing, nothing, nothing, [0])
+        return HybridScores(nothing, nothing, nothing, nothing, [0])
     sizes = [len(text.lengths) for text in found.profiles]
     begins = [0, *accumulate(sizes)]
     owner = np.repeat(np.arange(count), sizes)
@@ -155,13 +171,13 @@ def scores(found: Weighed, settings: HybridSettings) -> Scores:
     mixed = (1.0 - share) * own + share * base[owner]
     mixed += settings.stretch_hop_share * settings.hop_weight * hop[owner]
     lexical, linked = _over_best(found.whole), np.minimum(hop, 1.0)
-    return Scores(total, lexical, linked, _over_best(mixed), begins)
+    return HybridScores(total, lexical, linked, _over_best(mixed), begins)
 
 
 # --- words ---------------------------------------------------------------------------------
 
 
-def _parts(found: Weighed, begins: Sequence[int]) -> Floats:
+def _parts(found: WeighedPool, begins: Sequence[int]) -> Floats:
     """BM25 of the stretches of all texts among one another, over the best."""
     norm, _ = _lengths(list(chain.from_iterable(text.lengths for text in found.profiles)))
     places: list[int] = []
@@ -183,12 +199,7 @@ def _parts(found: Weighed, begins: Sequence[int]) -> Floats:
 def _bm25(
     places: Sequence[int], often: Sequence[int], holding: Sequence[int], norm: Floats
 ) -> Floats:
-    """The sum of what each term gives to the text at a place, in the order of the terms.
-
-    Args:
-        places, often: of every term, one behind the other.
-        holding: how many of them are of each term.
-    """
+    """The sum of what each term gives to the text at a place, in the order of the terms."""
     if not places:
         return np.zeros(len(norm))
     rarity = np.repeat([_rarity(number, len(norm)) for number in holding], holding)
@@ -220,7 +231,7 @@ def _over_best(values: Floats) -> Floats:
 # --- facts ---------------------------------------------------------------------------------
 
 
-def _mix(pool: Pool, words: Floats, settings: HybridSettings) -> Floats:
+def _mix(pool: CandidatePool, words: Floats, settings: HybridSettings) -> Floats:
     share = settings.lexical_share
     near = _sharpened(_over_best(np.maximum(pool.dense, 0.0)), settings.cosine_power)
     return (1.0 - share) * near + share * _sharpened(_over_best(words), settings.lexical_power)
@@ -236,7 +247,7 @@ def _sharpened(values: Floats, power: float) -> Floats:
 
 
 def _in_document(
-    pool: Pool,
+    pool: CandidatePool,
     mix: Floats,
     parts: Floats,
     owner: npt.NDArray[np.intp],
@@ -269,12 +280,15 @@ def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
 # --- the second hop ------------------------------------------------------------------------
 
 
-def _hop(found: Weighed, base: Floats, settings: HybridSettings) -> Floats:
+def _hop(found: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
     """For each fact the strongest link: a name in a good fact, rare, and frequent here."""
     contents, count, known = found.pool.contents, len(base), set(found.terms)
     links = np.zeros(count)
     named_in = [
-        (position, [stems for _, stems in named(contents[position]) if not known.issuperset(stems)])
+        (
+            position,
+            [stems for _, stems in named_stems(contents[position]) if not known.issuperset(stems)],
+        )
         for position in found.best
     ]
     often = _often({stem for _, names in named_in for stems in names for stem in stems}, found)
@@ -296,7 +310,7 @@ def _hop(found: Weighed, base: Floats, settings: HybridSettings) -> Floats:
     return links
 
 
-def _often(stems: set[str], found: Weighed) -> dict[str, dict[int, float]]:
+def _often(stems: set[str], found: WeighedPool) -> dict[str, dict[int, float]]:
     """How much each text that holds a stem is about it, in [0, 1), by stem and position."""
     often: dict[str, dict[int, float]] = {}
     for at, text in enumerate(found.profiles):
@@ -305,3 +319,130 @@ def _often(stems: set[str], found: Weighed) -> dict[str, dict[int, float]]:
             share = n / (n + _K1 * (1.0 - _B + _B * text.words / found.mean))
             often.setdefault(stem, {})[at] = share
     return often
+
+
+Cosines = npt.NDArray[np.float32]
+# Character offsets as chunking writes them at the end of a location.
+_OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
+
+
+def build_pool(
+    query: str, facts: Sequence[FactBrief], cosines: Cosines, settings: HybridSettings
+) -> CandidatePool:
+    """The pool of a question."""
+    contents = [fact.content for fact in facts]
+    return CandidatePool(
+        query,
+        contents,
+        cosines.astype(np.float64),
+        _document_neighbours(facts, settings.neighbour_gap),
+    )
+
+
+def cosine_candidates(
+    facts: Sequence[FactBrief], relevance: Cosines, tokens: Sequence[int]
+) -> tuple[Candidate, ...]:
+    """Candidates that are ranked by their cosine."""
+    rows = zip(facts, _clamped(relevance), _importance(facts), tokens, strict=True)
+    return tuple([_build_candidate(*row) for row in rows])
+
+
+def hybrid_candidates(
+    facts: Sequence[FactBrief],
+    relevance: Cosines,
+    tokens: Sequence[int],
+    found: HybridScores,
+    profiles: Sequence[LexicalProfile],
+    settings: HybridSettings,
+) -> tuple[Candidate, ...]:
+    """Candidates with mixed scores and, where they can be shown in part, stretches."""
+    pieces: list[tuple[ScoredSpan, ...]] = [()] * len(facts)
+    if settings.whole_share < 1.0:
+        parts, begins = _fixed_list(found.parts), found.begins
+        pieces = [
+            tuple(map(ScoredSpan, text.starts, text.ends, parts[start:end]))
+            for text, start, end in zip(profiles, begins, begins[1:], strict=False)
+        ]
+    rows = zip(
+        facts,
+        _clamped(relevance),
+        _importance(facts),
+        tokens,
+        _fixed_list(found.total),
+        _fixed_list(found.lexical),
+        _fixed_list(found.hop),
+        pieces,
+        strict=True,
+    )
+    return tuple([_build_candidate(*row) for row in rows])
+
+
+def _build_candidate(
+    fact: FactBrief,
+    relevance: int,
+    importance: int,
+    tokens: int,
+    score: int | None = None,
+    lexical: int = 0,
+    hop: int = 0,
+    stretches: tuple[ScoredSpan, ...] = (),
+) -> Candidate:
+    return Candidate(
+        fact_id=fact.fact_id,
+        content=fact.content,
+        source_id=fact.source_id,
+        relevance=relevance,
+        importance=importance,
+        tokens=max(0, tokens),
+        ingested_at=fact.ingested_at,
+        stale=fact.status is FactStatus.STALE,
+        community=fact.community_label,
+        source_location=fact.source_location,
+        labels=fact.labels,
+        score=score,
+        lexical=lexical,
+        hop=hop,
+        stretches=stretches,
+        decay=fact.decay,
+    )
+
+
+def _importance(facts: Sequence[FactBrief]) -> list[int]:
+    return _clamped(np.array([fact.importance_weight for fact in facts], dtype=np.float64))
+
+
+def _clamped(values: npt.NDArray[np.floating]) -> list[int]:
+    """`to_fixed` of each value."""
+    # Of a NaN and 0, the 0.
+    return _fixed_list(np.minimum(np.fmax(values.astype(np.float64), 0.0), 1.0))
+
+
+def _fixed_list(values: npt.NDArray[np.float64]) -> list[int]:
+    """Values in [0, 1] in fixed point."""
+    fixed: list[int] = np.rint(values * SCALE).astype(np.int64).tolist()
+    return fixed
+
+
+@lru_cache(maxsize=8_192)
+def _offsets(location: str) -> tuple[int, int] | None:
+    said = _OFFSETS.search(location)
+    return (int(said[1]), int(said[2])) if said else None
+
+
+# Headings in a location are words of a document.
+forgotten_with(_offsets.cache_clear)
+
+
+def _document_neighbours(facts: Sequence[FactBrief], gap: int) -> npt.NDArray[np.intp]:
+    """Positions of the facts before and behind each in its document, -1 for none."""
+    found = np.full((len(facts), 2), -1, dtype=np.intp)
+    placed = [
+        (fact.source_id, *said, position)
+        for position, fact in enumerate(facts)
+        if fact.source_location and (said := _offsets(fact.source_location))
+    ]
+    placed.sort()
+    for left, right in pairwise(placed):
+        if left[0] == right[0] and left[1] < right[1] and right[1] - left[2] <= gap:
+            found[left[3], 1], found[right[3], 0] = right[3], left[3]
+    return found

@@ -1,22 +1,203 @@
-"""Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not."""
+"""Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not.
+
+`greedy` is the specification's loop, and `patient` the same with an end, for a share of a budget
+whose rest is filled with parts of facts. The others are options: `in_order` never goes past a fact
+that does not fit, `density` takes most score for a token first, `knapsack` looks for the largest
+total score. All are deterministic, and all leave out a near-duplicate of a fact above it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 
-from crp_integrations.envelope.packers import PACKERS, Offer, Packer, patient
-from crp_integrations.envelope.ranked import RankedFacts
-from crp_integrations.envelope.records import RankedFact
-from crp_integrations.envelope.walk import Walk
+from crp_integrations.envelope.candidates import RankedFact
+from crp_integrations.envelope.near_duplicates import Deduplication
+
+# Steps of one search for the best filling; each costs about a microsecond.
+KNAPSACK_STEPS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class PackItems:
+    """What there is to pack, in rank order.
+
+    Attributes:
+        tokens: of each fact, at least 0.
+        values: composite of each fact, fixed point.
+        kept: whether the fact at a place is no near-duplicate of a higher one.
+        fetch: told which places will be asked about.
+    """
+
+    tokens: Sequence[int]
+    values: Sequence[int]
+    kept: Callable[[int], bool]
+    fetch: Callable[[Sequence[int]], None]
+
+
+Packer = Callable[[PackItems, int, int], list[int]]
+
+
+def greedy(offer: PackItems, room: int, most: int) -> list[int]:
+    """Take facts in rank order as long as they fit; skip one that does not and go on.
+
+    Spec: CRP-SPEC-003 §7.3
+    """
+    return _fill(offer, range(len(offer.tokens)), room, most)
+
+
+def in_order(offer: PackItems, room: int, most: int) -> list[int]:
+    """Take facts in rank order up to the first that does not fit."""
+    places = range(len(offer.tokens))
+    offer.fetch(_take_fitting(offer, places, room, most))
+    found: list[int] = []
+    for place, tokens in enumerate(offer.tokens):
+        if not offer.kept(place):
+            continue
+        if len(found) >= most or tokens > room:
+            break
+        found.append(place)
+        room -= tokens
+    return found
+
+
+def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list[int]:
+    """Take facts in rank order and skip those that do not fit, but only so many of them.
+
+    A short fact far down is worth less than the best sentences of the long ones that were skipped
+    for it. A near-duplicate of a higher fact is not counted as skipped.
+    """
+    # What `greedy` would ask about; this looks no further.
+    places = range(len(offer.tokens))
+    least = min(offer.tokens, default=0)
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
+    found: list[int] = []
+    skipped = 0
+    for place, tokens in enumerate(offer.tokens):
+        if room < least or len(found) == most:
+            break
+        if not offer.kept(place):
+            continue
+        if tokens <= room:
+            found.append(place)
+            room -= tokens
+        elif (skipped := skipped + 1) > passed_over * len(found):
+            break
+    return found
+
+
+def density(offer: PackItems, room: int, most: int) -> list[int]:
+    """Take facts in the order of score for a token, ties by rank, as long as they fit."""
+    return sorted(_fill(offer, _by_density(offer), room, most))
+
+
+def knapsack(offer: PackItems, room: int, most: int) -> list[int]:
+    """Look for the facts with the largest total score; at least that of `greedy`.
+
+    Depth first over facts by density. A branch is left when even a filling that may cut facts
+    could not beat the best so far. The search ends after `KNAPSACK_STEPS` steps with the best
+    that it has found.
+    """
+    every = [place for place, tokens in enumerate(offer.tokens) if tokens <= room]
+    offer.fetch(every)
+    items = [place for place in _by_density(offer) if offer.tokens[place] <= room]
+    items = [place for place in items if offer.kept(place)]
+    starts = [greedy(offer, room, most), density(offer, room, most)]
+    best = max(starts, key=lambda places: sum(offer.values[place] for place in places))
+    return sorted(_search_knapsack(offer, items, room, most, best))
+
+
+PACKERS: Mapping[str, Packer] = {
+    "greedy": greedy,
+    "in_order": in_order,
+    "density": density,
+    "knapsack": knapsack,
+}
+
+
+def _fill(offer: PackItems, places: Sequence[int], room: int, most: int) -> list[int]:
+    # Somewhat more, since near-duplicates leave room.
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
+    return _take_fitting(offer, places, room, most, offer.kept)
+
+
+def _take_fitting(
+    offer: PackItems,
+    places: Sequence[int],
+    room: int,
+    most: int,
+    kept: Callable[[int], bool] | None = None,
+) -> list[int]:
+    """Those that fit, one after the other; without `kept`, nearly all that will be asked about."""
+    found: list[int] = []
+    tokens = offer.tokens
+    for place in places:
+        if len(found) == most:
+            break
+        if tokens[place] <= room and (kept is None or kept(place)):
+            found.append(place)
+            room -= tokens[place]
+    return found
+
+
+def _by_density(offer: PackItems) -> list[int]:
+    # Score for a token, compared exactly in integers; what costs nothing comes first.
+    def key(place: int) -> tuple[int, int]:
+        tokens = offer.tokens[place]
+        return (-(offer.values[place] << 40) // tokens if tokens else -(1 << 80), place)
+
+    return sorted(range(len(offer.tokens)), key=key)
+
+
+def _search_knapsack(
+    offer: PackItems, items: Sequence[int], room: int, most: int, best: Sequence[int]
+) -> list[int]:
+    """The best filling that a bounded search finds, at least as good as the one given."""
+    tokens = [offer.tokens[place] for place in items]
+    values = [offer.values[place] for place in items]
+    used = [0, *accumulate(tokens)]
+    worth = [0, *accumulate(values)]
+    found, record = list(best), sum(offer.values[place] for place in best)
+
+    def bound(at: int, left: int) -> int:
+        """Most that the items from `at` on can add in this room, if the last may be cut."""
+        end = bisect_right(used, used[at] + left) - 1
+        total = worth[end] - worth[at]
+        if end < len(items) and tokens[end]:
+            total += (left - (used[end] - used[at])) * values[end] // tokens[end]
+        return total
+
+    taken: list[int] = []
+    left, value, at = room, 0, 0
+    for _ in range(KNAPSACK_STEPS):
+        if at < len(items) and len(taken) < most and value + bound(at, left) > record:
+            if tokens[at] <= left:
+                taken.append(at)
+                left -= tokens[at]
+                value += values[at]
+            at += 1
+            if value > record:
+                found, record = [items[place] for place in taken], value
+            continue
+        if not taken:
+            break
+        # Without the item taken last, from the one behind it.
+        at = taken.pop()
+        left += tokens[at]
+        value -= values[at]
+        at += 1
+    return found
+
 
 # Algorithms that look at no fact behind the last one that they take (decision E2).
 _SCANNING = ("greedy", "in_order", "patient")
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PackResult:
     """Ranked facts sorted into those that go in and those that do not, each in rank order.
 
     Attributes:
@@ -28,19 +209,16 @@ class Packing:
     """
 
     packed: tuple[RankedFact, ...]
-    over_budget: Sequence[RankedFact]
-    over_k: Sequence[RankedFact]
+    over_budget: tuple[RankedFact, ...]
+    over_k: tuple[RankedFact, ...]
     duplicates: tuple[tuple[RankedFact, str], ...] = ()
     algorithm: str = "greedy@1"
 
-    def lightened(self, excess: int) -> Packing:
+    def lightened(self, excess: int) -> PackResult:
         """The same packing with its lowest-ranked facts over the budget, at least one.
 
         So many go as come to half of what is too much. A fact's share of the whole is at most
         twice what it was counted as, so none goes that one by one would have stayed.
-
-        Args:
-            excess: tokens that the rendered text has above the budget, at least 1.
         """
         kept, freed = len(self.packed), 0
         while kept and (2 * freed < excess):
@@ -59,11 +237,11 @@ def pack(
     k: int | None = None,
     *,
     packing: str = "greedy",
-    walk: Walk | None = None,
+    walk: Deduplication | None = None,
     every_duplicate: bool = False,
     pinned: Collection[str] = (),
     passed_over: int | None = None,
-) -> Packing:
+) -> PackResult:
     """Choose the facts that go in.
 
     A near-duplicate of a kept fact above it never goes in. Of the facts that do not fit, those
@@ -71,51 +249,39 @@ def pack(
     looked at, as the specification is printed. What goes in is the same.
 
     Spec: CRP-SPEC-003 §7.3 (decisions E2, E5, E11, E17)
-
-    Args:
-        ranked: facts in rank order.
-        budget_tokens: tokens to fill; at 0 or below nothing is packed (decision E20).
-        k: cap on the number of facts, None for no cap.
-        packing: name of the algorithm.
-        walk: tells near-duplicates; None when there are none.
-        every_duplicate: walk through all facts.
-        pinned: ids that are packed before all others, as far as they fit.
-        passed_over: with `greedy`, facts that may be skipped since they do not fit, for each one
-            taken (`patient@1`); None for as many as there are.
     """
     pins = by = PACKERS[packing]
     if packing == "greedy" and passed_over is not None:
         packing, by = "patient", partial(patient, passed_over=passed_over)
-    ranked = RankedFacts.of(ranked)
-    walk = walk or Walk.without_duplicates(len(ranked))
+    walk = walk or Deduplication.without_duplicates(len(ranked))
     if every_duplicate:
         walk.all()
     first = _places(ranked, pinned) if pinned else []
     most = len(ranked) if k is None else k
-    chosen = _chosen(ranked, first, budget_tokens, most, pins, walk) if first else []
+    chosen = _choose(ranked, first, budget_tokens, most, pins, walk) if first else []
     front = len(chosen)
-    tokens = ranked.tokens.tolist()
+    tokens = [fact.candidate.tokens for fact in ranked]
     room = budget_tokens - sum(tokens[at] for at in chosen)
     rest: Sequence[int] = range(len(ranked))
     if first:
         apart = set(first)
         rest = [at for at in rest if at not in apart]
-    chosen += _chosen(ranked, rest, room, most - front, by, walk)
+    chosen += _choose(ranked, rest, room, most - front, by, walk)
     room = budget_tokens - sum(tokens[at] for at in chosen)
 
-    alike = _alike(chosen, walk)
-    taken = sorted({*chosen, *alike})
+    alike = _known_duplicates(chosen, walk)
+    taken = {*chosen, *alike}
     # Where the cap is reached, a scan ends; other algorithms have looked at everything.
     end = len(ranked)
     if k is not None and len(chosen) >= k and packing in _SCANNING:
         end = max(chosen[front:], default=-1) + 1
-    left = ranked.without(taken, 0, end)
-    cut = ranked.without(taken, end, len(ranked))
+    left = tuple(ranked[at] for at in range(end) if at not in taken)
+    cut = tuple(ranked[at] for at in range(end, len(ranked)) if at not in taken)
     if k is not None and len(chosen) >= k and packing not in _SCANNING:
-        fits = left.tokens <= room
-        left, cut = left.where(~fits), left.where(fits)
-    return Packing(
-        packed=tuple(ranked.those(chosen)),
+        cut = tuple(fact for fact in left if fact.candidate.tokens <= room)
+        left = tuple(fact for fact in left if fact.candidate.tokens > room)
+    return PackResult(
+        packed=tuple(ranked[at] for at in chosen),
         over_budget=left,
         over_k=cut,
         duplicates=tuple(
@@ -125,38 +291,35 @@ def pack(
     )
 
 
-def _places(ranked: RankedFacts, pinned: Collection[str]) -> list[int]:
+def _places(ranked: Sequence[RankedFact], pinned: Collection[str]) -> list[int]:
     ids = set(pinned)
-    return [at for at, fact_id in enumerate(ranked.ids) if fact_id in ids]
+    return [at for at, fact in enumerate(ranked) if fact.candidate.fact_id in ids]
 
 
-def _chosen(
-    ranked: RankedFacts,
+def _choose(
+    ranked: Sequence[RankedFact],
     places: Sequence[int],
     room: int,
     most: int,
     by: Packer,
-    walk: Walk,
+    walk: Deduplication,
 ) -> list[int]:
     """Places that the algorithm takes out of these, in rank order."""
     if room <= 0 or most <= 0:
         return []
-    tokens = ranked.tokens
-    if len(places) < len(ranked):
-        tokens = tokens[list(places)]
-    offer = Offer(
-        tokens=tokens.tolist(),
-        values=lambda number: ranked.composite(places[number]),
+    offer = PackItems(
+        tokens=[ranked[place].candidate.tokens for place in places],
+        values=[ranked[place].composite for place in places],
         kept=lambda number: walk.stands_for(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
     return [places[number] for number in by(offer, room, most)]
 
 
-def _alike(chosen: Sequence[int], walk: Walk) -> dict[int, int]:
+def _known_duplicates(chosen: Sequence[int], walk: Deduplication) -> dict[int, int]:
     """Near-duplicates that are known by now, each with the place that stands for it."""
     found: dict[int, int] = {}
     for place in chosen:
         for lower in walk.below(place):
             found.setdefault(lower, place)
-    return {**found, **walk.told()}
+    return {**found, **walk.duplicates()}

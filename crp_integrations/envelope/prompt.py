@@ -1,4 +1,4 @@
-"""The messages that a model gets (`prompt@1`): what stands before the context, context, question.
+"""The messages that a model gets (`prompt@1`) and the facts as they stand there (`render@1`).
 
 No CRP metadata is in them: no score, no id, no header (transparency boundary).
 """
@@ -8,9 +8,60 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from crp_integrations.envelope.render import grounding_instruction
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import GroundingMode, Strategy
+
+RENDER = "render@1"
+SEPARATOR = "\n\n"
+# Between parts of one fact that do not adjoin.
+ELLIPSIS = " \u2026 "
+
+# Two digits: right for most envelopes; the rendered text is counted as a whole anyway.
+_TYPICAL_MARKER = "[10] "
+
+_INSTRUCTIONS = {
+    GroundingMode.STRICT: (
+        "Answer using ONLY the provided context. "
+        "If the context does not contain sufficient information, state that clearly."
+    ),
+    GroundingMode.PREFERRED: (
+        "Prefer the provided context when answering. "
+        "If you use general knowledge, indicate this clearly."
+    ),
+    GroundingMode.OPEN: "",
+}
+
+
+def render(contents: Sequence[str]) -> str:
+    r"""The facts as numbered blocks; a fact's text is never altered.
+
+    Args:
+        contents: texts of the facts in their order.
+
+    Returns:
+        Empty without facts.
+
+    >>> render(["First.", "Second."])
+    '[1] First.\n\n[2] Second.'
+    """
+    return SEPARATOR.join(f"[{number}] {text}" for number, text in enumerate(contents, start=1))
+
+
+def marker_text(content: str) -> str:
+    """What is counted for one fact: its text with a marker and a separator (decision E17).
+
+    Spec: CRP-SPEC-003 §7.3
+    """
+    return _TYPICAL_MARKER + content + SEPARATOR
+
+
+def grounding_instruction(mode: GroundingMode) -> str:
+    """The sentences that a grounding mode adds to the system prompt; empty for `open`.
+
+    Spec: CRP-SPEC-003 §13.1
+    """
+    return _INSTRUCTIONS[mode]
+
 
 PROMPT: Final = "prompt@1"
 CONTEXT_OPEN: Final = "<context>\n"
@@ -26,12 +77,12 @@ HIERARCHICAL: Final = (
 )
 
 
-def instruction(strategy: Strategy) -> str:
+def strategy_instruction(strategy: Strategy) -> str:
     """What a strategy adds to the system prompt; empty for nothing."""
     return {Strategy.PULL: PULL, Strategy.HIERARCHICAL: HIERARCHICAL}.get(strategy, "")
 
 
-def before(
+def system_parts(
     system_prompt: str,
     grounding: GroundingMode,
     strategy: Strategy,
@@ -44,21 +95,21 @@ def before(
     Args:
         instructions: what is added for this call, as remedies are.
     """
-    return (system_prompt, grounding_instruction(grounding), instruction(strategy), *instructions)
+    return (
+        system_prompt,
+        grounding_instruction(grounding),
+        strategy_instruction(strategy),
+        *instructions,
+    )
 
 
 def system_text(parts: Sequence[str], context: str) -> str:
-    """The system message.
-
-    Args:
-        parts: as `before` gives them.
-        context: the envelope's rendered text, placed verbatim; empty for no context.
-    """
+    """The system message."""
     framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
     return BETWEEN.join(part for part in (*parts, framed) if part)
 
 
-def messages(
+def build_messages(
     parts: Sequence[str],
     context: str,
     history: Sequence[Message],

@@ -1,27 +1,16 @@
-"""The types that the phases hand on: candidates, ranked facts, packed facts, the envelope.
-
-Each phase makes the next type. `Candidates` is the seam: from there on only integers are
-computed with, so an envelope can be rebuilt byte for byte from its candidates anywhere.
-"""
+"""Records of an envelope: packed facts, drop report, prior windows, the envelope itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from crp_integrations.envelope.columns import Columns
-from crp_integrations.envelope.dropped import Drop as Drop
-from crp_integrations.envelope.dropped import Dropped
-from crp_integrations.envelope.prior import PriorWindow, seen_facts
-from crp_integrations.envelope.stretches import Stretch as Stretch
+from crp_integrations.envelope.candidates import Candidate, RankedFact, TierHits
 from crp_integrations.fabric.records import Moment
 from crp_integrations.records import Part, Record
-from crp_integrations.scores import SCALE
+from crp_integrations.scores import from_fixed
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     AdviceWord,
@@ -33,117 +22,65 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
-# Candidates that memory tiers 0, 1, 2 and 3 gave; each counts in the first that has it.
-TierHits = tuple[int, int, int, int]
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A fact that was retrieved for a question, with its fixed-point scores.
+class SeenFact(Part):
+    """A fact that a window showed.
 
     Attributes:
-        relevance: cosine to the best sub-query, fixed point in [0, SCALE].
-        score: what it is ranked by in place of the cosine, fixed point; None for the cosine.
-        lexical: its words' part of the score, fixed point.
-        hop: the second hop's part of the score, fixed point.
-        stretches: what of it can be shown alone, in order; none for whole or nothing.
-        spans: what of a longer fact this content is, in the fact's characters; none for all.
-        importance: intrinsic weight, fixed point in [0, SCALE].
-        ingested_at: None for a fact that was never stored; it counts as new.
-        content_hash: of the whole fact where the content is a part of it, else empty.
-        stale: STALE by status or older than `max-age`; its freshness is 0.
-        tokens: tokens of the fact with its rendered marker and separator.
-        labels: access labels.
-        decay: the decay function in the place of freshness, such as `half-life@1:P30D`; None for
-            freshness.
-        decision: id of the guard's decision that let it be read; empty where the guard numbers
-            none.
-        refused: why it may not be shown at all; None for a candidate like any other.
+        content_hash: `sha256:…` of the whole text of the fact, of which a part may have been shown;
+            another text may be shown again.
     """
 
     fact_id: str
-    content: str
-    source_id: str
-    relevance: int
-    importance: int
-    tokens: int
-    ingested_at: datetime | None = None
-    stale: bool = False
-    community: str | None = None
-    source_location: str = ""
-    labels: tuple[str, ...] = ()
-    score: int | None = None
-    lexical: int = 0
-    hop: int = 0
-    stretches: Sequence[Stretch] = ()
-    spans: tuple[tuple[int, int], ...] = ()
-    content_hash: str = ""
-    decay: str | None = None
-    decision: str = ""
-    refused: DropReason | None = None
-
-    @property
-    def merit(self) -> int:
-        """What it is ranked by, fixed point."""
-        return self.relevance if self.score is None else self.score
+    content_hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Everything that ranking, packing and rendering depend on. Order of facts is by id.
+class PriorWindow(Record):
+    """An earlier window of a session.
+
+    Spec: CRP-SPEC-003 §14.1, §14.2
 
     Attributes:
-        query: the question as asked.
-        sub_queries: what it was decomposed into; the question itself when it is one need.
-        facts: unique by id and sorted by it.
-        duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed
-            or as a relation that is worked out when it is asked (`pairs.Pairs`).
-        conflicts: pairs above .95 whose numbers, dates or negation differ; both are kept.
-        state_hash: the fabric's state that was read, empty without a fabric.
-        tokenizer: identity of the counter behind `Candidate.tokens`.
-        memory_tier_hit: highest memory tier read, 0–3.
-        tier_hits: candidates by the memory tier that gave them.
-        algorithms: `name@n` of what decided the candidates and their scores.
-        relevant_floor: relevance from which the embedder's card calls a fact relevant, fixed
-            point; None leaves it to the settings (decision E2).
+        etag: of its envelope.
+        facts_seen: everything that it showed, an earlier summary too.
+        deferred: ids of relevant facts that did not fit, best first.
+        summary: short account of its answer; empty for none.
+        answer: its whole answer, for the analysis of the next one (CRP-SPEC-005 §8 to §11); empty
+            for none, and then the summary stands for it. No envelope shows it.
+        window_id: of the sealed window, empty when it is not known.
+        quality_tier: tier of its envelope.
     """
 
-    query: str
-    sub_queries: tuple[str, ...]
-    facts: tuple[Candidate, ...]
-    tokenizer: str
-    duplicates: Sequence[tuple[int, int]] = ()
-    conflicts: Sequence[tuple[int, int]] = ()
-    state_hash: str = ""
-    memory_tier_hit: int = 3
-    tier_hits: TierHits = (0, 0, 0, 0)
-    algorithms: tuple[str, ...] = ()
-    relevant_floor: int | None = None
-    _columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
+    SCHEMA = "prior-window/1"
 
-    @property
-    def columns(self) -> Columns:
-        """The facts as columns, read once."""
-        found = self._columns
-        if found is None:
-            found = Columns(self.facts)
-            # Frozen from outside: the columns say what the facts say.
-            object.__setattr__(self, "_columns", found)
-        return found
+    window_number: int = Field(ge=1)
+    etag: str
+    facts_seen: tuple[SeenFact, ...]
+    deferred: tuple[str, ...] = ()
+    summary: str = ""
+    answer: str = ""
+    window_id: str = ""
+    quality_tier: QualityTier
+
+    @model_validator(mode="after")
+    def _deferred_unseen(self) -> PriorWindow:
+        both = {seen.fact_id for seen in self.facts_seen} & set(self.deferred)
+        if both:
+            raise ValueError(f"fact {min(both)} is both seen and deferred; it can be one of them")
+        return self
 
 
-class RankedFact(NamedTuple):
-    """A candidate at its place in the ranking, score parts in fixed point.
+class Drop(Part):
+    """A candidate that is not in the envelope, and why.
 
-    A tuple, since thousands are made for one envelope.
-
-    Spec: CRP-SPEC-003 §6
+    Attributes:
+        kept: for a duplicate, the id of the fact that stands for it.
     """
 
-    candidate: Candidate
-    composite: int
-    freshness: int
-    diversity: int
+    fact_id: str
+    reason: DropReason
+    tokens: int = Field(ge=0)
+    kept: str | None = None
 
 
 class PackedFact(Part):
@@ -182,34 +119,28 @@ class PackedFact(Part):
 
     @classmethod
     def of(cls, ranked: RankedFact, position: int) -> PackedFact:
-        """A ranked fact at its position.
-
-        Checked once more, since that takes half of the time of leaving it out. Scores are divided
-        here and not by `from_fixed`, whose calls take as long as the check.
-        """
+        """A ranked fact at its position."""
         candidate, composite, freshness, diversity = ranked
-        fields = {
-            "fact_id": candidate.fact_id,
-            "content": candidate.content,
-            "spans": candidate.spans,
-            "content_hash": candidate.content_hash,
-            "source_id": candidate.source_id,
-            "source_location": candidate.source_location,
-            "relevance_score": candidate.relevance / SCALE,
-            "importance_weight": candidate.importance / SCALE,
-            "freshness_score": freshness / SCALE,
-            "diversity_bonus": diversity / SCALE,
-            "composite_score": composite / SCALE,
-            "selection_score": None if candidate.score is None else candidate.score / SCALE,
-            "lexical_score": candidate.lexical / SCALE,
-            "hop_score": candidate.hop / SCALE,
-            "token_count": candidate.tokens,
-            "position": position,
-            "community": candidate.community,
-            "ingested_at": candidate.ingested_at,
-        }
-        found: PackedFact = cls.__pydantic_validator__.validate_python(fields)
-        return found
+        return cls(
+            fact_id=candidate.fact_id,
+            content=candidate.content,
+            spans=candidate.spans,
+            content_hash=candidate.content_hash,
+            source_id=candidate.source_id,
+            source_location=candidate.source_location,
+            relevance_score=from_fixed(candidate.relevance),
+            importance_weight=from_fixed(candidate.importance),
+            freshness_score=from_fixed(freshness),
+            diversity_bonus=from_fixed(diversity),
+            composite_score=from_fixed(composite),
+            selection_score=None if candidate.score is None else from_fixed(candidate.score),
+            lexical_score=from_fixed(candidate.lexical),
+            hop_score=from_fixed(candidate.hop),
+            token_count=candidate.tokens,
+            position=position,
+            community=candidate.community,
+            ingested_at=candidate.ingested_at,
+        )
 
 
 class Cap(Part):
@@ -283,7 +214,7 @@ class Envelope(Record):
     text: str
     facts: tuple[PackedFact, ...]
     sections: tuple[Section, ...]
-    dropped: Dropped
+    dropped: tuple[Drop, ...]
     conflicts: tuple[Conflict, ...] = ()
     total_facts_available: int = Field(ge=0)
     total_facts_included: int = Field(ge=0)
@@ -334,8 +265,11 @@ class Envelope(Record):
         return PriorWindow(
             window_number=self.window_number,
             etag=self.etag,
-            facts_seen=seen_facts(
-                (one.fact_id, one.content_hash or hashes.get(one.fact_id) or sha256(one.content))
+            facts_seen=tuple(
+                SeenFact(
+                    fact_id=one.fact_id,
+                    content_hash=one.content_hash or hashes.get(one.fact_id) or sha256(one.content),
+                )
                 for one in self.facts
             ),
             deferred=self.deferred,
@@ -363,3 +297,14 @@ class EnvelopePreview(Record):
     memory_tier_hit: int
     caps: tuple[Cap, ...] = ()
     advice: tuple[Advice, ...] = ()
+
+
+def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:
+    """The records of a drop report for what was refused, by id."""
+    return tuple(
+        [
+            Drop(fact_id=fact.fact_id, reason=fact.refused, tokens=fact.tokens)
+            for fact in refused
+            if fact.refused is not None
+        ]
+    )

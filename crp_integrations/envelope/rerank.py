@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.records import Candidate, Candidates, Stretch
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError
 from crp_integrations.scores import SCALE, to_fixed
@@ -18,7 +18,9 @@ from crp_integrations.scores import SCALE, to_fixed
 RERANK = "rerank@1"
 
 
-def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSettings) -> Candidates:
+def rerank_candidates(
+    candidates: Candidates, reranker: Reranker, settings: EnvelopeSettings
+) -> Candidates:
     """The same candidates, the best of them with the reranker's score as their relevance.
 
     The others keep their order among themselves below all that the reranker saw: cosines and a
@@ -43,13 +45,13 @@ def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSetti
     if not seen:
         return candidates
     told = dict(
-        zip(seen, _asked(reranker, candidates.query, [facts[n] for n in seen]), strict=True)
+        zip(seen, _ask_reranker(reranker, candidates.query, [facts[n] for n in seen]), strict=True)
     )
     ceiling = min(told.values())
     return replace(
         candidates,
         facts=tuple(
-            _seen(fact, told[n]) if n in told else _unseen(fact, ceiling)
+            _rescore_seen(fact, told[n]) if n in told else _rescore_unseen(fact, ceiling)
             for n, fact in enumerate(facts)
         ),
         relevant_floor=None,
@@ -57,36 +59,36 @@ def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSetti
     )
 
 
-def _seen(fact: Candidate, given: int) -> Candidate:
+def _rescore_seen(fact: Candidate, given: int) -> Candidate:
     """A fact with the reranker's score; its stretches keep their order among themselves."""
     return replace(
         fact,
         relevance=given,
         score=None if fact.score is None else given,
-        stretches=_lowered(fact, given),
+        stretches=_scale_spans(fact, given),
     )
 
 
-def _unseen(fact: Candidate, ceiling: int) -> Candidate:
+def _rescore_unseen(fact: Candidate, ceiling: int) -> Candidate:
     """A fact below the lowest of the reranker's scores."""
     return replace(
         fact,
         relevance=fact.relevance * ceiling // SCALE,
         score=None if fact.score is None else fact.score * ceiling // SCALE,
-        stretches=_lowered(fact, ceiling),
+        stretches=_scale_spans(fact, ceiling),
     )
 
 
-def _lowered(fact: Candidate, share: int) -> tuple[Stretch, ...]:
+def _scale_spans(fact: Candidate, share: int) -> tuple[ScoredSpan, ...]:
     return tuple(one._replace(score=one.score * share // SCALE) for one in fact.stretches)
 
 
-def _asked(reranker: Reranker, query: str, facts: Sequence[Candidate]) -> list[int]:
+def _ask_reranker(reranker: Reranker, query: str, facts: Sequence[Candidate]) -> list[int]:
     """The reranker's scores in fixed point; whatever goes wrong in it is its error."""
     identity = reranker.identity
     try:
         given = reranker.scores(query, [fact.content for fact in facts])
-        return _checked(given, len(facts), identity)
+        return _check_scores(given, len(facts), identity)
     except CRPError:
         raise
     except Exception as error:  # any class of any library, or of the service behind it
@@ -96,7 +98,7 @@ def _asked(reranker: Reranker, query: str, facts: Sequence[Candidate]) -> list[i
         ) from error
 
 
-def _checked(scores: object, count: int, identity: str) -> list[int]:
+def _check_scores(scores: object, count: int, identity: str) -> list[int]:
     try:
         given = [float(score) for score in scores]  # type: ignore[attr-defined]
     except (TypeError, ValueError):

@@ -1,24 +1,25 @@
 """The envelopes that are known by their ETags, and which of them may be reused.
 
-An entry belongs to one tenant, subject, region and session, and is found from there alone. What
-it holds of facts goes as soon as the fabric's state is another one; that it was known stays, so
-that a caller hears what has changed.
+An entry belongs to one tenant, subject, region and session, and is found from there alone. Its
+texts go as soon as the fabric's state is another one; that it was known stays, so that a caller
+learns what has changed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from crp_integrations.envelope.fit import Fit
+from crp_integrations.envelope.budget import EnvelopeInputs
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.etag import Validators
 from crp_integrations.envelope.rank import age_microseconds
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.validators import Validators
-from crp_integrations.envelope.window_settings import ReuseSettings
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.settings import ReuseSettings
 from crp_integrations.vocabulary import CacheStatus, Changed, QualityTier
 
 # What a fact takes besides its text, measured with vectors of 384 dimensions.
@@ -29,7 +30,7 @@ ANY = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class EnvelopeScope:
     """Whose envelopes these are; no entry is found from another scope.
 
     Spec: CRP-SPEC-003 §16.1
@@ -42,7 +43,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownEnvelope:
     """An earlier envelope.
 
     Attributes:
@@ -59,7 +60,7 @@ class Known:
     headers: Mapping[str, str] | None
     kept_at: datetime
     tier: QualityTier | None = None
-    made: Fit | None = None
+    made: EnvelopeInputs | None = None
 
     @property
     def bytes(self) -> int:
@@ -72,7 +73,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ReuseMatch:
     """What a conditional request came to.
 
     Attributes:
@@ -83,10 +84,10 @@ class Match:
 
     status: CacheStatus | None = None
     reasons: tuple[Changed, ...] = ()
-    known: Known | None = None
+    known: KnownEnvelope | None = None
 
 
-_Key = tuple[Scope, str, Validators]
+_Key = tuple[EnvelopeScope, str, Validators]
 _Place = tuple[str, str]
 
 
@@ -98,13 +99,9 @@ class KnownEnvelopes:
 
     def __init__(self, settings: ReuseSettings) -> None:
         self._settings = settings
-        self._entries: OrderedDict[_Key, Known] = OrderedDict()
+        self._entries: OrderedDict[_Key, KnownEnvelope] = OrderedDict()
         # Each entry's bytes, added up once; an entry without texts has none.
         self._sizes: dict[_Key, int] = {}
-        # How many entries with texts there are of each state, by tenant and region: mostly all
-        # are of one, and then no entry is looked at.
-        self._states: dict[_Place, Counter[str]] = {}
-        self._bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -114,11 +111,11 @@ class KnownEnvelopes:
     @property
     def bytes(self) -> int:
         """About how much memory all entries take."""
-        return self._bytes
+        return sum(self._sizes.values())
 
     def remember(
         self,
-        scope: Scope,
+        scope: EnvelopeScope,
         validators: Validators,
         envelope: Envelope,
         candidates: Candidates,
@@ -127,7 +124,7 @@ class KnownEnvelopes:
         *,
         present: str | None = None,
         tier: QualityTier | None = None,
-        made: Fit | None = None,
+        made: EnvelopeInputs | None = None,
     ) -> None:
         """Know an envelope from now on; the entries used longest ago go when there are too many.
 
@@ -152,23 +149,24 @@ class KnownEnvelopes:
                 self._entries.move_to_end(key)
                 return
             self._drop(key)
-            self._put(key, Known(validators, envelope, candidates, headers, now, tier, made))
+            self._put(
+                key, KnownEnvelope(validators, envelope, candidates, headers, now, tier, made)
+            )
             self._let_go(scope, state_hash)
-            while (
-                len(self._entries) > self._settings.envelopes or self._bytes > self._settings.bytes
-            ):
+            most = self._settings
+            while len(self._entries) > most.envelopes or self.bytes > most.bytes:
                 self._drop(next(iter(self._entries)))
 
     def match(
         self,
-        scope: Scope,
+        scope: EnvelopeScope,
         if_match: str,
         validators: Validators,
         now: datetime,
         *,
         no_cache: bool = False,
         holds: bool = False,
-    ) -> Match:
+    ) -> ReuseMatch:
         """Evaluate a conditional request, before anything is selected.
 
         Spec: CRP-SPEC-003 §5.3, §11.2, §11.4 (decision E12)
@@ -183,11 +181,11 @@ class KnownEnvelopes:
             A HIT only for a known ETag whose validators are equal.
         """
         if not if_match:
-            return Match()
+            return ReuseMatch()
         if no_cache:
-            return Match(CacheStatus.MISS, (Changed.NO_CACHE,))
+            return ReuseMatch(CacheStatus.MISS, (Changed.NO_CACHE,))
         if holds:
-            return Match(CacheStatus.MISS, (Changed.HELD,))
+            return ReuseMatch(CacheStatus.MISS, (Changed.HELD,))
         with self._lock:
             self._let_go(scope, validators.state_hash)
             keys = [key for key in self._entries if key[0] == scope and if_match in (key[1], ANY)]
@@ -196,17 +194,17 @@ class KnownEnvelopes:
                 if key not in known:
                     self._drop(key)
             if not known:
-                return Match(CacheStatus.MISS, (Changed.EXPIRED if keys else Changed.UNKNOWN,))
+                return ReuseMatch(CacheStatus.MISS, (Changed.EXPIRED if keys else Changed.UNKNOWN,))
             equal = [key for key in known if key[2] == validators]
             meant = (equal or known)[-1]
             self._entries.move_to_end(meant)
             found = self._entries[meant]
         reasons = validators.reasons(found.validators)
-        if not reasons and _crossed(found, validators.max_age_seconds, now):
+        if not reasons and _crosses_age_limit(found, validators.max_age_seconds, now):
             reasons = (Changed.MAX_AGE,)
         if not reasons:
-            return Match(CacheStatus.HIT, (), found)
-        return Match(CacheStatus.MISS, reasons, found)
+            return ReuseMatch(CacheStatus.HIT, (), found)
+        return ReuseMatch(CacheStatus.MISS, reasons, found)
 
     def end(self, session_id: str) -> int:
         """Forget everything of a session; returns how many entries that were."""
@@ -218,56 +216,37 @@ class KnownEnvelopes:
 
     # --- within, under the lock --------------------------------------------------------
 
-    def _put(self, key: _Key, known: Known) -> None:
+    def _put(self, key: _Key, known: KnownEnvelope) -> None:
         self._entries[key] = known
         self._sizes[key] = known.bytes
-        self._bytes += self._sizes[key]
-        if known.envelope is not None:
-            self._states.setdefault(_place(key[0]), Counter())[known.validators.state_hash] += 1
 
     def _drop(self, key: _Key) -> None:
-        known = self._entries.pop(key, None)
-        if known is not None:
-            self._bytes -= self._sizes.pop(key, 0)
-            self._uncount(key, known)
+        self._entries.pop(key, None)
+        self._sizes.pop(key, None)
 
-    def _uncount(self, key: _Key, known: Known) -> None:
-        if known.envelope is None:
-            return
-        place, state_hash = _place(key[0]), known.validators.state_hash
-        states = self._states[place]
-        states[state_hash] -= 1
-        if not states[state_hash]:
-            del states[state_hash]
-        if not states:
-            del self._states[place]
-
-    def _let_go(self, scope: Scope, state_hash: str) -> None:
+    def _let_go(self, scope: EnvelopeScope, state_hash: str) -> None:
         """Drop the texts of a tenant's entries that are of another state: one may be erased."""
         place = _place(scope)
-        if self._states.get(place, {}).keys() <= {state_hash}:
-            return
         for key, known in self._entries.items():
             if (
                 known.envelope is not None
                 and _place(key[0]) == place
                 and known.validators.state_hash != state_hash
             ):
-                self._bytes -= self._sizes.pop(key, 0)
-                self._uncount(key, known)
+                self._sizes[key] = 0
                 self._entries[key] = replace(
                     known, envelope=None, candidates=None, headers=None, made=None
                 )
 
-    def _expired(self, known: Known, now: datetime) -> bool:
+    def _expired(self, known: KnownEnvelope, now: datetime) -> bool:
         return now - known.kept_at > timedelta(seconds=self._settings.lifetime_seconds)
 
 
-def _place(scope: Scope) -> _Place:
+def _place(scope: EnvelopeScope) -> _Place:
     return scope.tenant, scope.residency
 
 
-def _crossed(known: Known, max_age_seconds: int | None, now: datetime) -> bool:
+def _crosses_age_limit(known: KnownEnvelope, max_age_seconds: int | None, now: datetime) -> bool:
     """Whether a fact has passed the age limit since the envelope was made."""
     if max_age_seconds is None or known.envelope is None or known.candidates is None:
         return False

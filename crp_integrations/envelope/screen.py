@@ -9,19 +9,25 @@ Spec: Summit §Context Assembly Pipeline
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.refused import refusing
-from crp_integrations.guard.injection.detect import RULES
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.screening import ScreeningSettings, screen
+from crp_integrations.envelope.candidates import Candidate, Candidates, refuse_candidates
+from crp_integrations.envelope.cfs.records import RetrievalResult
+from crp_integrations.guard.injection.detection import (
+    RULES,
+    InjectionDetector,
+    ScreeningSettings,
+    screen_texts,
+)
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason
 
 SCREEN = "screen@1"
 
 
-def screened(candidates: Candidates, settings: ScreeningSettings, detector: Detector) -> Candidates:
+def screen_candidates(
+    candidates: Candidates, settings: ScreeningSettings, detector: InjectionDetector
+) -> Candidates:
     """The same candidates, those that may not enter refused; off unless the settings say so.
 
     Spec: Summit §Backlog Select 8
@@ -37,26 +43,19 @@ def screened(candidates: Candidates, settings: ScreeningSettings, detector: Dete
         return candidates
     facts = [fact for fact in candidates.facts if fact.refused is None]
     told = [(fact.fact_id, fact.content, _near(fact, settings)) for fact in facts]
-    reasons, algorithms = refusals(told, settings, detector)
-    return refusing(candidates, reasons, algorithms)
+    reasons, algorithms = find_refusals(told, settings, detector)
+    return refuse_candidates(candidates, reasons, algorithms)
 
 
-def refusals(
-    told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: Detector
+def find_refusals(
+    told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: InjectionDetector
 ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-    """Why each of these may not enter, by its id, and the algorithms that decided.
-
-    Args:
-        told: id, text and nearness to the topic (fixed point) of each, ids unique.
-
-    Raises:
-        EngineError: a model that is asked too failed.
-    """
+    """Why each of these may not enter, by its id, and the algorithms that decided."""
     floor = to_fixed(settings.relevance_floor)
     asked = [(id_, text) for id_, text, near in told if near >= floor]
     reports = detector.reports([text for _, text in asked])
     known = {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
-    found = screen(told, settings, known=known)
+    found = screen_texts(told, settings, known=known)
     reasons = {one.id: DropReason(one.reason) for one in found.refused}
     if found.minimal:
         reasons |= dict.fromkeys(found.kept, DropReason.MINIMAL)
@@ -69,3 +68,37 @@ def _near(fact: Candidate, settings: ScreeningSettings) -> int:
     if fact.lexical >= to_fixed(settings.words_floor) or fact.hop >= to_fixed(settings.hop_floor):
         return SCALE
     return fact.relevance
+
+
+@dataclass(frozen=True, slots=True)
+class ResultScreen:
+    """What looks at results before any of them is ranked.
+
+    Attributes:
+        settings: where fewer results than `fewest` stay, all are refused.
+        detector: the rules with the settings' numbers, and what they said before.
+    """
+
+    settings: ScreeningSettings
+    detector: InjectionDetector
+
+    def refused(
+        self, results: Sequence[RetrievalResult]
+    ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
+        """Why each chunk that may not be shown may not, by its id; and what decided.
+
+        Raises:
+            EngineError: a model that is asked too failed.
+        """
+        best = max((one.lexical_score for one in results), default=0.0)
+        enough = self.settings.words_floor * best
+        near: dict[str, int] = {}
+        texts: dict[str, str] = {}
+        for one in results:
+            worded = one.lexical_score > 0.0 and one.lexical_score >= enough
+            cosine = min(1.0, max(0.0, one.semantic_score))
+            found = SCALE if worded else to_fixed(cosine)
+            near[one.chunk.id] = max(found, near.get(one.chunk.id, 0))
+            texts[one.chunk.id] = one.chunk.text
+        told = [(id_, text, near[id_]) for id_, text in texts.items()]
+        return find_refusals(told, self.settings, self.detector)

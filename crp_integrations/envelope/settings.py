@@ -6,17 +6,151 @@ from typing import Literal
 
 from pydantic import Field
 
-from crp_integrations.envelope.cfs.settings import AssemblySettings
-from crp_integrations.envelope.decompose import DecomposeSettings
-from crp_integrations.envelope.selection import GraphSettings, HybridSettings
-from crp_integrations.envelope.window_settings import (
-    EvolutionSettings,
-    PressureSettings,
-    ReuseSettings,
-)
+from crp_integrations.envelope.cfs.records import AssemblySettings
+from crp_integrations.envelope.decomposition import DecomposeSettings
 from crp_integrations.errors import ConfigError
-from crp_integrations.guard.injection.screening import ScreeningSettings
+from crp_integrations.guard.injection.detection import ScreeningSettings
 from crp_integrations.records import Part
+
+
+class HybridSettings(Part):
+    """How relevance is mixed, and how stretches of facts fill what whole facts leave.
+
+    Chosen on five public sets; docs/selection.md has the ablation.
+
+    Spec: CRP-SPEC-003 §6.3, §7.3
+
+    Attributes:
+        enabled: rank by the mix; otherwise by the cosine, to the letter.
+        lexical_share: share of words in the mix, the rest is the cosine.
+        cosine_power: power of the cosine over its best in the mix, in halves; above 1 the best
+            stand out more.
+        lexical_power: power of the words' score over its best in the mix.
+        stretch_power: power of the score of a fact's best stretch in the fact's score.
+        stretch_share: share of a fact's score that its best stretch gives.
+        neighbour_share: added of the better neighbour in the same document.
+        neighbour_gap: most characters between two facts that are neighbours.
+        hop_sources: best facts whose names are followed.
+        hop_names: most of these names that are looked up, those of the best facts first.
+        hop_hits: facts read for these names; 0 reads none.
+        hop_weight: added of what the second hop says for a fact; 0 makes none.
+        hop_decay: power of a source's score, over the best, in the weight of its names.
+        whole_share: share of the budget that whole facts fill first; stretches fill the rest.
+            1 shows whole facts alone.
+        passed_over: facts that do not fit in this share and may be skipped for each one that is
+            in; with one more, sentences begin. None for any number.
+        parent_share: share of the fact's score in that of its stretches.
+        stretch_neighbour_share: added of the better stretch beside it.
+        stretch_hop_share: share of the hop in the score of a stretch.
+        stretches_seen: best stretches that are looked at when the rest is filled.
+    """
+
+    enabled: bool = True
+    lexical_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    cosine_power: float = Field(default=2.0, ge=0.5, le=8.0, multiple_of=0.5)
+    lexical_power: float = Field(default=1.5, ge=0.5, le=8.0, multiple_of=0.5)
+    stretch_power: float = Field(default=2.0, ge=0.5, le=8.0, multiple_of=0.5)
+    stretch_share: float = Field(default=0.20, ge=0.0, le=1.0)
+    neighbour_share: float = Field(default=0.15, ge=0.0, le=1.0)
+    neighbour_gap: int = Field(default=80, ge=0)
+    hop_sources: int = Field(default=5, ge=0)
+    hop_names: int = Field(default=60, ge=0)
+    hop_hits: int = Field(default=50, ge=0)
+    hop_weight: float = Field(default=0.80, ge=0.0, le=2.0)
+    hop_decay: float = Field(default=4.0, ge=0.0)
+    whole_share: float = Field(default=0.80, ge=0.0, le=1.0)
+    passed_over: int | None = Field(default=2, ge=0)
+    parent_share: float = Field(default=0.70, ge=0.0, le=1.0)
+    stretch_neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    stretch_hop_share: float = Field(default=0.50, ge=0.0, le=1.0)
+    stretches_seen: int = Field(default=250, ge=1)
+
+
+class GraphExpansionSettings(Part):
+    """How far and how strongly the graph of relations, names and communities counts.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Attributes:
+        hops: facts on the way from one of the best, and one; 0 walks nowhere.
+        seeds: best facts that ways begin at.
+        names: names that are looked up for each hop.
+        hits: facts read for the names of a hop.
+        community_hits: facts read of the communities of the seeds, the nearest to the question.
+        community_weight: of the link between two facts of one community.
+        most_named: facts among those read that may have a name for it to link them.
+        frontier: facts that a hop goes on from.
+        most_facts: facts read in all.
+        decay: of the strength, for each hop after the first.
+        weight: share of the strength, beyond the second hop of the mix, that is added to a fact's
+            score.
+    """
+
+    hops: int = Field(default=0, ge=0, le=8)
+    seeds: int = Field(default=5, ge=1)
+    names: int = Field(default=60, ge=0)
+    hits: int = Field(default=50, ge=0)
+    community_hits: int = Field(default=10, ge=0)
+    community_weight: float = Field(default=0.25, ge=0.0, le=1.0)
+    most_named: int = Field(default=20, ge=2)
+    frontier: int = Field(default=20, ge=1)
+    most_facts: int = Field(default=400, ge=1)
+    decay: float = Field(default=0.5, ge=0.0, le=1.0)
+    weight: float = Field(default=0.15, ge=0.0, le=1.0)
+
+
+class PressureSettings(Part):
+    """When an envelope suggests something. Saturations are in [0, 1].
+
+    Spec: CRP-SPEC-003 §9.3, §10.3, §14.3
+
+    Attributes:
+        reuse_saturation: saturation from which `reuse-ckf` is suggested (§9.3).
+        continue_saturation: saturation from which a continuation window is suggested when
+            relevant facts did not fit (§9.3).
+        pressure_saturation: the same for the word budget pressure (§10.3).
+        falling_windows: windows in a row, each of a worse tier than the one before, from which
+            `hierarchical` is suggested (§14.3).
+    """
+
+    reuse_saturation: float = Field(default=0.95, ge=0.0, le=1.0)
+    continue_saturation: float = Field(default=0.95, ge=0.0, le=1.0)
+    pressure_saturation: float = Field(default=0.98, ge=0.0, le=1.0)
+    falling_windows: int = Field(default=3, ge=2)
+
+
+class EvolutionSettings(Part):
+    """How the summary of an earlier window enters the next one. Scores are in [0, 1].
+
+    Spec: CRP-SPEC-003 §14.1
+
+    Attributes:
+        summary_relevance: relevance of a summary; at 1 it is packed before other facts.
+        summary_importance: importance of a summary (related facts §5).
+    """
+
+    summary_relevance: float = Field(default=1.0, ge=0.0, le=1.0)
+    summary_importance: float = Field(default=0.95, ge=0.0, le=1.0)
+
+
+class ReuseSettings(Part):
+    """What is kept in memory of earlier envelopes, for conditional requests.
+
+    Spec: CRP-SPEC-003 §11, §16.2
+
+    Attributes:
+        envelopes: most envelopes that are known at a time; 0 knows none.
+        bytes: about how much memory these may take together, an envelope some 200 kB.
+        lifetime_seconds: seconds after which an envelope is known no more; that of a session
+            token. Freshness goes with time, and no validator shows it.
+        salt_etags: mix a secret of the session into every ETag, so that two sessions cannot be
+            compared (§16.2).
+    """
+
+    envelopes: int = Field(default=64, ge=0)
+    bytes: int = Field(default=8_000_000, ge=0)
+    lifetime_seconds: int = Field(default=3_600, ge=1)
+    salt_etags: bool = False
 
 
 class EnvelopeSettings(Part):
@@ -156,7 +290,7 @@ class EnvelopeSettings(Part):
     decompose: DecomposeSettings = DecomposeSettings()
     hybrid: HybridSettings = HybridSettings()
     screening: ScreeningSettings = ScreeningSettings()
-    graph: GraphSettings = GraphSettings()
+    graph: GraphExpansionSettings = GraphExpansionSettings()
 
     @classmethod
     def preset(cls, name: str) -> EnvelopeSettings:

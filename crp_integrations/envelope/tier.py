@@ -11,22 +11,50 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-import numpy as np
-
-from crp_integrations.envelope.pack import Packing
+from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.rank import Ranking, age_microseconds
-from crp_integrations.envelope.ranked import RankedFacts
-from crp_integrations.envelope.records import Candidate, Candidates, Cap
-from crp_integrations.envelope.saturation import reaches
+from crp_integrations.envelope.records import Cap
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.scores import SCALE, to_fixed
-from crp_integrations.vocabulary import GroundingMode, QualityTier
+from crp_integrations.vocabulary import GroundingMode, QualityTier, SaturationLabel
+
+
+def saturation(token_count: int, token_budget: int) -> Fraction:
+    """Used share of the budget, exactly; 0 for a zero budget.
+
+    Spec: CRP-SPEC-003 §9.1 (decision E20)
+    """
+    return Fraction(token_count, token_budget) if token_budget > 0 else Fraction(0)
+
+
+def reaches(value: Fraction, threshold: float) -> bool:
+    """Whether an exact value is at least a threshold from the settings."""
+    # Multiplied out, which spares a fraction that would be reduced first.
+    return value.numerator * SCALE >= to_fixed(threshold) * value.denominator
+
+
+def saturation_label(value: Fraction, settings: EnvelopeSettings) -> SaturationLabel:
+    """The band of a saturation; bands include their lower bound (decision E23).
+
+    Spec: CRP-SPEC-003 §9.2
+    """
+    if reaches(value, settings.saturation_s):
+        return SaturationLabel.FULL
+    if reaches(value, settings.saturation_a):
+        return SaturationLabel.NEAR
+    if reaches(value, settings.saturation_b):
+        return SaturationLabel.WELL_PACKED
+    if reaches(value, settings.sparse_saturation):
+        return SaturationLabel.MODERATE
+    return SaturationLabel.SPARSE
+
 
 TIER = "tier@1"
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class TierResult:
     """A tier with everything that explains it.
 
     Attributes:
@@ -43,10 +71,10 @@ class Quality:
     caps: tuple[Cap, ...]
 
 
-def classify(
+def classify_tier(
     candidates: Candidates,
     ranking: Ranking,
-    packing: Packing,
+    packing: PackResult,
     *,
     saturation: Fraction,
     grounding: GroundingMode,
@@ -54,23 +82,16 @@ def classify(
     now: datetime,
     settings: EnvelopeSettings,
     refused: Sequence[Candidate] = (),
-) -> Quality:
+) -> TierResult:
     """Classify an envelope.
 
     Spec: CRP-SPEC-003 §8, §9.3, §13.1 (decisions E2 to E5, E23)
-
-    Args:
-        packing: what is included and what the packer rejected.
-        saturation: used share of the budget.
-        temporal: whether the question asks for recent knowledge.
-        now: the current time, aware.
-        refused: what was not ranked since it may not be shown; a vital one caps the tier as well.
     """
     included = [ranked.candidate for ranked in packing.packed]
     if not included:
         empty = Cap(ceiling=QualityTier.D, reason="no fact is included")
-        return Quality(QualityTier.D, Fraction(0), Fraction(0), Fraction(0), (empty,))
-    covered, countable = _counted(candidates, packing, settings)
+        return TierResult(QualityTier.D, Fraction(0), Fraction(0), Fraction(0), (empty,))
+    covered, countable = _count_coverage(candidates, packing, settings)
     coverage = Fraction(covered, countable) if countable else Fraction(0)
     mean = Fraction(sum(fact.relevance for fact in included), len(included) * SCALE)
     score = (
@@ -89,11 +110,11 @@ def classify(
     tier = _by_score(score, settings)
     for cap in caps:
         tier = tier.capped(cap.ceiling)
-    return Quality(tier, coverage, mean, score, caps)
+    return TierResult(tier, coverage, mean, score, caps)
 
 
-def _counted(
-    candidates: Candidates, packing: Packing, settings: EnvelopeSettings
+def _count_coverage(
+    candidates: Candidates, packing: PackResult, settings: EnvelopeSettings
 ) -> tuple[int, int]:
     """Included facts and candidates that coverage counts; those cut by k do not (E2)."""
     if settings.coverage_of != "relevant":
@@ -103,13 +124,8 @@ def _counted(
     if floor is None:
         floor = to_fixed(settings.relevant_floor)
     included = sum(ranked.candidate.relevance >= floor for ranked in packing.packed)
-    available, cut = (
-        int(np.count_nonzero(relevance >= floor))
-        for relevance in (
-            candidates.columns.relevance,
-            RankedFacts.of(packing.over_k).relevance,
-        )
-    )
+    available = sum(fact.relevance >= floor for fact in candidates.facts)
+    cut = sum(ranked.candidate.relevance >= floor for ranked in packing.over_k)
     return included, available - cut
 
 
@@ -146,12 +162,12 @@ def _saturation_caps(
     return caps
 
 
-def _vital_caps(packing: Packing, settings: EnvelopeSettings) -> list[Cap]:
+def _vital_caps(packing: PackResult, settings: EnvelopeSettings) -> list[Cap]:
     least = to_fixed(settings.vital_importance)
     # A fact of which a part is shown did not fit either.
-    parts = [ranked.candidate for ranked in packing.packed if ranked.candidate.spans]
-    count = len([None for fact in parts if fact.importance >= least])
-    count += int(np.count_nonzero(RankedFacts.of(packing.over_budget).importance >= least))
+    missing = [fact for fact in packing.packed if fact.candidate.spans]
+    missing += packing.over_budget
+    count = sum(fact.candidate.importance >= least for fact in missing)
     if not count:
         return []
     facts = "1 fact" if count == 1 else f"{count} facts"

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import MeasuredContext, WantedEvidence
 from crp_integrations.evaluation.data_rows import each

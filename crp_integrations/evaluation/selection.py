@@ -21,8 +21,8 @@ import numpy as np
 
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.envelope.records import Envelope, PackedFact
-from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import (
     MRR,

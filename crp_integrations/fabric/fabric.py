@@ -1,7 +1,8 @@
-"""The fabric: a store with an embedder and a counter, out of which namespaces are bound."""
+"""The fabric: a store with an embedder and a counter, which binds namespaces."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,14 +12,18 @@ from crp_integrations.audit.journal import append_events, matches_key
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
-from crp_integrations.fabric.coming import ReadingAs, moving_to
-from crp_integrations.fabric.communities.similarity import Similarity
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING
+from crp_integrations.fabric.communities.similarity_graph import Similarity
+from crp_integrations.fabric.embedder_migration import (
+    EmbedderMigration,
+    ReembedReport,
+    migration_target,
+    migration_transaction,
+)
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.notices import log_notice
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import (
     CommunityEngine,
-    Elsewhere,
+    DerivedContent,
     FactsFacet,
     GraphEngine,
     LexicalEngine,
@@ -26,21 +31,41 @@ from crp_integrations.fabric.ports import (
     Store,
     Transaction,
 )
-from crp_integrations.fabric.progress import Progress, silent
-from crp_integrations.fabric.reembedding import Reembedding, ReembedReport
-from crp_integrations.fabric.search.hot import HotTier
-from crp_integrations.fabric.search.index import Index
-from crp_integrations.fabric.search.lexical import Lexical
-from crp_integrations.fabric.search.live import Live
-from crp_integrations.fabric.search.ready import Ready
-from crp_integrations.fabric.search.shelves import Shelves
+from crp_integrations.fabric.ports.engines import Progress, ignore_progress
+from crp_integrations.fabric.records import Notice
+from crp_integrations.fabric.search.fact_cache import FactCache
+from crp_integrations.fabric.search.namespace_state import NamespaceState
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.search.word_search import WordIndexes
+from crp_integrations.fabric.session_memory import RecentUses, SessionMemory
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.fabric.shared import check_configured, refuse_reserved, stored_name
-from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.fabric.shared_namespace import check_configured, refuse_reserved, stored_name
+from crp_integrations.guard.decisions import LOCAL, AllowAll, Guard, Subject
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer
 from crp_integrations.seals import iso
+
+_LOG = logging.getLogger("crp_integrations.fabric")
+
+
+def log_notice(notice: Notice) -> None:
+    """Tell the log; a quarantine needs a person, so it is a warning.
+
+    Spec: CRP-SPEC-009 §8.4
+
+    The reason is left out: it may say what the facts say.
+    """
+    level = logging.WARNING if notice.kind == "quarantined" else logging.INFO
+    _LOG.log(
+        level,
+        "%s: source %s of namespace %s; facts %s, stale %s, returned %s",
+        notice.kind,
+        notice.source_id,
+        notice.namespace,
+        ", ".join(notice.facts) or "none",
+        ", ".join(notice.stale) or "none",
+        ", ".join(notice.returned) or "none",
+    )
 
 
 class Fabric:
@@ -81,7 +106,7 @@ class Fabric:
         notify: Notify | None = None,
         leiden: CommunityEngine | None = None,
         lexical: LexicalEngine | None = None,
-        elsewhere: Mapping[str, Elsewhere] | None = None,
+        elsewhere: Mapping[str, DerivedContent] | None = None,
         guard: Guard | None = None,
         redactor: Redactor | None = None,
     ) -> None:
@@ -105,11 +130,13 @@ class Fabric:
         # The writing transactions of each thread, by namespace.
         self._under_way = threading.local()
         self.graphs = graphs
-        self._live: dict[str, Live] = {}
-        self._words: dict[str, Lexical] = {}
-        self.hot = HotTier(self.settings.hot, self.settings.lifecycle.session_idle_hours)
-        self.shelves = Shelves(self.settings.shelves)
-        self.ready = Ready(self.settings.ready_bytes)
+        self._states: dict[str, NamespaceState] = {}
+        self._words: dict[str, WordIndexes] = {}
+        self.session_memory = SessionMemory(
+            self.settings.hot, self.settings.lifecycle.session_idle_hours
+        )
+        self.recent_uses = RecentUses(self.settings.shelves)
+        self.fact_cache = FactCache(self.settings.ready_bytes)
         # A region is a fabric of its own: nothing is shared between two, not even what is kept in
         # memory.
         self.residency = ""
@@ -214,13 +241,17 @@ class Fabric:
     # --- for namespaces ----------------------------------------------------------------
 
     def begin(self, name: str, *, write: bool) -> AbstractContextManager[Transaction]:
-        """A transaction of one namespace; for `Namespace` and `Reading` alone.
+        """A transaction of one namespace; for `Namespace` and `NamespaceReader` alone.
 
         A reading one shows what is prepared for this embedder while the namespace is on its way
         to it (§3.4).
         """
         begun = self.store.begin(name, write=write)
-        return self._writes(name, begun) if write else ReadingAs(begun, self.embedder.identity)
+        return (
+            self._writes(name, begun)
+            if write
+            else migration_transaction(begun, self.embedder.identity)
+        )
 
     def tell(self, name: str, drafts: Sequence[EventDraft]) -> None:
         """Journal something about a namespace.
@@ -264,7 +295,7 @@ class Fabric:
         """
         stored = facts.setting(EMBEDDER_SETTING)
         if stored is not None and stored != self.embedder.identity:
-            if moving_to(facts, self.embedder.identity):
+            if migration_target(facts, self.embedder.identity):
                 raise ConfigError(
                     f"the namespace is on its way from embedder {stored!r} to "
                     f"{self.embedder.identity!r}: until it is there, write with the first"
@@ -315,18 +346,18 @@ class Fabric:
         """
         with self.store.begin(name, write=False) as transaction:
             self.check_key(name, transaction.journal)
-        report = Reembedding(
+        report = EmbedderMigration(
             begin=lambda write: self.store.begin(name, write=write),
             embedder=embedder,
             clock=self.clock,
             key=lambda: journal_key(self.keyring, name),
             settings=self.settings,
             tracer=self.tracer,
-            hash_in=self.live(name).hash_in,
-        ).carry_out(progress or silent)
+            hash_in=self.namespace_state(name).hash_in,
+        ).carry_out(progress or ignore_progress)
         if self.graphs is not None:
             # This fabric may still be one of the old embedder, so its own memory stays out of it.
-            Live(
+            NamespaceState(
                 lambda: self.store.begin(name, write=False),
                 self.store.cache(name),
                 self.settings.graph,
@@ -334,29 +365,29 @@ class Fabric:
             ).settle(thorough=True)
         return report
 
-    def live(self, name: str) -> Live:
+    def namespace_state(self, name: str) -> NamespaceState:
         """What is kept in memory of a namespace."""
         with self._lock:
-            if name not in self._live:
-                self._live[name] = Live(
+            if name not in self._states:
+                self._states[name] = NamespaceState(
                     lambda: self.begin(name, write=False),
                     None if self.graphs is None else self.store.cache(name),
                     self.settings.graph,
                     self.graphs,
                     self.check_embedder,
                 )
-            return self._live[name]
+            return self._states[name]
 
-    def words(self, name: str, size: int) -> Lexical | None:
+    def words(self, name: str, size: int) -> WordIndexes | None:
         """What searches a namespace of so many facts for words; None for the store itself."""
         if self.lexical is None or size < self.settings.lexical_from:
             return None
         with self._lock:
             if name not in self._words:
-                self._words[name] = Lexical(self.lexical)
+                self._words[name] = WordIndexes(self.lexical)
             return self._words[name]
 
-    def index(self, name: str) -> Index:
+    def index(self, name: str) -> VectorIndex:
         """The index of a namespace's present state."""
         with self.begin(name, write=False) as transaction:
-            return self.live(name).picture(transaction.facts).index
+            return self.namespace_state(name).snapshot(transaction.facts).index

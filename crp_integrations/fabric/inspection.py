@@ -3,86 +3,372 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from crp_integrations.audit import journal
 from crp_integrations.audit.keys import journal_key
-from crp_integrations.fabric.communities.schedule import communities_found
-from crp_integrations.fabric.export import Export
-from crp_integrations.fabric.health import Examination, Health, Stats
-from crp_integrations.fabric.reading import Reading
+from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
+from crp_integrations.fabric.life.erasure import SCRUB_SETTING, windows_due
+from crp_integrations.fabric.namespace_counters import (
+    EMBEDDER_SETTING,
+    communities_found,
+    epoch_item,
+    read_epoch,
+)
+from crp_integrations.fabric.namespace_reader import NamespaceReader
+from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.given import of_kind
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import FactStatus
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric
 
+# Facts that are read at once.
+_SLICE = 512
+# How far a stored vector's length may be from 1: float32 rounding of any number of dimensions.
+_UNIT_ERROR = 1e-3
+# So many ids are named in one finding.
+_NAMED = 3
 
-class Inspection:
+_REEMBED = "Export the facts, and ingest their documents into a new store."
+
+Check = Literal["files", "journal", "sources", "vectors", "state", "upkeep"]
+
+
+class NamespaceStats(Record):
+    """What is in a namespace: counts, hashes and sizes, of facts that a subject may not see too.
+
+    Attributes:
+        facts: how many by status; archived ones count as `ARCHIVED` alone.
+        sources: registry entries by status.
+        communities: how many the last reclustering left.
+        embedder, dimensions: whose vectors are stored and how long they are; empty and 0 before
+            the first fact.
+        generation: grows with every change of what can be retrieved.
+        epoch: reclusterings and changes of embedding model.
+        events: in the journal.
+        changes: place of the end of the log of changes.
+        search: how the nearest vectors are found at this size.
+        files: bytes by file; empty for a store in memory.
+    """
+
+    SCHEMA = "fabric-stats/1"
+
+    namespace: str
+    store: str
+    facts: dict[str, int]
+    sources: dict[str, int]
+    communities: int
+    embedder: str
+    dimensions: int
+    generation: int
+    epoch: int
+    state_hash: str
+    events: int
+    changes: int
+    search: Literal["exact", "graph"]
+    files: dict[str, int]
+
+
+class HealthFinding(Part):
+    """Something that is wrong, and what to do about it; ids only.
+
+    Attributes:
+        check: what was looked at.
+        problem: one sentence.
+        remedy: one sentence.
+    """
+
+    check: Check
+    problem: str
+    remedy: str
+
+
+class NamespaceExamination(Record):
+    """What an examination of a namespace found; no finding means that it is whole.
+
+    Attributes:
+        facts, sources, events: how many were looked at.
+    """
+
+    SCHEMA = "fabric-examination/1"
+
+    namespace: str
+    facts: int
+    sources: int
+    events: int
+    findings: tuple[HealthFinding, ...] = ()
+
+
+class NamespaceHealth:
+    """Looks at one namespace without changing it."""
+
+    def __init__(self, fabric: Fabric, name: str) -> None:
+        self._fabric = fabric
+        self._name = name
+        self._state_of = fabric.namespace_state(name)
+
+    def _begin(self) -> AbstractContextManager[Transaction]:
+        return self._fabric.begin(self._name, write=False)
+
+    def stats(self) -> NamespaceStats:
+        """Count what is there, in one state of the namespace."""
+        with self._begin() as transaction:
+            facts = transaction.facts
+            stored = facts.setting(EMBEDDER_SETTING) or ""
+            index = self._state_of.snapshot(facts).index
+            sources: dict[str, int] = {}
+            for source in facts.sources():
+                sources[source.status.value] = sources.get(source.status.value, 0) + 1
+            tip = transaction.journal.tip()
+            return NamespaceStats(
+                namespace=self._name,
+                store=self._fabric.store.name,
+                facts=dict(sorted(facts.tally().items())),
+                sources=dict(sorted(sources.items())),
+                communities=communities_found(facts),
+                embedder=stored,
+                dimensions=self._fabric.embedder.dimensions if stored else 0,
+                generation=facts.generation(),
+                epoch=read_epoch(facts),
+                state_hash=self._state_of.state_hash(facts),
+                events=tip.seq if tip else 0,
+                changes=facts.mark().sequence,
+                search="exact" if index.graph is None else "graph",
+                files=dict(sorted(self._fabric.store.files(self._name).items())),
+            )
+
+    def examine(self) -> NamespaceExamination:
+        """Look at everything that is stored: files, journal, registry, vectors, index, hash."""
+        findings = [
+            HealthFinding(
+                check="files",
+                problem=sentence,
+                remedy="Put the store back from a copy; a damaged index alone is built anew.",
+            )
+            for sentence in self._fabric.store.check(self._name)
+        ]
+        try:
+            with self._begin() as transaction:
+                facts = transaction.facts
+                events, broken = self._journal(transaction)
+                sources = [source.source_id for source in facts.sources()]
+                findings += broken
+                findings += self._registry(facts)
+                findings += self._vectors(facts)
+                findings += self._state(facts)
+                findings += self._upkeep(facts)
+                count = sum(facts.tally().values())
+        except StoreDamaged as error:
+            # What cannot be read cannot be looked at; the sentence says where it ended.
+            if not any(finding.problem == str(error) for finding in findings):
+                findings.append(
+                    HealthFinding(
+                        check="files", problem=str(error), remedy="Put it back from a copy."
+                    )
+                )
+            return NamespaceExamination(
+                namespace=self._name, facts=0, sources=0, events=0, findings=tuple(findings)
+            )
+        return NamespaceExamination(
+            namespace=self._name,
+            facts=count,
+            sources=len(sources),
+            events=events,
+            findings=tuple(findings),
+        )
+
+    # --- what is looked at ---------------------------------------------------------------
+
+    def _journal(self, transaction: Transaction) -> tuple[int, list[HealthFinding]]:
+        tip = transaction.journal.tip()
+        if tip is None:
+            return 0, []
+        try:
+            return journal.verify_journal(
+                transaction.journal.events(), journal_key(self._fabric.keyring, self._name)
+            ), []
+        except ChainBroken as error:
+            return tip.seq, [
+                HealthFinding(
+                    check="journal",
+                    problem=f"The journal does not verify: {error}.",
+                    remedy="Keep the files as they are, find out who changed them, and go on in a "
+                    "copy from before.",
+                )
+            ]
+
+    def _registry(self, facts: FactsFacet) -> Iterator[HealthFinding]:
+        """Each fact has a source, and each source counts its facts.
+
+        Spec: CRP-SPEC-009 §2, §4.5
+        """
+        held = 0
+        for source in facts.sources():
+            statuses = [status for _, _, status in facts.passages(source.source_id)]
+            held += len(statuses)
+            most = sum(status is not FactStatus.DELETED for status in statuses)
+            # A passage that an update took away left a fact that no document holds: a STALE one, or
+            # one that was withdrawn before.
+            least = statuses.count(FactStatus.ACTIVE)
+            if not least <= source.fact_count <= most:
+                yield HealthFinding(
+                    check="sources",
+                    problem=f"Source {source.source_id} counts {source.fact_count} facts, and "
+                    f"{least} to {most} are stored.",
+                    remedy="Ingest its document again.",
+                )
+        stored = sum(facts.tally().values())
+        if held != stored:
+            yield HealthFinding(
+                check="sources",
+                problem=f"{stored - held} of {stored} facts have no source in the registry.",
+                remedy="Export the facts, and ingest their documents into a new store.",
+            )
+
+    def _vectors(self, facts: FactsFacet) -> Iterator[HealthFinding]:
+        """Each fact that can be retrieved has a unit vector of the embedder's length, and a place
+        in the index.
+        """
+        stored = [id_ for id_, _ in facts.retrievable()]
+        wrong: list[str] = []
+        for start in range(0, len(stored), _SLICE):
+            part = stored[start : start + _SLICE]
+            try:
+                rows = facts.vectors(part)
+            except (StoreError, EngineError) as error:
+                yield HealthFinding(check="vectors", problem=f"{error}.", remedy=_REEMBED)
+                return
+            if rows.shape[1] != self._fabric.embedder.dimensions:
+                yield HealthFinding(
+                    check="vectors",
+                    problem=f"The stored vectors have {rows.shape[1]} numbers, and "
+                    f"{self._fabric.embedder.identity!r} makes {self._fabric.embedder.dimensions}.",
+                    remedy=_REEMBED,
+                )
+                return
+            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+            # A text in which the embedder finds nothing has a row of zeros.
+            off = (np.abs(lengths - 1.0) > _UNIT_ERROR) & (lengths != 0.0)
+            wrong += [id_ for id_, bad in zip(part, off.tolist(), strict=True) if bad]
+        if wrong:
+            yield HealthFinding(
+                check="vectors",
+                problem=f"{_ids(wrong)} not have a vector of length 1.",
+                remedy=_REEMBED,
+            )
+        indexed = len(self._state_of.snapshot(facts).index)
+        if indexed != len(stored):
+            yield HealthFinding(
+                check="vectors",
+                problem=f"The index holds {indexed} facts, and {len(stored)} can be retrieved.",
+                remedy="Open the store again; the index is then made anew.",
+            )
+
+    def _state(self, facts: FactsFacet) -> Iterator[HealthFinding]:
+        """The state hash that is kept is that of the formula.
+
+        Spec: CRP-SPEC-009 §6.1
+        """
+        item = epoch_item(facts)
+        formula = state_hash([*facts.state(), *([item] if item else [])])
+        kept = self._state_of.state_hash(facts)
+        if kept != formula:
+            yield HealthFinding(
+                check="state",
+                problem=f"The state hash is kept as {kept}, and the formula gives {formula}.",
+                remedy="Open the store again; the hash is then computed as a whole.",
+            )
+
+    def _upkeep(self, facts: FactsFacet) -> Iterator[HealthFinding]:
+        """What should be gone is gone.
+
+        Spec: CRP-SPEC-009 §8.3
+        """
+        retention = timedelta(days=self._fabric.settings.lifecycle.retention_days)
+        due = facts.find(
+            Where(
+                statuses=(FactStatus.DELETED,), modified_before=self._fabric.clock.now() - retention
+            )
+        )
+        if due:
+            yield HealthFinding(
+                check="upkeep",
+                problem=f"{len(due)} deleted facts are past their retention of "
+                f"{self._fabric.settings.lifecycle.retention_days:g} days.",
+                remedy="Run crp fabric maintain.",
+            )
+        if facts.setting(SCRUB_SETTING) is not None or windows_due(facts):
+            yield HealthFinding(
+                check="upkeep",
+                problem="Bytes of removed facts, or of sessions, may still be in the files.",
+                remedy="Run crp fabric maintain when no other process reads the store.",
+            )
+
+
+def _ids(wrong: list[str]) -> str:
+    """`Fact a does`, or `Facts a, b, c and 4 more do`: the beginning of a sentence."""
+    if len(wrong) == 1:
+        return f"Fact {wrong[0]} does"
+    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    return f"Facts {', '.join(wrong[:_NAMED])}{more} do"
+
+
+# Facts of an export that are read at once.
+_EXPORT_SLICE = 256
+
+
+class NamespaceInspection:
     """What an operator asks of a namespace; a base of `Namespace`. The shared ones are left out."""
 
     _fabric: Fabric
     _guard: Guard
-    _own: Reading
+    _own: NamespaceReader
     subject: Subject
 
-    def stats(self) -> Stats:
+    def stats(self) -> NamespaceStats:
         """Counts, hashes and sizes of the tenant's own namespace, whoever may see its facts."""
-        return self._health().stats()
+        return NamespaceHealth(self._fabric, self._own.name).stats()
 
-    def doctor(self) -> Examination:
+    def doctor(self) -> NamespaceExamination:
         """Look at everything that is stored, and say what is wrong and what to do about it.
-
-        The whole namespace is read; nothing is changed.
 
         Spec: CRP-SPEC-009 §1
         """
-        return self._health().examine()
+        return NamespaceHealth(self._fabric, self._own.name).examine()
 
     def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
-        """The tenant's own sources, then its facts, of one state, both by id.
-
-        What the guard denies to the subject is left out, and so is what was deleted.
-
-        Args:
-            where: which facts; None for everything that can be retrieved. With `statuses` also
-                quarantined and archived ones, for review.
-
-        Raises:
-            RequestError: `where` is something else.
-        """
-        fabric, name = self._fabric, self._own.name
+        """The tenant's own sources, then its facts, of one state, both by id."""
         which = Where() if where is None else where
         of_kind(which, Where, "where", "a Where, as in Where(statuses=(FactStatus.ARCHIVED,))")
-        return Export(lambda: fabric.begin(name, write=False), self._own.gate()).records(which)
+        return self._records(which)
 
     def compact(self) -> None:
         """Rewrite the files without free space and without a byte of what was removed.
 
         Spec: CRP-SPEC-009 §3.3
-
-        Raises:
-            AccessDenied: the guard denies writing.
-            StoreBusy: another process uses the store.
         """
         require(self._guard, self.subject, "write", NAMESPACE)
         self._fabric.store.compact(self._own.name)
 
-    # --- within ------------------------------------------------------------------------
-
-    def _health(self) -> Health:
-        fabric, name = self._fabric, self._own.name
-        live = fabric.live(name)
-        return Health(
-            namespace=name,
-            store=fabric.store,
-            begin=lambda: fabric.begin(name, write=False),
-            key=lambda: journal_key(fabric.keyring, name),
-            index=lambda facts: live.picture(facts).index,
-            communities=communities_found,
-            hash_in=live.state_hash,
-            embedder=fabric.embedder,
-            clock=fabric.clock,
-            settings=fabric.settings,
-        )
+    def _records(self, where: Where) -> Iterator[Source | Fact]:
+        """Sources, then facts; the transaction is open until the last one is taken."""
+        gate = self._own.gate()
+        with self._fabric.begin(self._own.name, write=False) as transaction:
+            facts = transaction.facts
+            yield from (source for source in facts.sources() if gate.may_read(source.labels))
+            ids = facts.find(where)
+            # What was deleted comes out of nothing, also for who asks for it by status.
+            for start in range(0, len(ids), _EXPORT_SLICE):
+                found = facts.get(ids[start : start + _EXPORT_SLICE])
+                yield from gate.facts(
+                    fact for fact in found if fact.status is not FactStatus.DELETED
+                )

@@ -1,42 +1,73 @@
-"""The only read path: one tenant's facts as one subject may see them."""
+"""The only read path, one tenant's facts as one subject may see them, and its way in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from crp_integrations.fabric.adding import Adding
-from crp_integrations.fabric.inspection import Inspection
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.administration import NamespaceAdministration
+from crp_integrations.fabric.embedder_migration import ReembedReport
+from crp_integrations.fabric.ingest.fact_upsert import FactUpsert
+from crp_integrations.fabric.ingest.ingestion import Ingestion
+from crp_integrations.fabric.inspection import NamespaceInspection
+from crp_integrations.fabric.namespace_reader import NamespaceReader
 from crp_integrations.fabric.ports import Transaction, must_write
-from crp_integrations.fabric.ports.faulted import Counted
-from crp_integrations.fabric.progress import Progress
-from crp_integrations.fabric.reading import Reading
+from crp_integrations.fabric.ports.engines import Progress, ignore_progress
+from crp_integrations.fabric.ports.store import FaultCounts
 from crp_integrations.fabric.records import (
+    Document,
+    Fact,
+    IngestReport,
+    StreamedDocument,
     Where,
+    access_labels,
+    duration,
 )
-from crp_integrations.fabric.reembedding import ReembedReport
-from crp_integrations.fabric.search.hot import HotLayer
-from crp_integrations.fabric.search.shelves import Use
+from crp_integrations.fabric.session_memory import FactUse, SessionFactIntake, SessionFactsLayer
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.fabric.shared import SharedReading
-from crp_integrations.fabric.view import View
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
+from crp_integrations.fabric.shared_namespace import SharedNamespaceReader
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.ports import Clock, Embedder, TokenCounter
+from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import SourceKind
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric
 
 
-class Namespace(View, Adding, Inspection):
+def _checked(ttl: str | None) -> str | None:
+    """A time to live as it was given.
+
+    Spec: CRP-SPEC-009 §8.1
+    """
+    try:
+        if ttl is not None:
+            duration(ttl)
+    except (ValueError, TypeError, AttributeError) as error:
+        why = error if isinstance(error, ValueError) else f"it is of type {type(ttl).__name__}"
+        raise RequestError(f"ttl is not usable: {why}") from None
+    return ttl
+
+
+def _named(labels: Iterable[str]) -> tuple[str, ...]:
+    """Access labels as they were given."""
+    found = access_labels(labels, RequestError)
+    if not all(label.strip() for label in found):
+        raise RequestError(f"labels holds a blank one in {list(found)!r:.80}; leave it out")
+    return found
+
+
+class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
     """A tenant's part of the fabric, bound to a subject and a guard; safe between threads.
 
-    Made by `Fabric.bind`. No method takes a tenant. The reads are those of `View`: the tenant's
-    own facts and the shared ones. The writes here change the own ones alone.
+    Made by `Fabric.bind`. No method takes a tenant. The reads are those of `FabricView`:
+    the tenant's own facts and the shared ones. The writes here change the own ones alone.
 
     Spec: CRP-SPEC-009 §9.1, §9.2
 
@@ -49,8 +80,8 @@ class Namespace(View, Adding, Inspection):
     ) -> None:
         self._fabric = fabric
         self._guard = guard
-        self._own = Reading(fabric, subject.tenant, subject, guard)
-        self._shared = tuple(SharedReading(fabric, name, subject, guard) for name in shared)
+        self._own = NamespaceReader(fabric, subject.tenant, subject, guard)
+        self._shared = tuple(SharedNamespaceReader(fabric, name, subject, guard) for name in shared)
         self.subject = subject
         super().__init__(self._own, self._shared, embedder=fabric.embedder)
 
@@ -97,9 +128,9 @@ class Namespace(View, Adding, Inspection):
         """
         return self._fabric.residency
 
-    # --- reading: see `View` -----------------------------------------------------------
+    # --- reading: see `FabricView` -----------------------------------------------------------
 
-    def view(self, session_id: str = "", *, keep_counts: bool = True) -> View:
+    def view(self, session_id: str = "", *, keep_counts: bool = True) -> FabricView:
         """The same reads, with what a session holds in memory at this moment.
 
         Spec: CRP-SPEC-009 §7.2
@@ -109,22 +140,22 @@ class Namespace(View, Adding, Inspection):
             keep_counts: false where nothing at all may be written.
         """
         fabric = self._fabric
-        held = fabric.hot.held(self.subject.tenant, session_id, fabric.clock.now())
-        return View(
+        held = fabric.session_memory.held(self.subject.tenant, session_id, fabric.clock.now())
+        return FabricView(
             self._own,
             self._shared,
-            HotLayer(held, self._own.gate()) if held else None,
+            SessionFactsLayer(held, self._own.gate()) if held else None,
             embedder=self.embedder,
             keep_counts=keep_counts,
-            shelf=fabric.shelves.shelf(self.subject.tenant, self.subject.name, session_id),
+            shelf=fabric.recent_uses.shelf(self.subject.tenant, self.subject.name, session_id),
         )
 
-    def shelve(self, session_id: str, used: Iterable[Use]) -> None:
+    def shelve(self, session_id: str, used: Iterable[FactUse]) -> None:
         """Remember in memory what an envelope of the subject's session held.
 
         Spec: CRP-SPEC-003 §5.2
         """
-        self._fabric.shelves.note(self.subject.tenant, self.subject.name, session_id, used)
+        self._fabric.recent_uses.note(self.subject.tenant, self.subject.name, session_id, used)
 
     def note_shared_use(self, ids: Sequence[str], now: datetime) -> None:
         """Tell the shared namespaces which of their facts were used; the operator alone sees it.
@@ -135,7 +166,7 @@ class Namespace(View, Adding, Inspection):
         for shared in self._shared:
             shared.note_use([id_ for id_ in ids if id_ not in own], now)
 
-    def note_shared_findings(self, ids: Sequence[str]) -> dict[str, Counted]:
+    def note_shared_findings(self, ids: Sequence[str]) -> dict[str, FaultCounts]:
         """Count for the operator that an answer went wrong with shared facts; by id.
 
         Spec: CRP-SPEC-009 §8.4
@@ -167,13 +198,164 @@ class Namespace(View, Adding, Inspection):
 
     # --- writing -----------------------------------------------------------------------
 
+    def ingest(
+        self,
+        documents: Iterable[Document | StreamedDocument],
+        *,
+        kind: SourceKind | None = None,
+        labels: Iterable[str] = (),
+        ttl: str | None = None,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Ingest documents: the whole batch or, when anything fails, nothing.
+
+        Spec: CRP-SPEC-009 §4.1
+
+        A document that is stored with equal content adds nothing. Of one that has changed,
+        passages that are still there keep their facts, new ones are added, and the facts of
+        those that are gone become STALE.
+
+        Args:
+            documents: from a loader, or made by hand.
+            kind: kind of all of them, above what they say themselves; None for their own.
+            labels: access labels, added to their own.
+            ttl: ISO 8601 duration such as `P90D`, counted from when a fact was first ingested;
+                afterwards `maintain` marks it STALE. Facts of these documents that are stored
+                already get it too. None leaves theirs, and gives new ones none.
+            progress: called with step, done and total; a total of 0 means unknown.
+
+        Raises:
+            IngestError: a document cannot be ingested; names it.
+            RequestError: the labels are not a list of texts, or the ttl is no duration.
+            AccessDenied: the guard denies writing things with these labels.
+            ConfigError: the stored vectors are of another embedder.
+        """
+        report = Ingestion(**self._target()).documents(
+            documents,
+            kind=kind,
+            labels=_named(labels),
+            ttl=_checked(ttl),
+            progress=progress or ignore_progress,
+        )
+        return self._settle(self._recluster_if_due(report))
+
+    def add(
+        self,
+        facts: Sequence[Fact | str],
+        *,
+        kind: SourceKind | None = None,
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Add facts as they are, without chunking; the whole batch or nothing.
+
+        Args:
+            facts: facts, or texts that become facts of the source `user`.
+            kind: kind of all of them; None for a fact's own, and `user` for texts.
+            progress: as in `ingest`.
+
+        Returns:
+            A report whose `unchanged` holds the ids that were there already, and whose `returned`
+            those that were STALE or archived and are found again as new ones are. What is in
+            quarantine stays there, and is `unchanged`.
+
+        Raises:
+            FactRejected: a fact is too short, too long or of another namespace, or is stored with
+                other labels or, since an update, with another content.
+            AccessDenied: the guard denies writing things with a fact's labels.
+        """
+        report = Ingestion(**self._target()).facts(
+            facts, kind=kind, progress=progress or ignore_progress
+        )
+        return self._settle(self._recluster_if_due(report))
+
+    def put(
+        self,
+        facts: Sequence[Fact],
+        *,
+        uris: Mapping[str, str] | None = None,
+        vectors: FloatRows | None = None,
+    ) -> IngestReport:
+        """Add facts under their own ids, or change those of these ids: the whole batch or nothing.
+
+        A deleted fact's id is free again; a stale or archived one becomes ACTIVE, but for one whose
+        ttl has run out, which stays STALE. A fact of a document that was ingested stays in its
+        source, whatever source is given.
+
+        Args:
+            facts: with the ids, sources, labels and metadata that they are to have.
+            uris: URIs of sources that the registry does not know yet, by source id.
+            vectors: made by the fabric's own embedder, shape (len(facts), dimensions); None to
+                have them made.
+
+        Raises:
+            FactRejected: a fact is too short, too long, of another namespace, given twice with
+                different content, or stored with other labels.
+            IllegalTransition: a fact is in quarantine.
+            EngineError: the vectors are of another number or length.
+            AccessDenied: the guard denies writing things with a fact's labels.
+        """
+        report = FactUpsert(**self._target()).put(facts, uris=uris or {}, vectors=vectors)
+        return self._settle(self._recluster_if_due(report))
+
+    def hold(
+        self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None = None
+    ) -> IngestReport:
+        """Keep facts in memory for one session alone; the store is not written.
+
+        They are candidates of that session's questions until it ends, was idle for too long, or
+        the process ends. Each is embedded once.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Args:
+            session_id: whose facts they are.
+            facts, kind: as for `add`.
+
+        Returns:
+            A report whose `unchanged` holds the ids that the session held, or the namespace
+            stored, already.
+
+        Raises:
+            FactRejected, AccessDenied: as for `add`.
+            LimitReached: the session would hold too much, or too many sessions hold something.
+            RequestError: the session has no name.
+        """
+        intake = SessionFactIntake(
+            **self._target(),
+            session_memory=self._fabric.session_memory,
+            own=self._own.holds,
+            stored=self.stored,
+        )
+        new, there = intake.hold(session_id, facts, kind=kind)
+        return IngestReport(
+            facts=tuple(new), unchanged=tuple(there), state_hash=self._own.state_hash()
+        )
+
+    def stored(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are stored, here or in a shared namespace; the guard is not asked.
+
+        Spec: CRP-SPEC-009 §7.2
+        """
+        found = self._own.holds(ids)
+        for shared in self._shared:
+            found |= shared.holds([id_ for id_ in ids if id_ not in found])
+        return found
+
+    def stored_here(self, ids: Sequence[str], transaction: Transaction) -> set[str]:
+        """Those of the ids that an open transaction of the own namespace sees."""
+        return self._own.holds(ids, within=transaction)
+
+    def stored_elsewhere(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that shared namespaces store; nothing is read where there are none."""
+        return {id_ for shared in self._shared for id_ in shared.holds(ids)}
+
     def end_session(self, session_id: str) -> int:
         """Purge what a session holds in memory; returns how many facts that were.
 
         Spec: CRP-SPEC-009 §7.2
         """
-        self._fabric.shelves.end(self.subject.tenant, self.subject.name, session_id)
-        held = self._fabric.hot.end(self.subject.tenant, session_id)
+        self._fabric.recent_uses.end(self.subject.tenant, self.subject.name, session_id)
+        held = self._fabric.session_memory.end(self.subject.tenant, session_id)
         if held:
             memo.forget()
         return held

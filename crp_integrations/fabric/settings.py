@@ -103,7 +103,7 @@ class ImportanceSettings(Part):
     user_modifier: float = Field(default=0.0, ge=-1.0, le=1.0)
 
 
-class GraphSettings(Part):
+class VectorGraphSettings(Part):
     """The nearest-neighbour graph above the size up to which search is exact.
 
     Spec: CRP-SPEC-009 §3.2, §3.3
@@ -240,7 +240,7 @@ class FabricSettings(Part):
 
     chunking: ChunkingSettings = ChunkingSettings()
     importance: ImportanceSettings = ImportanceSettings()
-    graph: GraphSettings = GraphSettings()
+    graph: VectorGraphSettings = VectorGraphSettings()
     communities: CommunitySettings = CommunitySettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
     hot: HotSettings = HotSettings()
@@ -279,7 +279,7 @@ class FabricSettings(Part):
                     overlap_between="all",
                     decompose="always",
                 ),
-                graph=GraphSettings(exact_up_to=0, ef_beyond=0),
+                graph=VectorGraphSettings(exact_up_to=0, ef_beyond=0),
                 communities=CommunitySettings(similarity=0.60),
             )
         return cls()

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from typing import Protocol
 
+from crp_integrations.seals import sha256
+
 Item = tuple[str, str, str]
 
 # Items of a block as it is made; a block is cut in two above twice as many. Few items make a small
@@ -105,7 +107,7 @@ class StateHash:
 
     Attributes:
         digest: `sha256:` and 64 hexadecimal digits, bit for bit that of the formula.
-        epoch: the item that is no fact's, as `epoch.py` makes it; None for none.
+        epoch: the item that is no fact's, as `epoch_item` makes it; None for none.
     """
 
     __slots__ = ("_blocks", "_states", "digest", "epoch")
@@ -125,12 +127,7 @@ class StateHash:
         return sum(len(block) for block in self._blocks) - (self.epoch is not None)
 
     def changed(self, removed: Iterable[str], items: Iterable[Item]) -> StateHash:
-        """The hash after facts came, went or became others.
-
-        Args:
-            removed: ids of facts that are no longer there; unknown ones do nothing.
-            items: facts as they are now, new ones and changed ones.
-        """
+        """The hash after facts came, went or became others."""
         new = [_entry(item) for item in items]
         gone = {id_.encode() for id_ in removed} | {text[:id_bytes] for text, id_bytes in new}
         return self._replaced([(id_ + b":", len(id_)) for id_ in gone], new, self.epoch)
@@ -142,8 +139,6 @@ class StateHash:
         gone = [] if self.epoch is None else [(_joined(self.epoch), 0)]
         new = [] if epoch is None else [(_joined(epoch), 0)]
         return self._replaced(gone, new, epoch)
-
-    # --- within ------------------------------------------------------------------------
 
     def _replaced(
         self, gone: list[tuple[bytes, int]], new: list[_Entry], epoch: Item | None
@@ -245,11 +240,7 @@ def read_state(
 
 
 def _in_order(items: Iterable[Item], epoch: Item | None) -> Iterator[_Entry]:
-    """Items that come by id, in the order of their texts.
-
-    The two orders differ only among ids that begin like each other, since what follows an id is a
-    colon: such ids come one behind the other, and are sorted together.
-    """
+    """Items that come by id, in the order of their texts."""
     group: list[_Entry] = []
     root = ""
     for item, is_epoch in _beside(items, epoch):
@@ -305,3 +296,25 @@ def _cut(entries: list[_Entry]) -> list[_Block]:
 def _cuts(entries: Iterator[_Entry]) -> Iterator[_Block]:
     while part := list(islice(entries, BLOCK_ITEMS)):
         yield _Block(part)
+
+
+def combine_state_hashes(own: str, shared: Iterable[str]) -> str:
+    """Hash the sorted state hashes, joined with `|`; without shared ones the own hash as it is.
+
+    Spec: CRP-SPEC-009 §9.2 (decision E13)
+
+    Args:
+        own: state hash of the tenant's namespace.
+        shared: state hash of each shared namespace that the tenant reads.
+
+    Returns:
+        `sha256:` and 64 hexadecimal digits.
+
+    >>> both = combine_state_hashes("sha256:b", ["sha256:c", "sha256:a"])
+    >>> both == sha256("sha256:a|sha256:b|sha256:c")
+    True
+    >>> combine_state_hashes("sha256:b", [])
+    'sha256:b'
+    """
+    others = list(shared)
+    return sha256("|".join(sorted([own, *others]))) if others else own

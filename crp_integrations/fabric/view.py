@@ -1,125 +1,39 @@
 """What a subject reads: layers of facts, of which the first that stores an id decides about it.
 
 The layers are the tenant's own namespace, the shared ones, and what a session holds in memory.
-Whatever a fact's status is in the first layer that stores it, later layers are not asked: a fact
-that the tenant quarantined does not come back because a shared namespace has the same text.
+Later layers are not asked, whatever a fact's status is in the first: a fact that the tenant
+quarantined does not come back because a shared namespace has the same text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Protocol
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from crp_integrations.fabric.combined import combined
-from crp_integrations.fabric.ports import Brief
+from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
-from crp_integrations.fabric.search.scanning import Hit
-from crp_integrations.fabric.search.shelves import EMPTY, Shelf
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.session_memory import EMPTY, RecentUse
+from crp_integrations.fabric.state_hash import combine_state_hashes
 from crp_integrations.given import several
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 
+if TYPE_CHECKING:
+    from crp_integrations.fabric.namespace_reader import NamespaceReader
+    from crp_integrations.fabric.session_memory import SessionFactsLayer
+
+    FactLayer: TypeAlias = NamespaceReader | SessionFactsLayer
+
 # Vector search over the whole fabric: tier 3 of the memory cascade (CRP-SPEC-003 §5.2).
 COLD_TIER = 3
 
 
-class Layer(Protocol):
-    """Facts that are read together, as one subject may see them."""
-
-    def size(self) -> int:
-        """How many facts there are."""
-        ...
-
-    def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
-        """Ids with their cosine, highest first, ties by id."""
-        ...
-
-    def search_text(self, query: str, k: int, where: Where | None) -> list[Hit]:
-        """Ids of facts that hold any word of the query, best first, ties by id."""
-        ...
-
-    def holds(self, ids: Sequence[str], *, aside: bool) -> set[str]:
-        """Those of the ids that it stores, whether or not they may be read; archived: `aside`."""
-        ...
-
-    def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be read is left out."""
-        ...
-
-    def briefs(self, ids: Sequence[str]) -> list[Brief]:
-        """What selection reads of facts, in the order asked for."""
-        ...
-
-    def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for."""
-        ...
-
-    def token_counts(
-        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
-    ) -> dict[str, int]:
-        """Token counts by id; `keep` says whether new ones may be stored."""
-        ...
-
-    def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """Edges that leave any of the facts to one that may be read."""
-        ...
-
-
-class Stored(Layer, Protocol):
-    """A layer that is a namespace of the store."""
-
-    def moment(self) -> AbstractContextManager[Stored]:
-        """The same reads, all of one committed state, while the block lasts."""
-        ...
-
-    def seen_facts(self) -> bool:
-        """Whether the state that was read last, if any was, held facts; reads nothing."""
-        ...
-
-    def generation(self) -> int:
-        """A number that grows with every committed change of what can be retrieved."""
-        ...
-
-    def state_hash(self) -> str:
-        """One value for everything that can be retrieved, by anybody."""
-        ...
-
-    def find(self, where: Where) -> list[str]:
-        """Ids of the facts that are meant, ascending."""
-        ...
-
-    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
-        """Tell that vectors and words are searched next."""
-        ...
-
-    def decision(self, labels: tuple[str, ...]) -> Decision:
-        """The guard's decision on reading what carries exactly these labels."""
-        ...
-
-    def sources(self, ids: Collection[str] | None = None) -> list[Source]:
-        """The registry's entries, by id; None for all of them."""
-        ...
-
-
-class Session(Layer, Protocol):
-    """A layer that a session holds in memory.
-
-    Attributes:
-        tier: its number in the memory cascade.
-    """
-
-    tier: int
-
-    def ids(self) -> list[str]:
-        """Ids of every fact held, ascending."""
-        ...
-
-
-class View:
+class FabricView:
     """Every read of the fabric, for one subject and guard; safe between threads.
 
     `Namespace` is a view of what is stored; `Namespace.view` gives one with what a session holds.
@@ -139,18 +53,21 @@ class View:
 
     def __init__(
         self,
-        own: Stored,
-        shared: Sequence[Stored] = (),
-        session: Session | None = None,
+        own: NamespaceReader,
+        shared: Sequence[NamespaceReader] = (),
+        session: SessionFactsLayer | None = None,
         *,
         embedder: Embedder,
         keep_counts: bool = True,
-        shelf: Shelf = EMPTY,
+        shelf: RecentUse = EMPTY,
     ) -> None:
         self.shelf = shelf
-        self._stored: tuple[Stored, ...] = (own, *shared)
+        self._stored: tuple[NamespaceReader, ...] = (own, *shared)
         self._session = session
-        self._layers: tuple[Layer, ...] = (*self._stored, *((session,) if session else ()))
+        self._layers: tuple[FactLayer, ...] = (
+            *self._stored,
+            *((session,) if session else ()),
+        )
         self._keep_counts = keep_counts
         self._embedder = embedder
 
@@ -160,7 +77,7 @@ class View:
         return self._embedder
 
     @contextmanager
-    def moment(self) -> Iterator[View]:
+    def moment(self) -> Iterator[FabricView]:
         """The same reads, all of one committed state of each namespace, while the block lasts.
 
         That of a shared namespace may be a little later than that of the own one. Nothing slow
@@ -171,7 +88,7 @@ class View:
         """
         with ExitStack() as stack:
             own, *shared = [stack.enter_context(layer.moment()) for layer in self._stored]
-            yield View(
+            yield FabricView(
                 own,
                 shared,
                 self._session,
@@ -204,7 +121,7 @@ class View:
         Spec: CRP-SPEC-009 §6.1, §7.2, §9.2
         """
         own, *shared = (layer.state_hash() for layer in self._stored)
-        return combined(own, shared)
+        return combine_state_hashes(own, shared)
 
     def size(self) -> int:
         """How many facts the subject may retrieve; one that two layers store counts twice."""
@@ -292,7 +209,7 @@ class View:
         found = {one.fact_id: one for layer, part in self._parted(ids) for one in layer.facts(part)}
         return [found[id_] for id_ in ids if id_ in found]
 
-    def briefs(self, ids: Sequence[str]) -> list[Brief]:
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of facts, in the order asked for.
 
         What may not be retrieved is left out. What an earlier reader of the same state read is at
@@ -365,9 +282,7 @@ class View:
                 found.setdefault(source.source_id, source)
         return [found[id_] for id_ in sorted(found)]
 
-    # --- within ------------------------------------------------------------------------
-
-    def _found(self, k: int, search: Callable[[Layer, int], list[Hit]]) -> list[list[Hit]]:
+    def _found(self, k: int, search: Callable[[FactLayer, int], list[Hit]]) -> list[list[Hit]]:
         """Of each layer its k best facts that no earlier layer stores."""
         found = []
         for number, layer in enumerate(self._layers):
@@ -388,7 +303,7 @@ class View:
         layers = self._layers[:number] if ids else ()
         return {id_ for layer in layers for id_ in layer.holds(ids, aside=False)}
 
-    def _parted(self, ids: Sequence[str]) -> Iterator[tuple[Layer, list[str]]]:
+    def _parted(self, ids: Sequence[str]) -> Iterator[tuple[FactLayer, list[str]]]:
         """Each layer with the ids that it decides about; the last one gets what is left."""
         left = list(dict.fromkeys(several(ids, "ids", "a list of fact ids")))
         for layer in self._layers[:-1]:

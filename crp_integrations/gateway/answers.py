@@ -18,7 +18,7 @@ from crp_integrations.headers.refusal_bodies import (
     InheritanceBody,
     PolicySyntaxBody,
 )
-from crp_integrations.relay import outcomes
+from crp_integrations.relay import steps
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal
 
 JSON: Final = "application/json"
@@ -85,7 +85,7 @@ def of_outcome(outcome: Outcome) -> Answered:
 
     Spec: related facts §3
     """
-    status, body = outcomes.status(outcome), outcomes.body(outcome)
+    status, body = steps.outcome_status(outcome), steps.outcome_body(outcome)
     match outcome:
         case NotModified(headers=headers):
             return Answered(status, headers)

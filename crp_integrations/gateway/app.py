@@ -18,7 +18,7 @@ from starlette.routing import Route
 from crp_integrations import __version__
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import EnvelopePreview
-from crp_integrations.fabric.life.reports import ChangeReport, Erasure
+from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport
 from crp_integrations.fabric.records import Fact
 from crp_integrations.gateway import artifacts, chat, facts, windows
 from crp_integrations.gateway.answers import Answered, record
@@ -42,7 +42,7 @@ from crp_integrations.gateway.records import (
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Tenants
 from crp_integrations.gateway.upstream import Routed, Upstream
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
@@ -283,7 +283,11 @@ def _table() -> dict[str, dict[str, Row]]:
         "/v1/sources/{source_id}": {
             "DELETE": (
                 Operation(facts.erase, store),
-                Told("eraseSource", "Erase a source and every byte of its facts.", gives=Erasure),
+                Told(
+                    "eraseSource",
+                    "Erase a source and every byte of its facts.",
+                    gives=ErasureReport,
+                ),
             )
         },
         REPORTS: {

@@ -14,9 +14,8 @@ from crp_integrations.gateway.records import ChatMessage, ChatRequest, extra_fie
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.messages import Message
 from crp_integrations.records import Part
-from crp_integrations.relay.adapting.from_headers import from_headers
-from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.conversation import message_of
+from crp_integrations.relay.question_fields import QuestionFields, from_headers
+from crp_integrations.relay.records import message_of
 from crp_integrations.relay.settings import first_problem
 
 # Fields that go to the upstream as they came, unless they are empty.
@@ -54,7 +53,7 @@ class Question:
     """
 
     query: str
-    asking: Asking
+    asking: QuestionFields
     arguments: Mapping[str, Any]
     stream: bool
     usage: bool
@@ -139,7 +138,9 @@ def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySet
     options = said.stream_options
     return Question(
         query=query,
-        asking=cast("Asking", {name: one for name, one in fields.items() if one is not None}),
+        asking=cast(
+            "QuestionFields", {name: one for name, one in fields.items() if one is not None}
+        ),
         arguments=handed,
         stream=bool(said.stream),
         usage=bool(options and options.include_usage),

@@ -15,7 +15,7 @@ from crp_integrations.gateway.keys import Key
 from crp_integrations.gateway.metrics import Metrics
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.upstream import Upstream
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release

@@ -19,11 +19,10 @@ from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
-from crp_integrations.relay.around import aaround
-from crp_integrations.relay.asks import ASK, STREAM
 from crp_integrations.relay.drive import adrive, adrive_live, adrive_stream
+from crp_integrations.relay.questions import ASK, STREAM, atrace_stream
 from crp_integrations.relay.steps import Outcome, Release, Result, Step
-from crp_integrations.relay.strategies.compose import IN_PARTS
+from crp_integrations.relay.strategies.composition import IN_PARTS
 from crp_integrations.relay.turn import Turn
 
 
@@ -102,7 +101,7 @@ async def _streamed(call: Call, asked: Question, model: Model) -> Answered:
         parts = adrive_live(turn, model)
     else:
         parts = adrive_stream(call.relay.play(asked.query, **asked.asking), model)
-    parts = aaround(call.relay.tracer, STREAM, parts)
+    parts = atrace_stream(call.relay.tracer, STREAM, parts)
     chunks = Chunks(_id(call), call.created, asked.model, usage=asked.usage)
     try:
         first = await anext(parts)

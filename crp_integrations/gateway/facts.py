@@ -12,7 +12,7 @@ from crp_integrations.gateway.asking import read_as, read_json
 from crp_integrations.gateway.calls import Call
 from crp_integrations.gateway.records import FactsPage, GivenFact, GivenFacts, StoredFacts
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.relay.adapting.from_headers import from_headers
+from crp_integrations.relay.question_fields import from_headers
 from crp_integrations.vocabulary import SourceKind
 
 PAGE = 100

@@ -26,11 +26,11 @@ from pydantic import Field, ValidationError
 
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.fabric.records import Moment
-from crp_integrations.fabric.shared import refuse_reserved
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.fabric.shared_namespace import refuse_reserved
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import first_problem
-from crp_integrations.stores.locks import file_held
+from crp_integrations.stores.files import file_held
 
 PREFIX: Final = "crp_key_"
 FILE_MODE: Final = 0o600

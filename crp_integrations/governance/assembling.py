@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.layout import SectionRun, build_sections
 from crp_integrations.envelope.ports import Reranker, Walker
-from crp_integrations.envelope.records import Candidates, Drop, Envelope
-from crp_integrations.envelope.sections import Run, sectioned
+from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.evidence import reports, told
 from crp_integrations.governance.filling import Entry, Filled, entry, filled
 from crp_integrations.governance.pack_records import AssembleRequest, Composed, Warned, asked_for
@@ -27,7 +28,7 @@ from crp_integrations.governance.selecting import KnownMemories, Selected, selec
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.governance.warning import warned
 from crp_integrations.governance.writing import PolicyContext, of_caller
-from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import Clock, TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason, GroundingMode
@@ -54,7 +55,7 @@ class Parts:
     settings: PackSettings
     envelope: EnvelopeSettings
     selector: ToolSelector
-    detector: Detector = field(default_factory=Detector)
+    detector: InjectionDetector = field(default_factory=InjectionDetector)
     walker: Walker | None = None
     reranker: Reranker | None = None
     log: Callable[[Composed], None] | None = None
@@ -146,7 +147,7 @@ class ContextAssembler:
         return namespace
 
     def _tools(
-        self, request: AssembleRequest, context: PolicyContext, view: View, query: str
+        self, request: AssembleRequest, context: PolicyContext, view: FabricView, query: str
     ) -> ToolSelection | None:
         if not request.tools:
             return None
@@ -252,10 +253,10 @@ class ContextAssembler:
         )
         policy = given["policy"]
         runs = [
-            *(Run(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
-            Run("knowledge", knowledge.facts, room - _tokens(memory)),
-            Run("memory", remembered, share),
-            Run(
+            *(SectionRun(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
+            SectionRun("knowledge", knowledge.facts, room - _tokens(memory)),
+            SectionRun("memory", remembered, share),
+            SectionRun(
                 "policy",
                 (*policy.facts, *notes),
                 max(policy.budget, policy.tokens + sum(note.token_count for note in notes)),
@@ -263,7 +264,7 @@ class ContextAssembler:
         ]
         dropped = (*knowledge.dropped, *(memory.dropped if memory else ()))
         shown = sum(len(run.facts) for run in runs)
-        envelope = sectioned(
+        envelope = build_sections(
             knowledge,
             runs,
             dropped=(*dropped, *(drop for one in given.values() for drop in one.dropped)),
@@ -307,7 +308,7 @@ class ContextAssembler:
         fitted: _Fitted,
         selected: Selected,
         tools: ToolSelection | None,
-        view: View,
+        view: FabricView,
         context: PolicyContext,
         now: datetime,
     ) -> Composed:

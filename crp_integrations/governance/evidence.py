@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from crp_integrations.envelope.records import Candidate, Drop, Envelope, PackedFact
-from crp_integrations.envelope.sightings import Sighting, Sightings
-from crp_integrations.fabric.view import View
+from crp_integrations.envelope.candidates import Candidate
+from crp_integrations.envelope.records import Drop, Envelope, PackedFact
+from crp_integrations.envelope.retriever_hits import RetrieverHit, RetrieverHits
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.packs import DropReport, RetrievalEvidence
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
 from crp_integrations.governance.tracing import security_label
@@ -26,16 +27,16 @@ class Told:
 
     labels: Mapping[str, str]
     evidence: Mapping[str, RetrievalEvidence]
-    sightings: Mapping[str, tuple[Sighting, ...]]
+    sightings: Mapping[str, tuple[RetrieverHit, ...]]
     decisions: Mapping[str, PolicyDecisionRef]
 
 
 def told(
     envelope: Envelope,
     candidates: Iterable[Candidate],
-    sightings: Sightings,
+    sightings: RetrieverHits,
     tools: ToolSelection | None,
-    view: View,
+    view: FabricView,
     context: PolicyContext,
     reranker: str,
 ) -> Told:
@@ -48,7 +49,7 @@ def told(
     chosen = {f"tool:{one.tool.name}": one for one in (tools.chosen if tools else ())}
     labels: dict[str, str] = {}
     evidence: dict[str, RetrievalEvidence] = {}
-    seen: dict[str, tuple[Sighting, ...]] = {}
+    seen: dict[str, tuple[RetrieverHit, ...]] = {}
     decisions: dict[str, PolicyDecisionRef] = {}
     asked: dict[tuple[str, ...], Decision] = {}
     # Few classes of labels, many items.

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.state import (
@@ -19,11 +19,10 @@ from crp_integrations.governance.state import (
     pruned,
     to_redact,
 )
-from crp_integrations.guard.decisions import Decision, Guard, require
-from crp_integrations.guard.injection.detect import detect, detect_many
+from crp_integrations.guard.decisions import Decision, Guard, Subject, require
+from crp_integrations.guard.injection.detection import detect, detect_many
 from crp_integrations.guard.injection.records import InjectionSettings
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Part
 from crp_integrations.seals import canonical
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crp_integrations.envelope.layout import caller_fact
+from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.envelope.records import Drop, PackedFact
-from crp_integrations.envelope.render import marker_text
-from crp_integrations.envelope.sections import given
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest
 from crp_integrations.vocabulary import DropReason
@@ -81,7 +81,7 @@ def filled(name: str, entries: Sequence[Entry], budget: int, counter: TokenCount
             else:
                 used += tokens
         if reason is None:
-            facts.append(given(one.id, one.text, one.source, tokens, one.score))
+            facts.append(caller_fact(one.id, one.text, one.source, tokens, one.score))
         else:
             dropped.append(Drop(fact_id=one.id, reason=reason, tokens=tokens))
     firm = frozenset(one.id for one in unique if one.firm)

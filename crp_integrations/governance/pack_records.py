@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.sightings import Sighting
+from crp_integrations.envelope.retriever_hits import RetrieverHit
 from crp_integrations.given import of_kind
 from crp_integrations.governance.packs import ContextPack, DropReport
 from crp_integrations.governance.tools import ToolSelection, ToolSpec
@@ -103,7 +103,7 @@ class Composed:
     envelope: Envelope
     texts: Mapping[str, str]
     drop_reports: tuple[DropReport, ...]
-    evidence: Mapping[str, tuple[Sighting, ...]]
+    evidence: Mapping[str, tuple[RetrieverHit, ...]]
     warnings: tuple[Warned, ...] = ()
     tools: ToolSelection | None = None
     minimal: bool = False

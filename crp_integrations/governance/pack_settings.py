@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from crp_integrations.envelope.selection import GraphSettings
+from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.governance.tools import ToolSettings
-from crp_integrations.guard.injection.screening import ScreeningSettings
+from crp_integrations.guard.injection.detection import ScreeningSettings
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, to_fixed
 
@@ -66,7 +66,7 @@ class PackSettings(Part):
     low_confidence: float = Field(default=0.6, ge=0.0, le=1.0)
     stale_freshness: float = Field(default=0.25, ge=0.0, le=1.0)
     screening: ScreeningSettings = ScreeningSettings(enabled=True, relevance_floor=0.1)
-    graph: GraphSettings = GraphSettings(hops=2)
+    graph: GraphExpansionSettings = GraphExpansionSettings(hops=2)
     tools: ToolSettings = ToolSettings()
 
     def budgets(self, total: int) -> dict[str, int]:

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
+from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.envelope.records import Envelope, PackedFact, Section
-from crp_integrations.envelope.render import marker_text, render
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Moment
 from crp_integrations.guard.decisions import PolicyDecisionRef

@@ -11,25 +11,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.candidates import (
+    Candidate,
+    Candidates,
+    keep_candidates,
+    refuse_candidates,
+    split_refused,
+)
 from crp_integrations.envelope.ports import Reranker, Walker
-from crp_integrations.envelope.records import Candidate, Candidates, Drop
-from crp_integrations.envelope.refused import admitted, among, refusing, told
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.screen import screened
+from crp_integrations.envelope.records import Drop, refused_drops
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.retrieval import gather
+from crp_integrations.envelope.retriever_hits import RetrieverHits
+from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.sightings import Sightings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.items import MEMORY_KEY
 from crp_integrations.governance.pack_settings import PackSettings
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import LabelFilter
+from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import DropReason
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.view import FabricView
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class KnownMemories:
         self._known: dict[str, Memorised | None] = {}
         self._lock = threading.Lock()
 
-    def of(self, view: View, ids: Sequence[str]) -> dict[str, Memorised]:
+    def of(self, view: FabricView, ids: Sequence[str]) -> dict[str, Memorised]:
         """Those of the facts that store memories, by id; whole facts are read once a state."""
         generation = view.generation()
         with self._lock:
@@ -90,19 +96,19 @@ class Selected:
     memory: Candidates
     refused: tuple[Drop, ...]
     memories: Mapping[str, Memorised]
-    sightings: Sightings
+    sightings: RetrieverHits
     minimal: bool
 
 
 def select(
-    view: View,
+    view: FabricView,
     query: str,
     *,
     counter: TokenCounter,
     settings: PackSettings,
     envelope: EnvelopeSettings,
     labels: LabelFilter,
-    detector: Detector,
+    detector: InjectionDetector,
     walker: Walker | None,
     reranker: Reranker | None,
     known: KnownMemories,
@@ -116,7 +122,7 @@ def select(
         labels: which labels policy lets in.
         known: what facts said of the memories that they store.
     """
-    sightings = Sightings()
+    sightings = RetrieverHits()
     reading = envelope.model_copy(update={"graph": settings.graph})
     found = gather(
         view,
@@ -130,21 +136,23 @@ def select(
     )
     memories = known.of(view, [fact.fact_id for fact in found.facts])
     doubtful = {id_ for id_, one in memories.items() if one.confidence < settings.min_confidence}
-    found = refusing(found, dict.fromkeys(doubtful, DropReason.CONFIDENCE))
+    found = refuse_candidates(found, dict.fromkeys(doubtful, DropReason.CONFIDENCE))
     copies = _copies(found.facts)
-    found = among(found, [at for at, fact in enumerate(found.facts) if fact.fact_id not in copies])
+    found = keep_candidates(
+        found, [at for at, fact in enumerate(found.facts) if fact.fact_id not in copies]
+    )
     screening = settings.screening.model_copy(update={"enabled": True})
-    found = screened(found, screening, detector)
-    found = refusing(found, _beyond(found.facts, memories, sightings, settings.top_k))
+    found = screen_candidates(found, screening, detector)
+    found = refuse_candidates(found, _beyond(found.facts, memories, sightings, settings.top_k))
     if reranker is not None:
-        found = reranked(found, reranker, envelope)
-    left, refused = admitted(found)
+        found = rerank_candidates(found, reranker, envelope)
+    left, refused = split_refused(found)
     held = [at for at, fact in enumerate(left.facts) if fact.fact_id in memories]
     others = [at for at, fact in enumerate(left.facts) if fact.fact_id not in memories]
     return Selected(
-        knowledge=among(left, others),
-        memory=among(left, held),
-        refused=(*told(refused), *copies.values()),
+        knowledge=keep_candidates(left, others),
+        memory=keep_candidates(left, held),
+        refused=(*refused_drops(refused), *copies.values()),
         memories=memories,
         sightings=sightings,
         minimal=not left.facts and bool(refused),
@@ -170,7 +178,7 @@ def _copies(facts: Sequence[Candidate]) -> dict[str, Drop]:
 def _beyond(
     facts: Sequence[Candidate],
     memories: Mapping[str, Memorised],
-    sightings: Sightings,
+    sightings: RetrieverHits,
     top_k: int,
 ) -> dict[str, DropReason]:
     """What neither words nor graph found and is not among the nearest of its section."""

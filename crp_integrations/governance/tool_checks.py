@@ -7,7 +7,7 @@ from typing import Literal
 
 from crp_integrations.governance.packs import ContextPack
 from crp_integrations.governance.tools import Decide, ToolSpec
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import LabelFilter
 from crp_integrations.messages import ToolCall
 from crp_integrations.records import Part
 from crp_integrations.seals import sha256

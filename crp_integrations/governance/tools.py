@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field
 
-from crp_integrations.envelope.hybrid import Pool, weighed
-from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.envelope.hybrid import CandidatePool, weigh_pool
+from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.errors import RequestError
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import Decision, LabelFilter
 from crp_integrations.ports import Embedder
 from crp_integrations.records import Part, Record
 from crp_integrations.vectors import FloatRows, cosine
@@ -220,7 +219,9 @@ class ToolSelector:
         mixing = HybridSettings(
             lexical_share=settings.words_share, cosine_power=1.0, lexical_power=1.0
         )
-        found = weighed(Pool(query, [tool.searched for tool in specs], dense, nobody), mixing)
+        found = weigh_pool(
+            CandidatePool(query, [tool.searched for tool in specs], dense, nobody), mixing
+        )
         words = found.whole / max(float(found.whole.max(initial=0.0)), 1e-9)
         relevant = (dense >= settings.relevance_floor) | (
             (words >= settings.words_floor) & (dense >= settings.words_relevance)

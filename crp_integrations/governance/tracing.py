@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.audit.records import Event
 from crp_integrations.dpe.judge.records import JudgeRun
-from crp_integrations.envelope.dropped import Drop, Drops
+from crp_integrations.envelope.records import Drop
 from crp_integrations.governance.evaluating import Evaluated
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Tracer
@@ -300,15 +300,11 @@ def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
 
 def drops_by_reason(dropped: Sequence[Drop]) -> list[tuple[DropReason, int, int, str]]:
     """Reason, count, tokens and hash of the ids, in the order in which the reasons first come."""
-    found: dict[DropReason, tuple[list[str], int]]
-    if isinstance(dropped, Drops):
-        found = dropped.by_reason()
-    else:
-        found = {}
-        for drop in dropped:
-            ids, tokens = found.get(drop.reason, ([], 0))
-            ids.append(drop.fact_id)
-            found[drop.reason] = (ids, tokens + drop.tokens)
+    found: dict[DropReason, tuple[list[str], int]] = {}
+    for drop in dropped:
+        ids, tokens = found.get(drop.reason, ([], 0))
+        ids.append(drop.fact_id)
+        found[drop.reason] = (ids, tokens + drop.tokens)
     return [
         (reason, len(ids), tokens, sha256("\n".join(ids)))
         for reason, (ids, tokens) in found.items()

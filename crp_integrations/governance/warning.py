@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from crp_integrations.envelope.layout import caller_fact
+from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.envelope.records import PackedFact
-from crp_integrations.envelope.render import marker_text
-from crp_integrations.envelope.sections import given
 from crp_integrations.governance.pack_records import Warned, WarningWord
 from crp_integrations.governance.pack_settings import PackSettings
 from crp_integrations.governance.selecting import Memorised
@@ -49,7 +49,7 @@ def warned(
     texts = {word: _text(word, found[word]) for word in _SAID if word in found}
     counts = counter.count_many([marker_text(text) for text in texts.values()])
     notes = [
-        given(f"warning:{word}", text, WARNINGS, max(0, tokens))
+        caller_fact(f"warning:{word}", text, WARNINGS, max(0, tokens))
         for (word, text), tokens in zip(texts.items(), counts, strict=True)
     ]
     return notes, warnings

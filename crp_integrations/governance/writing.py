@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
-from crp_integrations.fabric.life.updating import Keep
+from crp_integrations.fabric.life.fact_changes import Unchanged
 from crp_integrations.fabric.records import Fact, IngestReport, Source, Where
 from crp_integrations.given import aware_moment, of_kind, seen
 from crp_integrations.governance.items import (
@@ -22,8 +22,7 @@ from crp_integrations.governance.items import (
     refused,
 )
 from crp_integrations.governance.validity import valid_at
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import LabelFilter, Subject
 from crp_integrations.records import Part
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
@@ -73,7 +72,7 @@ class MemoryNamespace(Protocol):
         """Add facts under their own ids."""
         ...
 
-    def update(self, fact_id: str, *, valid_to: datetime | Keep | None) -> Fact:
+    def update(self, fact_id: str, *, valid_to: datetime | Unchanged | None) -> Fact:
         """End a fact's validity."""
         ...
 

@@ -1,14 +1,34 @@
-"""What a guard answers, and the guards that need no engine."""
+"""Subjects, resources and decisions, the guards that need no engine, and label filters."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, Literal, Protocol
 
 from pydantic import Field
 
 from crp_integrations.errors import AccessDenied
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Part
+
+LOCAL_TENANT = "local"
+
+
+class Subject(Part):
+    """A tenant's user, agent or process.
+
+    Attributes:
+        tenant: the tenant's name; an empty one is denied everywhere.
+        name: the user, agent or process within the tenant.
+        roles: roles that a guard may look at.
+    """
+
+    tenant: str
+    name: str = "local"
+    roles: tuple[str, ...] = ()
+
+
+LOCAL = Subject(tenant=LOCAL_TENANT)
+
 
 Action = Literal["read", "write", "erase"]
 # What a namespace as a whole carries, for what is done to all of it: compaction, a new embedder.
@@ -102,3 +122,39 @@ def require(
             f"{decision.reason}{numbered}"
         )
     return decision
+
+
+class LabelFilter(Part):
+    """Labels that an item must have, and labels that it may not have.
+
+    It narrows what the guard allows and never widens it.
+
+    Spec: Summit §Storage Interfaces
+
+    Attributes:
+        require: all of these.
+        without: none of these.
+    """
+
+    require: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def passes(self, labels: Collection[str]) -> bool:
+        """Whether an item with these labels may be selected.
+
+        >>> LabelFilter(without=("export:restricted",)).passes(["tenant:a", "export:restricted"])
+        False
+        """
+        return all(label in labels for label in self.require) and not any(
+            label in labels for label in self.without
+        )
+
+    def __bool__(self) -> bool:
+        """Whether anything is filtered."""
+        return bool(self.require or self.without)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The filter as evidence tells it; empty for none."""
+        said = (("require", self.require), ("without", self.without))
+        return {name: " ".join(labels) for name, labels in said if labels}

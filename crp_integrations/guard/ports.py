@@ -1,9 +1,9 @@
-"""What the guard, and other rooms that decide by policy, need of the world: an engine for Rego."""
+"""Ports of the guard: an engine for Rego, a redactor, a model that knows injections."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -102,5 +102,24 @@ class PolicyEngine(Protocol):
 
         Raises:
             EngineError: the engine failed, or the rule has no value. Whoever asks must deny.
+        """
+        ...
+
+
+class InjectionModel(Protocol):
+    """Says of texts how probable it is that they give orders to their reader. Thread-safe.
+
+    Attributes:
+        identity: name and version, shown in reports.
+    """
+
+    @property
+    def identity(self) -> str: ...
+
+    def score(self, texts: Sequence[str]) -> Sequence[float]:
+        """One probability in [0, 1] for each text.
+
+        Raises:
+            EngineError: the model failed. Whoever asks must treat the texts as not looked at.
         """
         ...

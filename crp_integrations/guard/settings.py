@@ -1,4 +1,4 @@
-"""What decides about access."""
+"""Settings of the guard: which policy decides about access."""
 
 from __future__ import annotations
 

@@ -10,6 +10,12 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
+from crp_integrations.adapters.arguments import (
+    check_callables,
+    check_relay,
+    judge_for,
+    late_report_hook,
+)
 from crp_integrations.adapters.reported_answers import (
     AnswerExaminer,
     Attachment,
@@ -22,11 +28,12 @@ from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, fact
 from crp_integrations.langchain.run_tree import RetrieverResult, RunTreeHandler, SentMessages
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import judge_for, told_later
-from crp_integrations.relay.adapting.taking import check_called, check_relay
-from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
+from crp_integrations.relay.judge import JudgeChoices, JudgeSource
+from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import GroundingMode, HaltReason, RiskLevel
+from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.provenance import RiskLevel
+from crp_integrations.vocabulary.safety import HaltReason
 
 log = logging.getLogger("crp_integrations.langchain")
 
@@ -87,14 +94,18 @@ class DPECallbackHandler(RunTreeHandler):
         if relay is not None:
             check_relay(relay, "DPECallbackHandler")
         # LangChain swallows what a handler raises: nobody would be told, and see why.
-        check_called(on_report=on_report, on_receipt=on_receipt)
+        check_callables(on_report=on_report, on_receipt=on_receipt)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
         self._judge = judge_for(
-            "DPECallbackHandler", judge, judge_options, relay=relay, heard=on_report is not None
+            "DPECallbackHandler",
+            judge,
+            judge_options,
+            relay=relay,
+            reports_itself=on_report is not None,
         )
-        self._on_judged = told_later(self._judge, on_report, _attachment)
+        self._on_judged = late_report_hook(self._judge, on_report, _attachment)
         self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
         # LangChain swallows what a handler raises, unless it says this of itself.

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from crp_integrations.adapters.arguments import pydantic_errors
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
 from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
@@ -38,7 +39,6 @@ from crp_integrations.langchain.messages import (
 )
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-from crp_integrations.relay.adapting.taking import own_words
 
 # What LangChain notes for its traces, or has decided by now, and hands to the model all the same.
 _ASIDE: Final = ("ls_structured_output_format", "strict", "stream")
@@ -84,7 +84,7 @@ class CRPChatModel(BaseChatModel):
     @model_validator(mode="wrap")
     @classmethod
     def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             return handler(given)
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.langchain.stored_values import NewValue, ValueStore, json_value
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
 
 # What the URIs of its sources begin with: `documents:reports`.
 SCHEME: Final = "documents"

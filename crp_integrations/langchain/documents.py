@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from langchain_core.documents import Document
 
+from crp_integrations.adapters import evidence
+from crp_integrations.adapters.evidence import OfferedFact, fact_metadata
+from crp_integrations.adapters.vector_stores import item_metadata
+from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.render import render
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.relay.adapting import offering
-from crp_integrations.relay.adapting.offering import Offer, about
-from crp_integrations.relay.adapting.views import shown
 
 METADATA_KEY = "crp"
 RECEIPT_KEY = "crp_receipt"
@@ -42,7 +42,7 @@ def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[
             Document(
                 id=original.id if original is not None else fact.fact_id,
                 page_content=fact.content,
-                metadata={**own, METADATA_KEY: about(envelope, place)},
+                metadata={**own, METADATA_KEY: fact_metadata(envelope, place)},
             )
         )
     return made
@@ -53,16 +53,16 @@ def stored_document(fact: Fact) -> Document:
 
     One that no vector-store view has added has its fact id, and its source id as `source`.
     """
-    id_, metadata = shown(fact)
+    id_, metadata = item_metadata(fact)
     return Document(id=id_, page_content=fact.content, metadata=metadata)
 
 
-def offers(documents: Iterable[Document]) -> Iterator[Offer[Document]]:
+def offers(documents: Iterable[Document]) -> Iterator[OfferedFact[Document]]:
     """Documents of a retriever as offers, with the source and place that loaders note."""
     for document in _checked(documents):
         source = document.metadata.get("source")
         start = document.metadata.get("start_index")
-        yield Offer(
+        yield OfferedFact(
             document,
             document.page_content,
             fact_id=document.id or "",
@@ -73,7 +73,7 @@ def offers(documents: Iterable[Document]) -> Iterator[Offer[Document]]:
 
 def facts_of(documents: Iterable[Document]) -> tuple[list[Fact], dict[str, Document]]:
     """Documents of a retriever as facts, and the documents by fact id."""
-    return offering.facts_of(offers(documents), noun="document")
+    return evidence.facts_of(offers(documents), noun="document")
 
 
 def _checked(documents: object) -> Iterator[Document]:

@@ -12,7 +12,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answer_score import Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 KEY: Final = "crp"
 QUESTIONS: Final = ("question", "input", "query", "user_input")

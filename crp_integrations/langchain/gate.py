@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.runnables.config import patch_config
 
+from crp_integrations.adapters.arguments import judge_for
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
@@ -30,12 +31,12 @@ from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.judge_arguments import judge_for
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import GroundingMode, HaltReason, QualityTier
+from crp_integrations.vocabulary.context import GroundingMode, QualityTier
+from crp_integrations.vocabulary.safety import HaltReason
 
 ANSWERS: Final = ("answer", "output", "response", "result")
 QUESTIONS: Final = ("question", "input", "query")
@@ -90,7 +91,7 @@ class CRPGate(Runnable[Any, Any]):
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
-        refuse_odd(reviewer=reviewer, embedder=embedder, settings=settings)
+        check_components(reviewer=reviewer, embedder=embedder, settings=settings)
         self._policy = parse_policy(policy)
         self._grounding = GroundingMode(grounding)
         self._reviewer = reviewer

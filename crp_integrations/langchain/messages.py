@@ -27,7 +27,7 @@ from crp_integrations.governance.compaction.history import last_asked
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Role
+from crp_integrations.vocabulary.safety import Role
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",

@@ -17,6 +17,20 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from crp_integrations.adapters.arguments import (
+    check_callables,
+    check_count,
+    check_emitter,
+    check_relay,
+)
+from crp_integrations.adapters.sessions import (
+    answer_fields,
+    check_depth,
+    check_fields,
+    delegated_fields,
+    hand_back,
+    merge_fields,
+)
 from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
 from crp_integrations.governance.emitting import Emitter
 from crp_integrations.headers.records import CacheDirectives
@@ -40,23 +54,9 @@ from crp_integrations.langchain.sessions import (
     session_of,
 )
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.agent_runs import (
-    asked_within,
-    check_asking,
-    hand_back,
-    handed_down,
-    refuse_deeper,
-    told_of,
-)
-from crp_integrations.relay.adapting.taking import (
-    check_called,
-    check_count,
-    check_emitter,
-    check_relay,
-)
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, drive
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
@@ -130,14 +130,14 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         block_streams: bool = True,
         tools_as_facts: bool = True,
         on_receipt: Callable[[Receipt], None] | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         super().__init__()
         self.tools = []
         check_relay(relay, "CRPMiddleware")
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
-        check_called(on_receipt=on_receipt)
-        check_asking(asking, relay, "CRPMiddleware", filled="session_id")
+        check_callables(on_receipt=on_receipt)
+        check_fields(asking, relay, "CRPMiddleware", filled="session_id")
         check_count("max_depth", most, least=0)
         check_count("max_turns", max_turns, least=1)
         self.relay = relay
@@ -159,13 +159,13 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         """
         config = ensure_config()
         depth = agent_depth(config)
-        refuse_deeper(depth, self._max_depth)
+        check_depth(depth, self._max_depth)
         around = outer_agent()
         own = around is not None or not session_of(config)
         session = new_session() if own else session_of(config)
         handed: dict[str, Any] = {}
         if around is not None and around.relay is self.relay:
-            handed = handed_down(self.relay, around.session_id)
+            handed = delegated_fields(self.relay, around.session_id)
         return {
             "crp_session": session,
             "crp_parent": around.session_id if handed and around else "",
@@ -220,7 +220,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         """
         turn, calls = self._window(request)
         try:
-            answer = outcomes.answer(drive(turn, calls.through(handler)))
+            answer = steps.answer_of(drive(turn, calls.through(handler)))
         except SafetyHalt as halt:
             self._withheld(request, halt)
             raise
@@ -234,7 +234,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         """The asynchronous twin of `wrap_model_call`; packs and examines beside the event loop."""
         turn, calls = await asyncio.to_thread(self._window, request)
         try:
-            answer = outcomes.answer(await adrive(turn, calls.athrough(handler)))
+            answer = steps.answer_of(await adrive(turn, calls.athrough(handler)))
         except SafetyHalt as halt:
             await asyncio.to_thread(self._withheld, request, halt)
             raise
@@ -251,7 +251,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         room = getattr(request.model, "max_tokens", None)
         state: Any = request.state
         asking: dict[str, Any] = {
-            **asked_within(self._asking, state.get("crp_asked", {})),
+            **merge_fields(self._asking, state.get("crp_asked", {})),
             "session_id": state.get("crp_session"),
             "loop_depth": state.get("crp_depth", 0),
             "system_prompt": read.system or None,
@@ -297,7 +297,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             {
                 METADATA_KEY: answer.report.model_dump(mode="json"),
                 RECEIPT_KEY: answer.receipt_id,
-                **told_of(answer),
+                **answer_fields(answer),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
                 "crp_agent": {
                     "session_id": answer.session_id,
@@ -320,7 +320,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if self._on_receipt is None or not id_:
             return
         state: Any = request.state
-        fields = asked_within(self._asking, state.get("crp_asked", {}))
+        fields = merge_fields(self._asking, state.get("crp_asked", {}))
         receipt = self.relay.receipt(id_, residency=fields.get("residency"))
         if receipt is not None:
             self._on_receipt(receipt)

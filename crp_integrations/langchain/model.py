@@ -25,10 +25,10 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from crp_integrations.adapters.agent_calls import sampling
+from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.adapting.foreign import ForeignModel
 
 # LangGraph passes over the messages of a model with this tag.
 NO_STREAM: Final = "nostream"
@@ -105,7 +105,7 @@ def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
     return {"streaming": False} if "streaming" in type(model).model_fields else {}
 
 
-class LangChainModel(ForeignModel):
+class LangChainModel(FrameworkChatModel):
     """Any `BaseChatModel`, bare or wrapped by LangChain, behind the `Model` port.
 
     No handler that streams sees its calls: an answer that is withheld shows in none of LangChain's
@@ -121,15 +121,15 @@ class LangChainModel(ForeignModel):
         self._chat = chat_model_in(model)
         self._config: RunnableConfig = {"callbacks": without_streaming(callbacks)}
 
-    def said(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
         # A wrapper adds the handlers of the run around it to those that it is given.
         with streaming_suppressed():
             said = self._bound(call).invoke(_langchain_messages(call), self._config)
         return reply_of(said, call.model)
 
-    async def asaid(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `said`."""
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
         with streaming_suppressed():
             said = await self._bound(call).ainvoke(_langchain_messages(call), self._config)
         return reply_of(said, call.model)

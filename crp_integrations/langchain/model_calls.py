@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
+from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.errors import ModelError
 from crp_integrations.governance.compaction.history import ids_of
 from crp_integrations.governance.compaction.records import Account
@@ -20,10 +21,9 @@ from crp_integrations.langchain.messages import langchain_of, message_of, reply_
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
-from crp_integrations.relay.adapting.holding import hold, result_facts
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import Purpose
+from crp_integrations.vocabulary.safety import Purpose
 
 if TYPE_CHECKING:  # in older versions they take no parameter
     Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -265,7 +265,7 @@ def hold_results(relay: Relay, session_id: str, call: Mapping[str, Any], result:
             str(call.get("id") or ""),
         )
     ]
-    return hold(relay, session_id, facts)
+    return hold_facts(relay, session_id, facts)
 
 
 def _tool_messages(result: Any) -> Iterator[ToolMessage]:

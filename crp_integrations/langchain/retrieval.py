@@ -18,18 +18,18 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
+from crp_integrations.adapters.arguments import check_count, pydantic_errors
+from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
 from crp_integrations.langchain.sessions import named_session
-from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped, check_kind
-from crp_integrations.relay.adapting.taking import check_count, own_words
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"
 CANDIDATES: Final = 50
@@ -74,7 +74,7 @@ class CRPRetriever(BaseRetriever):
     @model_validator(mode="wrap")
     @classmethod
     def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             return handler(given)
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
         if self.relay is None and self.session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
-        refuse_odd(reranker=self.reranker)
+        check_components(reranker=self.reranker)
         return self
 
     @classmethod
@@ -211,9 +211,9 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     @model_validator(mode="wrap")
     @classmethod
     def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             made = handler(given)
-        refuse_odd(reranker=made.reranker)
+        check_components(reranker=made.reranker)
         return made
 
     def compress_documents(
@@ -273,7 +273,7 @@ _COSINE = "query_similarity_score"
 _SCORES = ("relevance_score", _COSINE, "score")
 
 
-class LangChainReranker(Wrapped):
+class LangChainReranker(WrappedReranker):
     """Any `BaseDocumentCompressor`: what it drops scores 0, what it keeps has its score.
 
     The score is read from the metadata of the documents it gives back, else from their `state`

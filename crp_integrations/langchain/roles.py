@@ -39,7 +39,7 @@ from crp_integrations.governance.roles.verifying import shown_texts
 from crp_integrations.governance.state import ContextPackMetadata, RuntimeState
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical
-from crp_integrations.vocabulary import AgentRole
+from crp_integrations.vocabulary.safety import AgentRole
 
 _KIND: Final = "run-material"
 _ROLES: Final = {role.value: role for role in AgentRole}

@@ -16,14 +16,14 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from crp_integrations.adapters.agent_calls import Conversation
+from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import answer_message, chunks_of, read_conversation
 from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
 from crp_integrations.langchain.sessions import session_of
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay, check_values
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 
@@ -71,7 +71,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         *,
         llm: BaseChatModel | Runnable[Any, Any] | None = None,
         name: str | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         _check_fields(asking)
         check_relay(relay, "CRPRunnable")
@@ -139,7 +139,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         if self.llm is None:
             return answer_message(self.relay.ask(question, **asking))
         model = self._model(run_manager.get_child())
-        return answer_message(outcomes.answer(drive(self.relay.play(question, **asking), model)))
+        return answer_message(steps.answer_of(drive(self.relay.play(question, **asking), model)))
 
     async def _aask(
         self,
@@ -153,7 +153,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             return answer_message(await self.relay.aask(question, **asking))
         model = self._model(run_manager.get_child())
         return answer_message(
-            outcomes.answer(await adrive(self.relay.play(question, **asking), model))
+            steps.answer_of(await adrive(self.relay.play(question, **asking), model))
         )
 
     def _stream(
@@ -170,7 +170,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             return
         model = self._model(run_manager.get_child())
         for played in drive_stream(self.relay.play(question, **asking), model):
-            yield _chunk(played if isinstance(played, str) else outcomes.answer(played))
+            yield _chunk(played if isinstance(played, str) else steps.answer_of(played))
 
     async def _astream(
         self,
@@ -186,7 +186,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             return
         model = self._model(run_manager.get_child())
         async for played in adrive_stream(self.relay.play(question, **asking), model):
-            yield _chunk(played if isinstance(played, str) else outcomes.answer(played))
+            yield _chunk(played if isinstance(played, str) else steps.answer_of(played))
 
     def _model(self, callbacks: Callbacks) -> LangChainModel:
         assert self.llm is not None
@@ -257,7 +257,7 @@ def _read_history(name: str, given: Any) -> list[Any]:
 
 
 def _check_fields(asking: Mapping[str, Any]) -> None:
-    fields = Asking.__annotations__.keys() - _FILLED
+    fields = QuestionFields.__annotations__.keys() - _FILLED
     for name in asking:
         if name not in fields:
             raise RequestError(

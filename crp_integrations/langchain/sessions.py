@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from langchain_core.runnables.config import ensure_config
 
-from crp_integrations.relay.adapting.naming import PREFIX, session_named
+from crp_integrations.adapters.sessions import PREFIX, session_id_for
 from crp_integrations.relay.relay import Relay
 
 _FRAMEWORK: Final = "langchain"
@@ -22,20 +22,20 @@ _KEYS: Final = ("session_id", "thread_id")
 def session_of(config: Mapping[str, Any] | None) -> str:
     """The session that a config names, by `session_id` or else `thread_id`; empty for none.
 
-    An id of ours is taken as it is, and any other name is hashed (`session_named`).
+    An id of ours is taken as it is, and any other name is hashed (`session_id_for`).
     """
     configurable = (config or {}).get("configurable") or {}
     for key in _KEYS:
         given = configurable.get(key)
         if given is None or given == "":
             continue
-        return session_named(given, _FRAMEWORK, f"configurable {key}")
+        return session_id_for(given, _FRAMEWORK, f"configurable {key}")
     return ""
 
 
 def named_session(given: object) -> str:
     """The session for whatever names a conversation."""
-    return session_named(given, _FRAMEWORK)
+    return session_id_for(given, _FRAMEWORK)
 
 
 def new_session() -> str:

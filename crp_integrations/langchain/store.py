@@ -27,6 +27,7 @@ from langgraph.store.base import (
     tokenize_path,
 )
 
+from crp_integrations.adapters.arguments import check_count
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -38,8 +39,7 @@ from crp_integrations.langchain.stored_values import (
     ValueStore,
     json_value,
 )
-from crp_integrations.relay.adapting.taking import check_count
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
 
 _ANY: Final = "*"
 _SIGN: Final = "$"
@@ -181,7 +181,7 @@ class _Batch:
 
 
 class CRPStore(BaseStore):
-    """Items under namespaces and keys, in a crash-safe, erasable and sealed fabric.
+    """StoreItems under namespaces and keys, in a crash-safe, erasable and sealed fabric.
 
     For `create_agent(…, store=CRPStore("./memory"))`, `graph.compile(store=…)` and nodes. Every
     item is kept as facts of a source of its namespace, and found by the fabric's own embedder.

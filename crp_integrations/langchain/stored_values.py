@@ -18,18 +18,18 @@ from urllib.parse import quote, unquote
 
 from pydantic import JsonValue
 
+from crp_integrations.adapters.vector_stores import StoreItem, StoreItems, item_extra, items_of
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.chunking import cut
-from crp_integrations.fabric.ingest.metadata import plain
-from crp_integrations.fabric.ingest.putting import named
+from crp_integrations.fabric.ingest.chunker import cut_blocks
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.loaders.text import split_paragraphs
-from crp_integrations.relay.adapting.views import Item, Items, extra, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import iso
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
 
 Labels = tuple[str, ...]
 Place = tuple[Labels, str]
@@ -86,7 +86,7 @@ class NewValue:
 
 def json_value(key: str, value: Mapping[Any, Any]) -> dict[str, JsonValue]:
     """A value as plain JSON that shares nothing with what was given."""
-    return plain(value, name=f"the value of {key!r:.40}", refusal=RequestError)
+    return plain_metadata(value, name=f"the value of {key!r:.40}", refusal=RequestError)
 
 
 # In a fact's extra data: the value of a head, or the head that a further text is of.
@@ -132,7 +132,7 @@ class ValueStore:
                 raise RequestError(f"a namespace and {sorted(options)[0]} were given; give one")
         else:
             place = Relay.open(place, **options).fabric
-        self._items: Items = items_of(place, kind, labels)
+        self._items: StoreItems = items_of(place, kind, labels)
         self._scheme = scheme
         # Writers of one process wait for each other; those of others may find the store busy.
         self._writing = Lock()
@@ -195,7 +195,7 @@ class ValueStore:
 
     def _put(self, written: Sequence[NewValue], now: datetime) -> None:
         there = self._stored([(one.path, one.key) for one in written])
-        items: list[Item] = []
+        items: list[StoreItem] = []
         left: list[str] = []
         for one in written:
             texts = self._texts(one)
@@ -228,7 +228,7 @@ class ValueStore:
             return
         with self._writing:
             now = self.now()
-            items: list[Item] = []
+            items: list[StoreItem] = []
             # As they are now, since another writer may have put another value there.
             for fact in self.namespace.facts(sorted(mortal)):
                 one = self._read(fact)
@@ -309,7 +309,7 @@ class ValueStore:
         return heads
 
     def _read(self, fact: Fact) -> StoredValue | None:
-        told = extra(fact).get(_HEAD)
+        told = item_extra(fact).get(_HEAD)
         if not isinstance(told, dict) or fact.source_id != source_id(
             self._uri(tuple(told["path"]))
         ):
@@ -327,13 +327,13 @@ class ValueStore:
             found=told["found"],
         )
 
-    def _facts_of(self, kept: StoredValue, texts: Sequence[str]) -> list[Item]:
+    def _facts_of(self, kept: StoredValue, texts: Sequence[str]) -> list[StoreItem]:
         first, *others = texts
         head = self._head(kept, first)
         return [
             head,
             *(
-                Item(
+                StoreItem(
                     id=_id_of_part(head.id, number),
                     content=text,
                     metadata={},
@@ -344,7 +344,7 @@ class ValueStore:
             ),
         ]
 
-    def _head(self, kept: StoredValue, content: str) -> Item:
+    def _head(self, kept: StoredValue, content: str) -> StoreItem:
         told: dict[str, JsonValue] = {
             "path": list(kept.path),
             "key": kept.key,
@@ -356,7 +356,7 @@ class ValueStore:
             "parts": kept.parts,
             "found": kept.found,
         }
-        return Item(
+        return StoreItem(
             id=self._id(kept.place),
             content=content,
             metadata={},
@@ -369,7 +369,7 @@ class ValueStore:
         counter, settings = self.namespace.counter, self.namespace.settings.chunking
         made: list[str] = []
         for text in dict.fromkeys(one.texts):
-            for chunk in cut(split_paragraphs(text), counter=counter, settings=settings):
+            for chunk in cut_blocks(split_paragraphs(text), counter=counter, settings=settings):
                 short = counter.count(chunk.content) < settings.min_fact_tokens
                 made.append(
                     self._framed_text(one.path, one.key, chunk.content) if short else chunk.content
@@ -399,7 +399,7 @@ def _id_of_part(head: str, number: int) -> str:
 
 def _part(fact: Fact) -> tuple[int, str]:
     """A further text's number and its head's fact id; 0 and an empty one for a head."""
-    told = extra(fact).get(_PART)
+    told = item_extra(fact).get(_PART)
     return (int(told[1]), str(told[0])) if isinstance(told, list) else (0, "")
 
 

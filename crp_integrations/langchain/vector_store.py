@@ -10,18 +10,18 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
+from crp_integrations.adapters.arguments import check_embedder
+from crp_integrations.adapters.vector_stores import StoreItem, check_k, items_of, own_metadata
 from crp_integrations.engines.embeddings import LangChainEmbedder
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.langchain.documents import stored_document
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.taking import check_embedder
-from crp_integrations.relay.adapting.views import Item, check_k, items_of, own_metadata
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
 
 
 class FabricEmbeddings(Embeddings):
@@ -172,7 +172,7 @@ class CRPVectorStore(VectorStore):
             metadata = own_metadata(metadatas[number - 1] if metadatas else None, number)
             origin = metadata.get("source")
             items.append(
-                Item(
+                StoreItem(
                     id=(ids[number - 1] if ids else None) or "",
                     content=text,
                     metadata=metadata,
@@ -295,7 +295,7 @@ def _where(filter: Filter) -> Where | None:
             raise RequestError(
                 f"filter operator {str(operator)!r:.40} is not supported; wanted values to equal"
             )
-    return Where(metadata=plain(filter, name="the filter", refusal=RequestError))
+    return Where(metadata=plain_metadata(filter, name="the filter", refusal=RequestError))
 
 
 def _embedder(embedding: object, identity: str, *, in_memory: bool) -> Embedder | None:

@@ -1,11 +1,14 @@
-"""Blocks of a text: paragraphs, list items, headings, table rows and lines of code."""
+"""Blocks of a text: paragraphs, list items, headings, tables and code, and what of them asserts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from crp_integrations.language.memo import remembered
 
 BlockKind = Literal["paragraph", "item", "heading", "row", "rule", "code", "fence"]
 
@@ -27,7 +30,7 @@ _NARROWEST = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """A stretch of lines that no sentence crosses.
 
     Attributes:
@@ -80,9 +83,9 @@ def item_marker(text: str) -> int:
     return place
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text: str) -> list[TextBlock]:
     """The blocks of a text in order; together they hold every character that is no space."""
-    found: list[Block] = []
+    found: list[TextBlock] = []
     pending: list[_Line] = []
     pending_kind: BlockKind = "paragraph"
     fence = ""
@@ -130,12 +133,12 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def _add(found: list[Block], text: str, start: int, end: int, kind: BlockKind) -> None:
+def _add(found: list[TextBlock], text: str, start: int, end: int, kind: BlockKind) -> None:
     piece = text[start:end]
     body = piece.strip()
     if body:
         low = start + len(piece) - len(piece.lstrip())
-        found.append(Block(low, low + len(body), kind))
+        found.append(TextBlock(low, low + len(body), kind))
 
 
 def _paragraphs(lines: list[_Line]) -> Iterator[list[_Line]]:
@@ -161,3 +164,137 @@ def _paragraphs(lines: list[_Line]) -> Iterator[list[_Line]]:
             group = []
         group.append(after)
     yield group
+
+
+_CELL = re.compile(r"\|?[ \t]*([^|\t\n]*?)[ \t]*(?:\||\t)")
+_COUNTS = re.compile(
+    r"(?i)(?:[*_]*(?:no|nr|num|number|#|\u2116|(?:s|sr|sl)\.?\s?no|step|item|row|point|id|index"
+    r"|entry|line|finding|claim|statement|fact)s?[.:]?[*_]*)?"
+)
+_NUMBER = re.compile(r"[*_]*(\d{1,4})[.)]?[*_]*")
+
+
+def counting_cells(text: str, blocks: Sequence[TextBlock]) -> dict[int, int]:
+    r"""Where the rows of tables begin that open with the row's own number, and where it ends.
+
+    A column counts when it runs 1, 2, 3 … and its head says no more than "No." or is empty, or
+    when the table has no head at all. The number is no value then: nothing was measured.
+
+    Returns:
+        Offset of each such row, and of what follows its first cell.
+
+    >>> from crp_integrations.language.blocks import blocks
+    >>> text = "| No. | Name |\n|---|---|\n| 1 | Ann |"
+    >>> [text[end:] for end in counting_cells(text, blocks(text)).values()]
+    ['| Ann |']
+    """
+    found: dict[int, int] = {}
+    table: list[TextBlock] = []
+    ruled = False
+
+    def close() -> None:
+        rows = table[1:] if ruled else table
+        ends: dict[int, int] = {}
+        for number, row in enumerate(rows, 1):
+            cell = _CELL.match(text, row.start, row.end)
+            written = _NUMBER.fullmatch(cell[1]) if cell is not None else None
+            if cell is None or written is None or int(written[1]) != number:
+                return
+            ends[row.start] = cell.end() - 1
+        if ruled and table:
+            head = _CELL.match(text, table[0].start, table[0].end)
+            if head is None or _COUNTS.fullmatch(head[1]) is None:
+                return
+        elif len(rows) == 1:
+            return
+        found.update(ends)
+
+    for block in blocks:
+        if block.kind == "row":
+            table.append(block)
+        elif block.kind == "rule" and len(table) == 1:
+            ruled = True
+        else:
+            close()
+            table, ruled = [], False
+    close()
+    return found
+
+
+_DATA = re.compile(r"\s*(?:[\[{]|\"[^\"\n]*\"\s*:|[\w-]+:\s)")
+_PROGRAM = re.compile(
+    r"(?m)^\s*(?:import |from \w+ import|def |class |return\b|for |while |print\()"
+)
+# Strings and comments; a quotation mark within a word is an apostrophe.
+_SAYS = re.compile(
+    r"\"{3}.{0,1000}?\"{3}|'{3}.{0,1000}?'{3}"
+    r"|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])*'"
+    r"|(?:#|//|--\s)[^\n]*|/\*.{0,1000}?\*/|<!--.{0,1000}?-->",
+    re.DOTALL,
+)
+_KEY = re.compile(r"[\w .-]{0,60}[\"']\s*:")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeParts:
+    """Where an answer has program code, and where that says something.
+
+    Attributes:
+        text: the answer.
+        starts, ends: of the stretches of program code outside strings and comments.
+    """
+
+    text: str
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    def names(self, start: int, end: int) -> bool:
+        """Whether a stretch is a key, or a name or number of a program."""
+        if (
+            self.text[max(0, start - 1) : start] in ('"', "'")
+            and _KEY.match(self.text, end) is not None
+        ):
+            return True
+        place = bisect_right(self.starts, start) - 1
+        return place >= 0 and end <= self.ends[place]
+
+
+@remembered
+def code_of(text: str) -> CodeParts:
+    r"""The code of an answer.
+
+    >>> text = "```\nx = 5  # five are in use\n```"
+    >>> code = code_of(text)
+    >>> code.names(text.index("5"), text.index("5") + 1)
+    True
+    >>> code.names(text.index("five"), text.index("five") + 4)
+    False
+    """
+    starts: list[int] = []
+    ends: list[int] = []
+    if "```" not in text and "~~~" not in text:
+        return CodeParts(text, (), ())
+    run: list[tuple[int, int]] = []
+
+    def close() -> None:
+        if not run:
+            return
+        low, high = run[0][0], run[-1][1]
+        run.clear()
+        if _DATA.match(text, low) and not _PROGRAM.search(text, low, high):
+            return
+        at = low
+        for match in _SAYS.finditer(text, low, high):
+            starts.append(at)
+            ends.append(match.start())
+            at = match.end()
+        starts.append(at)
+        ends.append(high)
+
+    for block in blocks(text):
+        if block.kind == "code":
+            run.append((block.start, block.end))
+        else:
+            close()
+    close()
+    return CodeParts(text, tuple(starts), tuple(ends))

@@ -1,4 +1,4 @@
-"""Cutting of a sentence into clauses that can be judged apart.
+"""Clauses: the parts of a sentence that can be judged apart.
 
 A cut is made where a conjunction joins two finite clauses, or two finite verbs of one
 subject. Names ("Johnson and Johnson"), lists of nouns, "between 5 and 10", quotations,
@@ -12,10 +12,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from crp_integrations.language.lexicon import AUXILIARIES, DETERMINERS, PREPOSITIONS
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import fold
-from crp_integrations.language.verbs import finite_verb, is_finite
-from crp_integrations.language.words import Word, words
+from crp_integrations.language.text import Span, fold
+from crp_integrations.language.words import TextWord, finite_verb, is_finite, words
 
 _JOINT = re.compile(
     r"(?P<stop>\s?;)\s+(?:(?P<after>and|but|however,|moreover,|therefore,|also,)\s+)?"
@@ -117,7 +115,7 @@ def _by_pieces(body: str) -> list[Clause]:
     return result
 
 
-def _cuts(body: str, found: list[Word]) -> list[tuple[int, int, str]]:
+def _cuts(body: str, found: list[TextWord]) -> list[tuple[int, int, str]]:
     """Accepted joints: end of the clause before, start of the one after, kind."""
     starts = [word.start for word in found]
     joints = [match for match in _JOINT.finditer(body) if not _shielded(body, match)]
@@ -148,7 +146,7 @@ def _cuts(body: str, found: list[Word]) -> list[tuple[int, int, str]]:
     return cuts
 
 
-def _inside(found: list[Word], starts: list[int], low: int, high: int) -> list[Word]:
+def _inside(found: list[TextWord], starts: list[int], low: int, high: int) -> list[TextWord]:
     inside = found[bisect_left(starts, low) : bisect_left(starts, high)]
     if inside and inside[-1].end > high:
         inside.pop()
@@ -173,7 +171,7 @@ def _next_strong(joints: list[re.Match[str]], number: int, end: int) -> int:
 
 
 def _joins_clauses(
-    body: str, match: re.Match[str], left: list[Word], right: list[Word], start: int
+    body: str, match: re.Match[str], left: list[TextWord], right: list[TextWord], start: int
 ) -> bool:
     before = body[start : match.start()]
     if _BETWEEN.search(before) and body[match.end() : match.end() + 1].isdigit():
@@ -202,7 +200,7 @@ def _joins_clauses(
     return True
 
 
-def _bare(following: list[Word]) -> bool:
+def _bare(following: list[TextWord]) -> bool:
     """Whether a clause begins with its verb and so borrows a subject."""
     place = 0
     while place < min(2, len(following)) and (
@@ -212,14 +210,14 @@ def _bare(following: list[Word]) -> bool:
     return place < len(following) and is_finite(following, place)
 
 
-def _subject(inside: list[Word]) -> Span | None:
+def _subject(inside: list[TextWord]) -> Span | None:
     verb = finite_verb(inside)
     if verb is None or verb == 0:
         return None
     return Span(inside[0].start, inside[verb - 1].end)
 
 
-def _antecedent(inside: list[Word]) -> Span | None:
+def _antecedent(inside: list[TextWord]) -> Span | None:
     """The noun before a relative clause: what follows the last verb, preposition or article."""
     first = len(inside) - 1
     while first > 0 and len(inside) - first < 6:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import fold
+from crp_integrations.language.text import Span, fold
 from crp_integrations.language.words import content_stems
 
 # These govern the words after them, up to the end of the clause.
@@ -58,11 +57,11 @@ _GROUPS = (
 )
 
 
-def conditions(text: str) -> list[Span]:
+def find_conditions(text: str) -> list[Span]:
     """The conditions of a text in order: a cue with what it governs, or a word of reservation.
 
     >>> text = "It was conditionally approved, pending review by the board."
-    >>> [span.of(text) for span in conditions(text)]
+    >>> [span.of(text) for span in find_conditions(text)]
     ['conditionally', 'pending review by the board']
     """
     return [span for span, _ in _found(text)]
@@ -110,7 +109,7 @@ def _near(inside: list[tuple[int, int]], place: int) -> list[tuple[int, int]]:
     return inside[low : low + 1]
 
 
-def dropped(claim: str, source: str) -> list[Span]:
+def dropped_conditions(claim: str, source: str) -> list[Span]:
     """The conditions of a source that a claim about the same matter leaves out.
 
     A condition is kept when the claim has one of the same family whose words are among the
@@ -121,7 +120,7 @@ def dropped(claim: str, source: str) -> list[Span]:
         Spans in the source, in order.
 
     >>> source = "The drug was conditionally approved."
-    >>> [span.of(source) for span in dropped("The drug was approved.", source)]
+    >>> [span.of(source) for span in dropped_conditions("The drug was approved.", source)]
     ['conditionally']
     """
     own = _found(claim)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from crp_integrations.language.gist import gist
-from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.memo import remembered
-from crp_integrations.language.text import Folded, evened, plain
+from crp_integrations.language.text import FoldedText, fold_case_and_space, plain
 
 _MONTH_NAMES = (
     "january jan",
@@ -133,7 +132,7 @@ def dates(text: str) -> list[DateMention]:
 
 @remembered
 def _dates(text: str) -> tuple[DateMention, ...]:
-    folded = evened(text)
+    folded = fold_case_and_space(text)
     look = gist(folded.text)
     if not look.figures:
         return ()
@@ -179,7 +178,7 @@ def _is_year(text: str, match: re.Match[str]) -> bool:
     return 1900 <= int(match.group()) <= 2099 or _YEAR_BEFORE.search(before) is not None
 
 
-def _read(match: re.Match[str], folded: Folded, text: str) -> list[DateMention]:
+def _read(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMention]:
     groups = match.groupdict()
     year = _year(groups.get("year"))
     if groups.get("a"):
@@ -226,7 +225,7 @@ def _month(written: str | None) -> int | None:
 
 
 def _numeric(
-    match: re.Match[str], folded: Folded, text: str, year: int | None
+    match: re.Match[str], folded: FoldedText, text: str, year: int | None
 ) -> list[DateMention]:
     first, second = int(match["a"]), int(match["b"])
     if match["mark"] == ".":  # written with points the day comes first
@@ -243,7 +242,7 @@ def _numeric(
     return [DateMention(span.start, span.end, span.of(text), year, month, day, swapped)]
 
 
-def _years(match: re.Match[str], folded: Folded, text: str) -> list[DateMention]:
+def _years(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMention]:
     first = int(match["year"])
     written = match["until"]
     last = int(written) if len(written) == 4 else first - first % 100 + int(written)

@@ -21,7 +21,7 @@ from crp_integrations.language.lexicon import (
     PRONOUNS,
     VERBS,
 )
-from crp_integrations.language.words import STOP_WORDS, Word, stem, words
+from crp_integrations.language.words import STOP_WORDS, TextWord, stem, words
 
 Key = tuple[str, ...]
 
@@ -153,11 +153,11 @@ def _printed(form: str) -> str:
     return seen[:-2] if seen.endswith(("'s", "\u2019s")) else seen
 
 
-def _side_by_side(text: str, found: Sequence[Word], place: int) -> bool:
+def _side_by_side(text: str, found: Sequence[TextWord], place: int) -> bool:
     return text[found[place - 1].end : found[place].start] == " "
 
 
-def _reads_as_noun(word: Word) -> bool:
+def _reads_as_noun(word: TextWord) -> bool:
     lower = word.lower
     if len(lower) > LONGEST_WORD or lower in _NO_NOUNS or lower in _VAGUE:
         return False

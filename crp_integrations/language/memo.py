@@ -1,6 +1,6 @@
-"""Remembering of results for short texts; long ones are read anew and not kept in memory.
+"""The cache of results for short texts; results for long texts are not kept.
 
-What is remembered holds texts, so `forget` lets go of all of it when something was erased.
+What is kept holds texts, so `forget` drops all of it when something was erased.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names by capitals and shape: persons, organisations, places, products, codes, addresses.
 
-No list of names is kept. A word that opens a sentence is a name only when its shape, its
-neighbours or another place of the text says so.
+No list of names is kept but the short forms of states and peoples. A word that opens a sentence is
+a name only when its shape, its neighbours or another place of the text says so.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from crp_integrations.language.lexicon import AUXILIARIES, HONORIFICS, IMPERATIV
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.numerals import ONES, ORDINALS, SCALES, TENS
 from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import fold
-from crp_integrations.language.verbs import is_finite
-from crp_integrations.language.words import STOP_WORDS, Word, words
+from crp_integrations.language.text import Span, fold
+from crp_integrations.language.words import STOP_WORDS, TextWord, is_finite, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def _names(text: str) -> tuple[Name, ...]:
     usual = {word.lower for word in every if word.text[:1].islower()}
     place = 0
     for sentence in split_sentences(text):
-        inside: list[Word] = []
+        inside: list[TextWord] = []
         while place < len(every) and every[place].start < sentence.end:
             inside.append(every[place])
             place += 1
@@ -73,7 +71,7 @@ def _names(text: str) -> tuple[Name, ...]:
     return tuple(sorted(found, key=lambda name: name.start))
 
 
-def _outside(every: list[Word], taken: list[Span]) -> list[Word]:
+def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
     kept, at = [], 0
     for word in every:
         while at < len(taken) and taken[at].end <= word.start:
@@ -83,14 +81,14 @@ def _outside(every: list[Word], taken: list[Span]) -> list[Word]:
     return kept
 
 
-def _in_sentence(text: str, found: list[Word], usual: set[str], sentence: Span) -> list[Name]:
+def _in_sentence(text: str, found: list[TextWord], usual: set[str], sentence: Span) -> list[Name]:
     lettered = [word for word in found if word.text[0].isalpha()]
     big = [word for word in lettered if word.text[0].isupper()]
     shouted = len(lettered) > 3 and all(word.text.isupper() for word in lettered)
     titled = len(lettered) > 2 and len(big) * 10 >= len(lettered) * 8
     titled = titled and sentence.of(text)[-1:] not in ".!?"
     result: list[Name] = []
-    run: list[Word] = []
+    run: list[TextWord] = []
     for number, word in enumerate(found):
         capital = not (shouted or word.text.islower()) and _is_capital(word)
         if capital:
@@ -112,7 +110,7 @@ def _in_sentence(text: str, found: list[Word], usual: set[str], sentence: Span) 
     return result
 
 
-def _is_capital(word: Word) -> bool:
+def _is_capital(word: TextWord) -> bool:
     body = word.text
     if body in ("I", "I'm", "I've", "I'd", "I'll", "OK", "AM", "PM", "A.M", "P.M"):
         return False
@@ -121,7 +119,7 @@ def _is_capital(word: Word) -> bool:
     return any(character.isupper() for character in body[1:]) and body[0].isalpha()
 
 
-def _opens(text: str, word: Word) -> bool:
+def _opens(text: str, word: TextWord) -> bool:
     """Whether a word stands where ordinary words are written with a capital."""
     at = word.start - 1
     while at > 0 and text[at] in "*_":
@@ -134,12 +132,12 @@ def _opens(text: str, word: Word) -> bool:
     )
 
 
-def _after_stop(text: str, word: Word) -> bool:
+def _after_stop(text: str, word: TextWord) -> bool:
     """Whether a point stands before a word, be it of a sentence or of an abbreviation."""
     return text[max(0, word.start - 2) : word.start] in (". ", ".\n")
 
 
-def _opens_clause(text: str, word: Word) -> bool:
+def _opens_clause(text: str, word: TextWord) -> bool:
     """Whether a word opens a sentence rather than goes on with a name.
 
     Behind the code of a state so does a participle: "Goleta, CA. Specializing in sushi, …".
@@ -150,7 +148,7 @@ def _opens_clause(text: str, word: Word) -> bool:
     return coded is not None and (word.lower in _PARTICIPLES or word.lower.endswith("ing"))
 
 
-def _is_plain(text: str, found: list[Word], number: int, usual: set[str]) -> bool:
+def _is_plain(text: str, found: list[TextWord], number: int, usual: set[str]) -> bool:
     """Whether a capital that opens a sentence hides an ordinary word."""
     word = found[number]
     lower = _POSSESSIVE.sub("", word.lower)
@@ -177,7 +175,7 @@ def _is_plain(text: str, found: list[Word], number: int, usual: set[str]) -> boo
     return not (is_finite(found, number + 1) or after.lower in ("also", "then", "never"))
 
 
-def _linked(text: str, before: Word, word: Word) -> bool:
+def _linked(text: str, before: TextWord, word: TextWord) -> bool:
     between = text[before.end : word.start]
     if "." in between:
         return _LINK.match(between) is not None and (
@@ -186,7 +184,7 @@ def _linked(text: str, before: Word, word: Word) -> bool:
     return _LINK.match(between) is not None
 
 
-def _leads(found: list[Word], number: int) -> bool:
+def _leads(found: list[TextWord], number: int) -> bool:
     after = found[number + 1 : number + 3]
     if not after:
         return False
@@ -197,7 +195,7 @@ def _leads(found: list[Word], number: int) -> bool:
     )
 
 
-def _close(text: str, run: list[Word], result: list[Name]) -> None:
+def _close(text: str, run: list[TextWord], result: list[Name]) -> None:
     while run and (run[0].lower in HONORIFICS or run[0].lower in _CONNECTORS):
         run.pop(0)
     while run and run[-1].lower in _CONNECTORS:
@@ -214,3 +212,53 @@ def _close(text: str, run: list[Word], result: list[Name]) -> None:
         if body:
             result.append(Name(start, end, body))
     run.clear()
+
+
+_STATES: dict[str, str] = dict(
+    pair.split("/")
+    for pair in """al/alabama ak/alaska az/arizona ar/arkansas ca/california co/colorado
+    ct/connecticut de/delaware fl/florida ga/georgia hi/hawaii id/idaho il/illinois in/indiana
+    ia/iowa ks/kansas ky/kentucky la/louisiana me/maine md/maryland ma/massachusetts mi/michigan
+    mn/minnesota ms/mississippi mo/missouri mt/montana ne/nebraska nv/nevada nh/new-hampshire
+    nj/new-jersey nm/new-mexico ny/new-york nc/north-carolina nd/north-dakota oh/ohio ok/oklahoma
+    or/oregon pa/pennsylvania ri/rhode-island sc/south-carolina sd/south-dakota tn/tennessee
+    tx/texas ut/utah vt/vermont va/virginia wa/washington wv/west-virginia wi/wisconsin
+    wy/wyoming""".split()
+)
+CODES: dict[str, str] = {name.replace("-", " "): code.upper() for code, name in _STATES.items()}
+# Letters that the country must keep.
+_ROOT = 4
+
+
+def state_code(name: str) -> str:
+    """The postal code of a state of the USA, empty for other names.
+
+    >>> state_code("California"), state_code("Lindmouth")
+    ('CA', '')
+    """
+    return CODES.get(" ".join(name.casefold().split()), "")
+
+
+def same_state(one: str, other: str) -> bool:
+    """Whether one name is a state and the other one its postal code, in capitals.
+
+    >>> same_state("CA", "California"), same_state("ca", "California")
+    (True, False)
+    """
+    return state_code(one) == other != "" or state_code(other) == one != ""
+
+
+def countries_of(word: str) -> list[str]:
+    """The words that a people's name may have grown from; most of them are none.
+
+    >>> "korea" in countries_of("Korean"), countries_of("Rome")
+    (True, [])
+    """
+    lower = word.casefold()
+    found = []
+    for ending in ("n", "an", "ian", "ean", "ese", "ish", "i"):
+        for form in (ending, f"{ending}s"):
+            if lower.endswith(form) and len(lower) - len(form) >= _ROOT:
+                root = lower[: -len(form)]
+                found += [root, f"{root}a", f"{root}e", f"{root}y"]
+    return found

@@ -18,8 +18,7 @@ from crp_integrations.language.memo import (
     remembered,
     remembered_of_sentences,
 )
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import fold
+from crp_integrations.language.text import Span, fold
 from crp_integrations.language.words import STOP_WORDS, stem
 
 _CUE = re.compile(

@@ -1,4 +1,4 @@
-"""Reading of a numeral at a place: digits, fractions, number words and scales."""
+"""Numerals at a place of a text: digits, fractions, number words and scales."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Numeral:
     share: bool = False
 
 
-def read(text: str, place: int) -> Numeral | None:
+def read_numeral(text: str, place: int) -> Numeral | None:
     """The numeral that begins at a place of a folded text, None when there is none."""
     first = text[place]
     if first in _GLYPHS:

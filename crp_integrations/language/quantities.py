@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import Literal
 
-from crp_integrations.language.counted import Kind, Piece, piece_at
 from crp_integrations.language.dates import dates
-from crp_integrations.language.gist import gist
-from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.identifiers import gist, identifiers
+from crp_integrations.language.measures import CountedAmount, Kind, amount_at
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.numerals import ONES, ORDINALS, START, WORDED
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import evened
+from crp_integrations.language.text import Span, fold_case_and_space
 from crp_integrations.language.units import CONTEXT, to_base
 
 Bound = Literal["", "about", "least", "most"]
@@ -139,7 +137,7 @@ def _quantities(text: str) -> tuple[Quantity, ...]:
 
 
 def _all(text: str) -> tuple[Quantity, ...]:
-    folded = evened(text)
+    folded = fold_case_and_space(text)
     body = folded.text
     look = gist(body)
     if not look.figures and look.lacks(WORDED):
@@ -174,7 +172,7 @@ def _all(text: str) -> tuple[Quantity, ...]:
 
 def _at(text: str, place: int, free: list[bool]) -> list[Quantity] | None:
     """The point or interval that begins at a place."""
-    first = piece_at(text, place)
+    first = amount_at(text, place)
     if first is None:
         return None
     if not all(free[place : first.end]):
@@ -182,7 +180,7 @@ def _at(text: str, place: int, free: list[bool]) -> list[Quantity] | None:
         numeral = first.numeral
         if not all(free[place : numeral.end]):
             return None
-        bare = Piece(place, numeral.end, numeral.value, "number", "", numeral, first.scale)
+        bare = CountedAmount(place, numeral.end, numeral.value, "number", "", numeral, first.scale)
         return [_quantity(text, bare)]
     before = text[max(0, first.start - 24) : first.start]
     link = _LINK.match(text, first.end)
@@ -190,7 +188,7 @@ def _at(text: str, place: int, free: list[bool]) -> list[Quantity] | None:
         jump = _PREFIX_AHEAD.match(text, link.end())
         at = jump.end() if jump is not None else link.end()
         start = START.match(text, at)
-        second = piece_at(text, at) if start is not None else None
+        second = amount_at(text, at) if start is not None else None
         if second is not None and all(free[at : second.end]):
             joined = _interval(text, first, second, before)
             if joined is not None:
@@ -201,7 +199,9 @@ def _at(text: str, place: int, free: list[bool]) -> list[Quantity] | None:
 _PREFIX_AHEAD = re.compile(r"(?:us\$|[$\u20ac\u00a3\u00a5\u20b9]|USD\s|EUR\s|GBP\s)", _I)
 
 
-def _interval(text: str, first: Piece, second: Piece, before: str) -> list[Quantity] | None:
+def _interval(
+    text: str, first: CountedAmount, second: CountedAmount, before: str
+) -> list[Quantity] | None:
     if (not first.unit and second.unit) or (first.unit == "USD" and second.unit == first.unit):
         scale = Decimal(1) if first.scale != 1 else second.scale
         value = first.value * scale if first.value * scale <= second.value else first.value
@@ -232,7 +232,7 @@ def _interval(text: str, first: Piece, second: Piece, before: str) -> list[Quant
     ]
 
 
-def _quantity(text: str, piece: Piece) -> Quantity:
+def _quantity(text: str, piece: CountedAmount) -> Quantity:
     bound: Bound = "least" if "+" in text[piece.start + 1 : piece.end] else ""
     before = " ".join(text[max(0, piece.start - 28) : piece.start].split("\n"))
     for name, pattern in _BEFORE:

@@ -1,4 +1,4 @@
-"""Splitting of a text into sentences, in one pass over its punctuation.
+"""Sentences of a text, found in one pass over its punctuation.
 
 First the blocks (paragraphs, list items, headings, rows, code) are taken apart, then each
 mark that may end a sentence is judged by what stands just before and just after it: a
@@ -12,7 +12,7 @@ from typing import Final
 
 from crp_integrations.language.blocks import blocks
 from crp_integrations.language.memo import LONGEST, remembered_within
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 # Characters of texts whose sentences are remembered: an envelope's, and no file's that is read in.
 _KEPT: Final = 1 << 17

@@ -1,4 +1,4 @@
-"""Folding of look-alike characters, with a way back to the offsets of the text given.
+"""Spans of a text by character offsets, and its folded form with a way back to them.
 
 Rules read a folded text: curly quotes are straight, all dashes but the hyphen are an en
 dash, all spaces are blanks, digits of any script are ASCII digits, letters are without
@@ -14,7 +14,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crp_integrations.language.memo import remembered
-from crp_integrations.language.spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open stretch [start, end) of character offsets in some text.
+
+    >>> Span(0, 2).of("abc")
+    'ab'
+    """
+
+    start: int
+    end: int
+
+    def of(self, text: str) -> str:
+        """The characters of the text that the span covers."""
+        return text[self.start : self.end]
+
+    def holds(self, other: Span) -> bool:
+        """Whether the other span lies within this one."""
+        return self.start <= other.start and other.end <= self.end
+
 
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
@@ -74,7 +94,7 @@ def _fold_character(character: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedText:
     """A folded text and where its characters come from.
 
     Attributes:
@@ -112,25 +132,25 @@ _TABLE = _Table({13: "\n", 11: "\n", 12: "\n", 9: "\t"})
 
 
 @remembered
-def fold(text: str) -> Folded:
+def fold(text: str) -> FoldedText:
     r"""Fold a text for matching; offsets can always be led back.
 
     >>> fold("caf\u00e9 \uff14\u200b2").text
     'cafe 42'
     """
     if text.isascii() and "\r" not in text:
-        return Folded(text, None)
+        return FoldedText(text, None)
     if _INVISIBLE.search(text) is None:
-        return Folded(_undisguised(text).translate(_TABLE), None)
+        return FoldedText(_undisguised(text).translate(_TABLE), None)
     kept = _without(text, _INVISIBLE)
     visible = "".join(text[place] for place in kept)
-    return Folded(_undisguised(visible).translate(_TABLE), (*kept, len(text)))
+    return FoldedText(_undisguised(visible).translate(_TABLE), (*kept, len(text)))
 
 
-def evened(text: str) -> Folded:
+def fold_case_and_space(text: str) -> FoldedText:
     """The folded text with one blank for a run of them within a line.
 
-    >>> evened("about  7  inches").text
+    >>> fold_case_and_space("about  7  inches").text
     'about 7 inches'
     """
     folded = fold(text)
@@ -138,7 +158,7 @@ def evened(text: str) -> Folded:
         return folded
     kept = _without(folded.text, _WIDE)
     offsets = (*(folded.start(place) for place in kept), len(text))
-    return Folded("".join(folded.text[place] for place in kept), offsets)
+    return FoldedText("".join(folded.text[place] for place in kept), offsets)
 
 
 def _without(text: str, left_out: re.Pattern[str]) -> list[int]:

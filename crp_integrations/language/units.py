@@ -10,7 +10,7 @@ CONTEXT = Context(prec=28)
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class MeasureUnit:
     """A unit of measure.
 
     Attributes:
@@ -110,39 +110,39 @@ current A 1 amp amps ampere amperes
 """
 
 
-def _table() -> dict[str, Unit]:
-    table: dict[str, Unit] = {}
+def _table() -> dict[str, MeasureUnit]:
+    table: dict[str, MeasureUnit] = {}
     for row in _ROWS.strip().splitlines():
         dimension, name, factor, *spellings = row.split()
-        unit = Unit(name, dimension, Decimal(factor))
+        unit = MeasureUnit(name, dimension, Decimal(factor))
         for spelling in spellings:
             table[spelling] = unit
-    celsius = Unit("\u00b0C", "temperature", Decimal(1))
+    celsius = MeasureUnit("\u00b0C", "temperature", Decimal(1))
     scale = Decimal(5) / Decimal(9)
-    fahrenheit = Unit("\u00b0F", "temperature", scale, -32 * scale)
+    fahrenheit = MeasureUnit("\u00b0F", "temperature", scale, -32 * scale)
     table |= dict.fromkeys(("\u00b0c", "celsius", "degrees celsius", "degree celsius"), celsius)
     table |= dict.fromkeys(
         ("\u00b0f", "fahrenheit", "degrees fahrenheit", "degree fahrenheit"), fahrenheit
     )
-    table["kelvin"] = Unit("K", "temperature", Decimal(1), Decimal("-273.15"))
+    table["kelvin"] = MeasureUnit("K", "temperature", Decimal(1), Decimal("-273.15"))
     table["nautical miles"] = table["nautical mile"] = table["nmi"]
     table["metric tons"] = table["metric ton"] = table["tonne"]
     for short, long in (("m2", "metre"), ("km2", "kilometre"), ("ft2", "feet")):
         for form in (long, long + "s", long.replace("tre", "ter"), long.replace("tre", "ters")):
             table[f"square {form}"] = table[short]
     table["square foot"] = table["ft2"]
-    mile = Unit("mi2", "area", Decimal("2589988.110336"))
+    mile = MeasureUnit("mi2", "area", Decimal("2589988.110336"))
     table["square mile"] = table["square miles"] = mile
     table["kilometres per hour"] = table["kilometers per hour"] = table["km/h"]
     table["miles per hour"] = table["mph"]
     return table
 
 
-SPELLINGS: dict[str, Unit] = _table()
-UNITS: dict[str, Unit] = {unit.name: unit for unit in SPELLINGS.values()}
+SPELLINGS: dict[str, MeasureUnit] = _table()
+UNITS: dict[str, MeasureUnit] = {unit.name: unit for unit in SPELLINGS.values()}
 
 
-def unit_of(spelling: str) -> Unit | None:
+def unit_of(spelling: str) -> MeasureUnit | None:
     """The unit that a spelling stands for, None when it is no unit of the table.
 
     >>> unit_of("kilometres").name

@@ -1,13 +1,24 @@
-"""Words, stems and stop words."""
+"""Words, stems, stop words and finite verbs."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from snowballstemmer.english_stemmer import EnglishStemmer
+from snowballstemmer.porter_stemmer import PorterStemmer
 
+from crp_integrations.language.lexicon import (
+    AUXILIARIES,
+    DETERMINERS,
+    IRREGULAR,
+    PREPOSITIONS,
+    PRONOUNS,
+    VERBS,
+)
 from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.text import fold
 
@@ -28,7 +39,7 @@ _WORD = re.compile(r"[^\W_]+(?:['.\-&][^\W_]+)*")
 _new = tuple.__new__
 
 
-class Word(NamedTuple):
+class TextWord(NamedTuple):
     """A word of a text.
 
     Attributes:
@@ -43,7 +54,7 @@ class Word(NamedTuple):
     lower: str
 
 
-def words(text: str) -> list[Word]:
+def words(text: str) -> list[TextWord]:
     """The words of a text in order; hyphens, apostrophes and inner points stay within a word.
 
     >>> [word.text for word in words("It's U.S. state-of-the-art.")]
@@ -53,16 +64,16 @@ def words(text: str) -> list[Word]:
 
 
 @remembered_of_sentences
-def _words(text: str) -> tuple[Word, ...]:
+def _words(text: str) -> tuple[TextWord, ...]:
     folded = fold(text)
     body = folded.text
     places = [match.span() for match in _WORD.finditer(body)]
     if folded.offsets is None:
-        return tuple([_new(Word, (text[a:b], a, b, body[a:b].casefold())) for a, b in places])
+        return tuple([_new(TextWord, (text[a:b], a, b, body[a:b].casefold())) for a, b in places])
     found = []
     for first, last in places:
         start, end = folded.start(first), folded.end(last)
-        found.append(Word(text[start:end], start, end, body[first:last].casefold()))
+        found.append(TextWord(text[start:end], start, end, body[first:last].casefold()))
     return tuple(found)
 
 
@@ -115,3 +126,79 @@ def content_words(text: str) -> tuple[ContentWord, ...]:
     if folded.offsets is None:
         return tuple([_new(ContentWord, (stem(lower), a, b)) for lower, a, b in found])
     return tuple([ContentWord(stem(w), folded.start(a), folded.end(b)) for w, a, b in found])
+
+
+_TOKEN = re.compile(r"[^\W_]+")
+# Bytes of the shortest and the longest word that FTS5 stems; others stay as they are.
+_STEMMED = range(3, 65)
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    # The library's own choice would be PyStemmer where that is installed, which stems some words
+    # otherwise; and an instance keeps the word it works on, so threads cannot share one.
+    return str(PorterStemmer().stemWord(word)) if len(word.encode()) in _STEMMED else word
+
+
+def stems_of(text: str) -> tuple[str, ...]:
+    """Stems of a text's words, lower case and without diacritics, in order.
+
+    >>> stems_of("Re-ranking cafés is")
+    ('re', 'rank', 'cafe', 'is')
+    """
+    bare = text
+    if not text.isascii():
+        parts = unicodedata.normalize("NFD", text)
+        bare = "".join(c for c in parts if not unicodedata.combining(c))
+        bare = unicodedata.normalize("NFC", bare)
+    return tuple(_stem(word) for word in _TOKEN.findall(bare.lower()))
+
+
+_NOT_PAST = frozenset("need indeed speed seed feed breed exceed hundred red bed shed based".split())
+_ARTICLES = DETERMINERS - PRONOUNS
+_BETWEEN = PREPOSITIONS | DETERMINERS | {"and", "or", "also", "then", "not", "never"}
+
+
+def finite_verb(found: Sequence[TextWord], first: int = 0) -> int | None:
+    """Place of the first finite verb among the words, None when there is none.
+
+    Args:
+        found: words of one clause in order.
+        first: place to begin at.
+    """
+    for place in range(first, len(found)):
+        if is_finite(found, place):
+            return place
+    return None
+
+
+def is_finite(found: Sequence[TextWord], place: int) -> bool:
+    """Whether the word at a place reads as a finite verb where it stands."""
+    lower = found[place].lower
+    before = found[place - 1].lower if place else ""
+    if lower in AUXILIARIES or lower.endswith("n't"):
+        return lower not in ("be", "been")
+    if before in _ARTICLES or before in PREPOSITIONS:
+        return False
+    if lower in IRREGULAR:
+        return True
+    if found[place].text[:1].isupper() and place:
+        return False
+    if lower.endswith("ed") and len(lower) > 4 and lower not in _NOT_PAST:
+        return True
+    if _third_person(lower):
+        return True
+    return lower in VERBS and (
+        before in ("i", "you", "we", "they", "who", "which", "that")
+        or (before.endswith("s") and before not in _BETWEEN and not before.endswith(("ss", "'s")))
+    )
+
+
+def _third_person(lower: str) -> bool:
+    if not lower.endswith("s") or len(lower) < 4:
+        return False
+    if lower[:-1] in VERBS:
+        return True
+    if lower.endswith("es") and lower[:-2] in VERBS:
+        return True
+    return lower.endswith("ies") and lower[:-3] + "y" in VERBS

@@ -28,7 +28,15 @@ from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
 from crp_integrations.litellm.loop import wait
 from crp_integrations.litellm.wire import answers, arguments, sent
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.steps import Dispatch, Fan, Fitted, Outcome, Playable, Result, Step
+from crp_integrations.relay.steps import (
+    Dispatch,
+    Fan,
+    FittedDispatch,
+    Outcome,
+    Playable,
+    Result,
+    Step,
+)
 
 litellm = library()
 
@@ -252,9 +260,9 @@ class Watched:
         outcome: Outcome = self._turn.fail(error)
         return outcome
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack for a model; the last fit is what counts."""
-        fitted: Fitted = self._turn.fit(model, context_limit=context_limit)
+        fitted: FittedDispatch = self._turn.fit(model, context_limit=context_limit)
         self.base = len(fitted.messages)
         self.packed = (model, context_limit)
         return fitted
@@ -263,7 +271,7 @@ class Watched:
         if isinstance(step, Fan):
             return Fan(tuple(self._deployments.watched(turn) for turn in step.turns))
         if isinstance(step, Dispatch):
-            if isinstance(step, Fitted):
+            if isinstance(step, FittedDispatch):
                 self.base = len(step.messages)
                 # A turn packs by what is known of the model, without any entry's own limit.
                 self.packed = (step.model, None)

@@ -16,7 +16,7 @@ from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp
 from crp_integrations.engines.litellm_streams import tells_end
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.litellm.wire import answers, sent
-from crp_integrations.relay.steps import Dispatch, Fitted
+from crp_integrations.relay.steps import Dispatch, FittedDispatch
 
 litellm = library()
 
@@ -29,7 +29,7 @@ SAMPLING: Final = ("temperature", "seed")
 class Fits(Protocol):
     """A turn, as far as an attempt needs it."""
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack for a model; the last fit is what counts."""
         ...
 
@@ -76,7 +76,7 @@ class Attempts:
         if not self.fits or self.packed == (model, limit):
             return
         fitted = self.turn.fit(model, context_limit=limit)
-        further = () if isinstance(self.step, Fitted) else self.step.messages[self.base :]
+        further = () if isinstance(self.step, FittedDispatch) else self.step.messages[self.base :]
         self.sent = sent((*fitted.messages, *further))
         self.packed = (model, limit)
 

@@ -13,18 +13,17 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, Unpack, cast
 
+from crp_integrations.adapters.arguments import check_callables, judge_for, late_report_hook
 from crp_integrations.dpe.records import Report
 from crp_integrations.engines.litellm_versions import callback_lists, library, notes_of
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.judge_arguments import judge_for, told_later
-from crp_integrations.relay.adapting.taking import check_called
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.given import passages_of
+from crp_integrations.relay.examination import passages_of
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import Checked, GroundingMode
 
@@ -114,16 +113,16 @@ class CRPLogger(CustomLogger):
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
-        check_called(on_report=on_report)
-        refuse_odd(embedder=embedder, settings=settings)
+        check_callables(on_report=on_report)
+        check_components(embedder=embedder, settings=settings)
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
         self._embedder = embedder
         self._settings = settings
         self._judge = judge_for(
-            "CRPLogger", judge, judge_options, settings, heard=on_report is not None
+            "CRPLogger", judge, judge_options, settings, reports_itself=on_report is not None
         )
-        self._later = told_later(self._judge, on_report, _attached)
+        self._later = late_report_hook(self._judge, on_report, _attached)
         self._around: ContextVar[_Shown | None] = ContextVar("crp_litellm_shown", default=None)
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._lock = Lock()

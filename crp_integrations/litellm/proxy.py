@@ -10,6 +10,7 @@ from typing import Any, Final, Unpack
 
 from fastapi import HTTPException
 
+from crp_integrations.adapters.arguments import check_values
 from crp_integrations.engines.litellm_headers import ARGUMENTS, PREFIX, refuse_crp
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
@@ -22,10 +23,8 @@ from crp_integrations.litellm.hook import RUNNING, install
 from crp_integrations.litellm.wire import arguments, asked, further, refuse_metadata
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.from_headers import from_headers
-from crp_integrations.relay.adapting.taking import check_values
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
+from crp_integrations.relay.question_fields import QuestionFields, from_headers
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, Outcome, Release
 from crp_integrations.vocabulary import Strategy
@@ -60,7 +59,7 @@ class CRPProxyHook(CustomLogger):
     Every chat completion is a question to the fabric: its CRP headers are read, the envelope goes
     into the messages of each attempt, the answer is examined, judged and sealed before a byte of it
     goes out, and the response carries the CRP headers, and the report as `crp`. What is withheld or
-    refused has the status of `relay/outcomes.py`.
+    refused has the status of `relay/steps.py`.
 
     Spec: CRP-SPEC-005 §1.2; related facts §3
 
@@ -78,7 +77,7 @@ class CRPProxyHook(CustomLogger):
     """
 
     def __init__(
-        self, relay: RelayOf, *, refuse_others: bool = False, **asking: Unpack[Asking]
+        self, relay: RelayOf, *, refuse_others: bool = False, **asking: Unpack[QuestionFields]
     ) -> None:
         super().__init__()
         if isinstance(relay, type) or not (isinstance(relay, Relay) or callable(relay)):
@@ -316,12 +315,12 @@ def _headers(outcome: Outcome) -> dict[str, str]:
 
 
 def _withheld(outcome: Outcome) -> HTTPException:
-    body = outcomes.body(outcome)
+    body = steps.outcome_body(outcome)
     told = {} if body is None else body.model_dump(mode="json", exclude_none=True)
     more = {} if body is None else body.headers
     if body is None:
         told = {"error": "not_modified", "message": "the envelope is not modified"}
-    return HTTPException(outcomes.status(outcome), told, {**_headers(outcome), **more})
+    return HTTPException(steps.outcome_status(outcome), told, {**_headers(outcome), **more})
 
 
 def _refused(error: CRPError) -> HTTPException:

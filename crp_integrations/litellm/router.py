@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp, refuse_unlisted
 from crp_integrations.engines.litellm_provider import register_extractive
@@ -22,8 +23,7 @@ from crp_integrations.litellm.wire import (
     refuse_metadata,
     tools_of,
 )
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay, check_values
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.judge import JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
@@ -203,7 +203,7 @@ class CRPRouter:
         if kwargs.get("tools"):
             kwargs = {**plain_tools(), **kwargs}
         deployments = Deployments(self.router, model, kwargs, streams=stream)
-        answer = outcomes.answer(await adrive(deployments.watched(played), deployments))
+        answer = steps.answer_of(await adrive(deployments.watched(played), deployments))
         return attached(answer, deployments.spent)
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:

@@ -10,8 +10,8 @@ from crp_integrations.engines.litellm import message_json
 from crp_integrations.engines.litellm_versions import plain_tools
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import Message
-from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.conversation import message_of
+from crp_integrations.relay.question_fields import QuestionFields
+from crp_integrations.relay.records import message_of
 from crp_integrations.relay.steps import Dispatch
 from crp_integrations.vocabulary import Purpose
 
@@ -129,7 +129,7 @@ def further(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
     if crp is not None and not isinstance(crp, Mapping):
         raise RequestError(f"crp is {type(crp).__name__}, wanted a dict of a question's fields")
     fields = dict(crp or {})
-    known = sorted(Asking.__annotations__.keys() - FILLED)
+    known = sorted(QuestionFields.__annotations__.keys() - FILLED)
     for field in fields:
         if field not in known:
             told = ", ".join(known)
@@ -145,7 +145,7 @@ def refuse_fields(arguments: Mapping[str, Any]) -> None:
     Raises:
         RequestError: one does; says where it goes.
     """
-    fields = Asking.__annotations__.keys() - FILLED
+    fields = QuestionFields.__annotations__.keys() - FILLED
     for name, value in arguments.items():
         # LiteLLM has a switch of its own by the name of `cache`, which is a dict.
         if name in fields and value is not None and not (name == "cache" and _switch(value)):

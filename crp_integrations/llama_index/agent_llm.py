@@ -20,6 +20,16 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
+from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
+from crp_integrations.adapters.evidence import hold_facts, result_facts
+from crp_integrations.adapters.sessions import (
+    answer_fields,
+    check_depth,
+    check_fields,
+    delegated_fields,
+    hand_back,
+    merge_fields,
+)
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index.events import ReportEvent
 from crp_integrations.llama_index.llm import ChatLLM
@@ -47,19 +57,9 @@ from crp_integrations.llama_index.spans import (
 from crp_integrations.llama_index.validation import check_llm
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.agent_runs import (
-    asked_within,
-    check_asking,
-    hand_back,
-    handed_down,
-    refuse_deeper,
-    told_of,
-)
-from crp_integrations.relay.adapting.holding import hold, result_facts
-from crp_integrations.relay.adapting.taking import check_called, check_count, check_relay
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, drive
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
@@ -142,17 +142,17 @@ class CRPAgentLLM(ChatLLM):
         max_depth: int | None = None,
         tools_as_facts: bool = True,
         on_receipt: Callable[[Receipt], None] | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         check_relay(relay, "CRPAgentLLM")
         check_llm(llm)
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
-        values = cast("Asking", {n: one for n, one in asking.items() if n != "session_id"})
-        check_asking(values, relay, "CRPAgentLLM", filled="compact")
+        values = cast("QuestionFields", {n: one for n, one in asking.items() if n != "session_id"})
+        check_fields(values, relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
-        check_called(on_receipt=on_receipt)
+        check_callables(on_receipt=on_receipt)
         self._relay = relay
         self._llm = llm
         self._max_depth = most
@@ -182,7 +182,7 @@ class CRPAgentLLM(ChatLLM):
         """
         window = self._window(messages, kwargs)
         try:
-            return self._released(window, outcomes.answer(drive(window.turn, window.calls)))
+            return self._released(window, steps.answer_of(drive(window.turn, window.calls)))
         except SafetyHalt as halt:
             self._withheld(window, halt)
             raise
@@ -194,7 +194,7 @@ class CRPAgentLLM(ChatLLM):
         """The asynchronous twin of `chat`; packs and examines beside the event loop."""
         window = await asyncio.to_thread(self._window, messages, kwargs)
         try:
-            answer = outcomes.answer(await adrive(window.turn, window.calls))
+            answer = steps.answer_of(await adrive(window.turn, window.calls))
             return await asyncio.to_thread(self._released, window, answer)
         except SafetyHalt as halt:
             await asyncio.to_thread(self._withheld, window, halt)
@@ -270,7 +270,7 @@ class CRPAgentLLM(ChatLLM):
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
-            **asked_within(self._asking, run.handed),
+            **merge_fields(self._asking, run.handed),
             "session_id": run.session_id,
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
@@ -298,11 +298,11 @@ class CRPAgentLLM(ChatLLM):
         around = [one for one in inside if one.runs and one is not run]
         outer = around[0].own.get(key) if around else None
         depth = len(around)
-        refuse_deeper(depth, self._max_depth)
+        check_depth(depth, self._max_depth)
         named = "" if around else self._named(span)
         made = _AgentRun(named or new_session(), depth=depth, own=not named)
         if outer is not None:
-            made.handed = handed_down(self._relay, outer.session_id)
+            made.handed = delegated_fields(self._relay, outer.session_id)
             made.parent = outer.session_id
         if run is not None:
             with process_tree().lock:
@@ -329,7 +329,7 @@ class CRPAgentLLM(ChatLLM):
             facts = result_facts(
                 self._relay, split_paragraphs, one.name, one.asked, one.text, one.id
             )
-            hold(self._relay, run.session_id, list(facts))
+            hold_facts(self._relay, run.session_id, list(facts))
             if one.id:
                 run.held.add(one.id)
 
@@ -339,7 +339,7 @@ class CRPAgentLLM(ChatLLM):
         self._hand_on(window, answer.receipt_id)
         proof = {
             METADATA_KEY: answer.report.model_dump(mode="json"),
-            **told_of(answer),
+            **answer_fields(answer),
             "crp_agent": {
                 **agent_position(window.span).as_json(),
                 "session_id": answer.session_id,

@@ -11,7 +11,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answer_score import AnswerScore, Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 
 class CRPEvaluator(BaseEvaluator):

@@ -16,9 +16,9 @@ from llama_index.core.instrumentation.events.query import QueryStartEvent
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.schema import MetadataMode
 
+from crp_integrations.adapters.arguments import check_emitter
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.emitting import Emitter
-from crp_integrations.relay.adapting.taking import check_emitter
 
 
 class EnvelopeEvent(BaseEvent):

@@ -27,6 +27,12 @@ from llama_index.core.instrumentation.events.llm import (
 )
 from llama_index.core.instrumentation.events.span import SpanDropEvent
 
+from crp_integrations.adapters.arguments import (
+    check_callables,
+    check_relay,
+    judge_for,
+    late_report_hook,
+)
 from crp_integrations.adapters.reported_answers import AnswerExaminer, Examination, not_checked
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -48,12 +54,13 @@ from crp_integrations.llama_index.spans import (
 )
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import judge_for, told_later
-from crp_integrations.relay.adapting.taking import check_called, check_relay
-from crp_integrations.relay.given import mode_of
-from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
+from crp_integrations.relay.examination import grounding_mode
+from crp_integrations.relay.judge import Judge, JudgeChoices, JudgeSource, OnReport
+from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import GroundingMode, HaltReason, RiskLevel
+from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.provenance import RiskLevel
+from crp_integrations.vocabulary.safety import HaltReason
 
 log = logging.getLogger("crp_integrations.llama_index")
 dispatcher = get_dispatcher(__name__)
@@ -163,15 +170,19 @@ class DPEEventHandler(BaseEventHandler):
         if relay is not None:
             check_relay(relay, "DPEEventHandler")
         # LlamaIndex swallows what a handler raises.
-        check_called(on_report=on_report, on_receipt=on_receipt)
+        check_callables(on_report=on_report, on_receipt=on_receipt)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
         self._raises = on_critical == "raise"
         self._judge = judge_for(
-            "DPEEventHandler", judge, judge_options, relay=relay, heard=on_report is not None
+            "DPEEventHandler",
+            judge,
+            judge_options,
+            relay=relay,
+            reports_itself=on_report is not None,
         )
-        self._examiner = AnswerExaminer(mode_of(grounding), relay, self._judge, log)
+        self._examiner = AnswerExaminer(grounding_mode(grounding), relay, self._judge, log)
         self._tree = process_tree()
 
     @classmethod
@@ -365,7 +376,7 @@ class DPEEventHandler(BaseEventHandler):
 
     def _later_report(self, call: _ModelCall) -> OnReport | None:
         """Who is told of an answer's report once a judge in the background has spoken."""
-        return told_later(
+        return late_report_hook(
             self._judge,
             self._on_report,
             lambda report: _event(call, report.model_dump(mode="json"), call.position.as_json()),

@@ -22,6 +22,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
+from crp_integrations.adapters.arguments import pydantic_errors
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
 from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
@@ -37,7 +38,6 @@ from crp_integrations.llama_index.messages import (
 from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-from crp_integrations.relay.adapting.taking import own_words
 
 
 class ChatLLM(FunctionCallingLLM):
@@ -139,7 +139,7 @@ class CRPLLM(ChatLLM):
     _foreign_client: bool = PrivateAttr(default=False)
 
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
-        with own_words(type(self)):
+        with pydantic_errors(type(self)):
             super().__init__(model=model, **check_fields(type(self), fields))
         if client is not None and (isinstance(client, type) or not hasattr(client, "call")):
             raise RequestError(

@@ -10,15 +10,15 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
 from llama_index.core.memory import BaseMemoryBlock
 
-from crp_integrations.envelope.render import SEPARATOR
+from crp_integrations.adapters.arguments import check_relay, pydantic_errors
+from crp_integrations.adapters.evidence import hold_facts, passage_facts
+from crp_integrations.envelope.prompt import SEPARATOR
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.messages import message_of
 from crp_integrations.llama_index.spans import named_session, session_of
 from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.loaders.text import split_paragraphs
-from crp_integrations.relay.adapting.holding import hold, passages
-from crp_integrations.relay.adapting.taking import check_relay, own_words
 from crp_integrations.relay.relay import Relay
 
 # Of whom messages are remembered; what a model said is no fact because it said so.
@@ -63,7 +63,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
 
     def __init__(self, place: Relay, **fields: Any) -> None:
         check_relay(place, "CRPMemoryBlock")
-        with own_words(type(self)):
+        with pydantic_errors(type(self)):
             super().__init__(**check_fields(type(self), fields))
         self._relay = place
 
@@ -92,7 +92,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
         if not session:
             return
         facts = list(self._facts(messages))
-        await asyncio.to_thread(hold, self._relay, session, facts)
+        await asyncio.to_thread(hold_facts, self._relay, session, facts)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """The first facts of a block, so that about this many tokens less are left; or None."""
@@ -117,7 +117,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
             read = message_of(message)
             if read.role in self.roles:
                 frame = f"The {read.role} said: "
-                yield from passages(
+                yield from passage_facts(
                     self._relay, split_paragraphs, SOURCE + read.role, read.content, frame
                 )
 

@@ -23,7 +23,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Role
+from crp_integrations.vocabulary.safety import Role
 
 # A result there bears no id of its call, so it is counted.
 OBSERVATION_ID: Final = "observation-"

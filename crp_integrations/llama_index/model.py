@@ -12,15 +12,15 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
+from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import calls_in, chat_message_of, reply_of
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
-from crp_integrations.relay.adapting.foreign import ForeignModel
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Purpose
+from crp_integrations.vocabulary.safety import Purpose
 
 
-class LlamaIndexModel(ForeignModel):
+class LlamaIndexModel(FrameworkChatModel):
     """Any `LLM` behind the `Model` port.
 
     Tools, such as the search of the agentic strategy, need one that calls functions.
@@ -32,12 +32,12 @@ class LlamaIndexModel(ForeignModel):
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
 
-    def said(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LlamaIndex raises."""
         return self._reply(self._llm.chat(**self._chat_arguments(call)), call)
 
-    async def asaid(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `said`."""
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
         return self._reply(await self._llm.achat(**self._chat_arguments(call)), call)
 
     def _chat_arguments(self, call: ModelCall) -> dict[str, Any]:

@@ -25,12 +25,17 @@ from llama_index.core.vector_stores.types import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
+from crp_integrations.adapters.evidence import OfferedFact, fact_metadata, facts_of
+from crp_integrations.adapters.vector_stores import (
+    StoreItem,
+    item_extra,
+    item_metadata,
+    own_metadata,
+)
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, FactRejected
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.spans import SpanEvidence
-from crp_integrations.relay.adapting.offering import Offer, about, facts_of
-from crp_integrations.relay.adapting.views import Item, extra, own_metadata, shown
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vectors import FloatRows
 
@@ -40,7 +45,7 @@ NODE, CLASS, DOCUMENT = "node", "class", "document"
 DOCUMENT_KEYS = ("document_id", "doc_id", "ref_doc_id")
 
 
-def items_from(nodes: Iterable[BaseNode]) -> list[Item]:
+def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
     """Nodes as items."""
     made = []
     for number, node in enumerate(nodes, 1):
@@ -53,7 +58,7 @@ def items_from(nodes: Iterable[BaseNode]) -> list[Item]:
             rest.pop(field, None)
         about = {NODE: rest, CLASS: told["_node_type"], DOCUMENT: node.ref_doc_id}
         made.append(
-            Item(
+            StoreItem(
                 id=node.node_id,
                 content=content,
                 metadata=own_metadata(node.metadata, number),
@@ -85,8 +90,8 @@ def node_of(fact: Fact) -> BaseNode:
 
     One that no view has added is a text node with the fact's id, whose source is the fact's.
     """
-    id_, metadata = shown(fact)
-    about = extra(fact)
+    id_, metadata = item_metadata(fact)
+    about = item_extra(fact)
     if NODE not in about:
         related = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=fact.source_id)}
         return TextNode(id_=id_, text=fact.content, metadata=metadata, relationships=related)
@@ -102,7 +107,7 @@ def node_of(fact: Fact) -> BaseNode:
 
 def filterable(fact: Fact) -> dict[str, Any]:
     """What filters look at: the metadata, and the document's id under LlamaIndex's names."""
-    document = extra(fact).get(DOCUMENT, fact.source_id)
+    document = item_extra(fact).get(DOCUMENT, fact.source_id)
     return {**fact.metadata, **dict.fromkeys(DOCUMENT_KEYS, document or "None")}
 
 
@@ -113,10 +118,10 @@ RECEIPT_KEY: Final = "crp_receipt"
 _KEYS: Final = frozenset({METADATA_KEY, "crp_envelope", "crp_headers", "crp_session", "crp_agent"})
 
 
-def offers(nodes: Iterable[NodeWithScore]) -> Iterator[Offer[NodeWithScore]]:
+def offers(nodes: Iterable[NodeWithScore]) -> Iterator[OfferedFact[NodeWithScore]]:
     """Nodes as offers: of each, the text that a synthesiser shows the model."""
     for scored in nodes:
-        yield Offer(
+        yield OfferedFact(
             scored,
             scored.node.get_content(metadata_mode=MetadataMode.LLM),
             fact_id=scored.node.node_id,
@@ -132,7 +137,7 @@ def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> 
         node = _copy(scored.node)
         if node.get_content(metadata_mode=MetadataMode.LLM) != fact.content:
             _show_only(node, fact.content)
-        node.metadata[METADATA_KEY] = about(envelope, place)
+        node.metadata[METADATA_KEY] = fact_metadata(envelope, place)
         _hide(node, (METADATA_KEY,))
         made.append(NodeWithScore(node=node, score=scored.score))
     return made
@@ -207,12 +212,16 @@ def evidence_facts(found: Sequence[SpanEvidence]) -> list[Fact]:
     return facts_of(_evidence_offers(found), noun="passage")[0]
 
 
-def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[Offer[NodeWithScore | None]]:
+def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[OfferedFact[NodeWithScore | None]]:
     for number, one in enumerate(found, 1):
         for offer in offers(one.nodes):
-            yield Offer(offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id)
+            yield OfferedFact(
+                offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id
+            )
         if one.text:
-            yield Offer(None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}")
+            yield OfferedFact(
+                None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}"
+            )
 
 
 def filters_hold(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -> bool:

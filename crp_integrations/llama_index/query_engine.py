@@ -21,7 +21,9 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.types import RESPONSE_TEXT_TYPE
 
-from crp_integrations.envelope.render import render
+from crp_integrations.adapters.arguments import check_packing, check_relay, check_values
+from crp_integrations.adapters.evidence import facts_of
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
@@ -36,18 +38,15 @@ from crp_integrations.llama_index.nodes import (
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import Span, agent_position, named_session
 from crp_integrations.llama_index.validation import check_llm, check_nodes
-from crp_integrations.relay import outcomes, prompt
-from crp_integrations.relay.adapting.offering import facts_of
-from crp_integrations.relay.adapting.taking import check_packing, check_relay, check_values
-from crp_integrations.relay.admit import admit
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import prompt, steps
 from crp_integrations.relay.build import tokenizers
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.drive import adrive_stream, drive_stream
+from crp_integrations.relay.question_fields import QuestionFields, admit
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import load
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 # A query engine is asked one question at a time, and has no tools.
 _FILLED: Final = frozenset({"history", "results", "tools", "compact", "compaction"})
@@ -88,10 +87,10 @@ class CRPQueryEngine(BaseQueryEngine):
         llm: LLM | None = None,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         super().__init__(callback_manager)
-        known = sorted(Asking.__annotations__.keys() - _FILLED)
+        known = sorted(QuestionFields.__annotations__.keys() - _FILLED)
         for name in asking:
             if name not in known:
                 raise RequestError(
@@ -153,7 +152,7 @@ class CRPQueryEngine(BaseQueryEngine):
             return
         model = LlamaIndexModel(self._llm)
         for part in drive_stream(self._relay.play(question, **asking), model):
-            yield part if isinstance(part, str) else outcomes.answer(part)
+            yield part if isinstance(part, str) else steps.answer_of(part)
 
     async def _aparts(self, question: str, asking: dict[str, Any]) -> AsyncGenerator[str | Answer]:
         if self._llm is None:
@@ -165,7 +164,7 @@ class CRPQueryEngine(BaseQueryEngine):
             return
         model = LlamaIndexModel(self._llm)
         async for played in adrive_stream(self._relay.play(question, **asking), model):
-            yield played if isinstance(played, str) else outcomes.answer(played)
+            yield played if isinstance(played, str) else steps.answer_of(played)
 
     def _fields(self, span: Span | None) -> dict[str, Any]:
         """The question's fields; its model's answers are examined here and nowhere else."""
@@ -318,7 +317,7 @@ class CRPSynthesizer(BaseSynthesizer):
             grounding=self._grounding,
             **({"system_prompt": self._system} if self._system else {}),
         )
-        return [chat_message_of(one) for one in prompt.messages(request, render(texts))]
+        return [chat_message_of(one) for one in prompt.prompt_messages(request, render(texts))]
 
     def _envelope(self, question: str, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         whole = self._whole_envelope(nodes)

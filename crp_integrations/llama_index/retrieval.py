@@ -14,6 +14,9 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
+from crp_integrations.adapters.arguments import check_count, check_packing, pydantic_errors
+from crp_integrations.adapters.evidence import facts_of
+from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
@@ -23,15 +26,12 @@ from crp_integrations.llama_index.span_tree import current_span, process_tree, s
 from crp_integrations.llama_index.spans import named_session
 from crp_integrations.llama_index.validation import check_fields, check_nodes
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.offering import facts_of
-from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped, check_kind
-from crp_integrations.relay.adapting.taking import check_count, check_packing, own_words
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.vectors import cosine
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 CANDIDATES: Final = 50
 
@@ -94,7 +94,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
             raise RequestError(f"preset {preset!r:.40} is not one of {', '.join(get_args(Preset))}")
-        refuse_odd(reranker=reranker)
+        check_components(reranker=reranker)
         if not isinstance(model, str) or not model:
             raise RequestError(f"model is {model!r:.40}, wanted a model's name")
         check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)
@@ -182,7 +182,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     @model_validator(mode="wrap")
     @classmethod
     def _check_given_fields(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             return handler(check_fields(cls, given))
 
     @classmethod
@@ -223,7 +223,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
         return packed
 
 
-class LlamaIndexReranker(Wrapped):
+class LlamaIndexReranker(WrappedReranker):
     """Any `BaseNodePostprocessor`: what it drops scores 0, what it keeps has its score.
 
     Args:
@@ -248,7 +248,7 @@ class LlamaIndexReranker(Wrapped):
         embedder: Embedder | None = None,
     ) -> None:
         check_kind("postprocessor", postprocessor, BaseNodePostprocessor)
-        refuse_odd(embedder=embedder)
+        check_components(embedder=embedder)
         self._postprocessor = postprocessor
         self._embedder = embedder
         super().__init__("llama_index", identity, self._scores, scale, best)

@@ -14,7 +14,7 @@ from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import NodeWithScore
 
-from crp_integrations.relay.adapting.naming import PREFIX, session_named
+from crp_integrations.adapters.sessions import PREFIX, session_id_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def session_of(tags: Mapping[str, Any] | None = None) -> str:
 
 def named_session(given: object) -> str:
     """The session for whatever names a conversation."""
-    return session_named(given, "llama_index")
+    return session_id_for(given, "llama_index")
 
 
 def new_session() -> str:

@@ -20,8 +20,10 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
+from crp_integrations.adapters.arguments import check_embedder
+from crp_integrations.adapters.vector_stores import StoreItems, check_k, items_of
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.llama_index.nodes import (
@@ -34,10 +36,8 @@ from crp_integrations.llama_index.nodes import (
 )
 from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.taking import check_embedder
-from crp_integrations.relay.adapting.views import Items, check_k, items_of
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
 
 
 class FabricEmbedding(BaseEmbedding):
@@ -111,7 +111,7 @@ class CRPVectorStore(BasePydanticVectorStore):
     stores_text: bool = True
     is_embedding_query: bool = True
 
-    _items: Items = PrivateAttr()
+    _items: StoreItems = PrivateAttr()
     _relay: Relay | None = PrivateAttr()
 
     def __init__(
@@ -353,7 +353,7 @@ def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Wh
     wanted = {one.key: one.value for one in _equal(filters)}
     return Where(
         sources=None if doc_ids is None else _sources(doc_ids),
-        metadata=plain(wanted, name="the filter", refusal=RequestError),
+        metadata=plain_metadata(wanted, name="the filter", refusal=RequestError),
     )
 
 

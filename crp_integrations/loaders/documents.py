@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from crp_integrations.errors import IngestError, MissingExtra
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
 from crp_integrations.loaders import html, jsonl, text
 from crp_integrations.loaders.files import (
@@ -276,7 +276,7 @@ def _piece(item: Any, uri: str, number: int) -> _Piece:
         (text + uri).encode()
     except UnicodeEncodeError:
         raise IngestError(f"{name} is not text that can be encoded as UTF-8") from None
-    return _Piece(uri, text, plain(item.metadata, name=name, refusal=IngestError))
+    return _Piece(uri, text, plain_metadata(item.metadata, name=name, refusal=IngestError))
 
 
 def _join_pieces(pieces: list[_Piece]) -> Document:

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from crp_integrations.envelope.fit import Fit
-from crp_integrations.envelope.pairs import Pairs, as_pairs
-from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, before
-from crp_integrations.envelope.stretches import Stretch, Stretches
-from crp_integrations.envelope.temporal import is_temporal
+from crp_integrations.envelope.budget import EnvelopeInputs
+from crp_integrations.envelope.candidates import ScoredSpan
+from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
+from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
+from crp_integrations.envelope.rank import is_temporal
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.canonical import part, together
@@ -102,7 +102,7 @@ def draft(told: Told, version: str) -> Draft:
     return Draft(together(parts, rest), tuple(texts.leaves))
 
 
-def _selected(fit: Fit) -> dict[str, Any]:
+def _selected(fit: EnvelopeInputs) -> dict[str, Any]:
     chosen = fit.candidates
     every = len(chosen.facts) <= ALL_PAIRS
     return declared(
@@ -114,11 +114,11 @@ def _selected(fit: Fit) -> dict[str, Any]:
     )
 
 
-def _pairs(pairs: Pairs, *, every: bool) -> list[list[int]]:
+def _pairs(pairs: PairRelation, *, every: bool) -> list[list[int]]:
     return [list(pair) for pair in (pairs if every else pairs.asked())]
 
 
-def _labels(fit: Fit | None) -> dict[str, int]:
+def _labels(fit: EnvelopeInputs | None) -> dict[str, int]:
     """A number for the label of each community; the label is made of words of its facts."""
     labels = (one.community for one in fit.candidates.facts) if fit else ()
     found = {label: number for number, label in enumerate(dict.fromkeys(filter(None, labels)))}
@@ -127,7 +127,7 @@ def _labels(fit: Fit | None) -> dict[str, int]:
 
 
 def _candidates(
-    fit: Fit | None, labels: Mapping[str, int], texts: TextLeaves
+    fit: EnvelopeInputs | None, labels: Mapping[str, int], texts: TextLeaves
 ) -> list[dict[str, Any]]:
     if fit is None:
         return []
@@ -176,20 +176,12 @@ def _candidates(
     return found
 
 
-def _flat(found: Sequence[Stretch]) -> list[int]:
+def _flat(found: Sequence[ScoredSpan]) -> list[int]:
     """Start, end and score of each stretch, one after the other."""
-    if type(found) is not Stretches:
-        return [*chain.from_iterable(found)]
-    # Asked for once: it may have to be made.
-    scores = found.scores
-    if len(scores) == 1:
-        return [*found.starts, *found.ends, *scores]
-    flat = [0] * (3 * len(scores))
-    flat[0::3], flat[1::3], flat[2::3] = found.starts, found.ends, scores
-    return flat
+    return [*chain.from_iterable(found)]
 
 
-def _fit(fit: Fit) -> dict[str, Any]:
+def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
     return declared(
         FitTold,
         fit,
@@ -310,7 +302,7 @@ def _sent(
 
 def _system(asked: Asked, texts: TextLeaves, parts: Sequence[Part]) -> tuple[Part, ...]:
     """The system message of `prompt@1` as parts: the caller's own words are in leaves."""
-    own, rules, strategy, *_ = before(asked.system_prompt, asked.grounding, asked.strategy)
+    own, rules, strategy, *_ = system_parts(asked.system_prompt, asked.grounding, asked.strategy)
     pieces: list[tuple[Part, ...]] = []
     if own:
         pieces.append((texts.number("system-prompt"),))

@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any, Final, get_args, get_origin
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
-from crp_integrations.envelope.dropped import Drop, DropRow, rows_of
-from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.receipt.predicate import EnvelopeTold
 from crp_integrations.receipt.predicate_verdict import SHARE
 from crp_integrations.receipt.texts import small
@@ -244,7 +243,7 @@ def envelope(
         EnvelopeTold,
         made,
         facts=_facts(made.facts, place_of),
-        dropped=[_drop(drop, place_of) for drop in rows_of(made.dropped)],
+        dropped=[_drop(drop, place_of) for drop in made.dropped],
         conflicts=[[one.left, one.right] for one in made.conflicts],
         caps=[[one.ceiling.value, one.reason] for one in made.caps],
         advice=[[one.word.value, one.reason] for one in made.advice],
@@ -272,7 +271,7 @@ def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dic
     return found
 
 
-def _drop(drop: Drop | DropRow, place_of: Mapping[str, int]) -> dict[str, Any]:
+def _drop(drop: Drop, place_of: Mapping[str, int]) -> dict[str, Any]:
     told: dict[str, Any] = {"at": place_of[drop.fact_id], "reason": drop.reason.value}
     if drop.kept is not None:
         told["kept"] = place_of[drop.kept]

@@ -14,12 +14,9 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Entry
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
-from crp_integrations.envelope.making import made
-from crp_integrations.envelope.pairs import Listed
-from crp_integrations.envelope.prompt import BETWEEN
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.render import ELLIPSIS
-from crp_integrations.envelope.stretches import Stretches
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
+from crp_integrations.envelope.near_duplicates import ListedPairs
+from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.leaves import LONGEST, composed
@@ -219,8 +216,8 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
             sub_queries=needs or (question,),
             facts=tuple(facts),
             tokenizer=tokenizer.identity,
-            duplicates=Listed(selected.duplicates),
-            conflicts=Listed(selected.conflicts),
+            duplicates=ListedPairs(selected.duplicates),
+            conflicts=ListedPairs(selected.conflicts),
         )
     ), tuple(hidden)
 
@@ -252,7 +249,7 @@ def _candidate(
     if number not in labels:
         labels[number] = None if number is None else label_of(number)
     # By place, as the fields of a candidate stand: a receipt has hundreds.
-    return made(
+    return Candidate(
         one.id,
         text,
         one.source,
@@ -267,7 +264,7 @@ def _candidate(
         one.score,
         one.lexical,
         one.hop,
-        Stretches(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
+        tuple(map(ScoredSpan, flat[0::3], flat[1::3], flat[2::3])),
         one.spans,
         "",
         one.decay,

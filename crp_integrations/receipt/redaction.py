@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import Entry, quoted
 from crp_integrations.receipt.records import LeftOut, Receipt, given

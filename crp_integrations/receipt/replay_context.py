@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.budget import RecordedCounter
 from crp_integrations.envelope.budget import budget as tokens_left
-from crp_integrations.envelope.counts import Remembered
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.excerpts import EXCERPT
-from crp_integrations.envelope.layouts import Shown, reusable
-from crp_integrations.envelope.prompt import before, messages
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.layout import PreviousEnvelope, reusable_prefix
+from crp_integrations.envelope.prompt import build_messages, marker_text, system_parts
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError, ReceiptBroken
 from crp_integrations.messages import Message
@@ -117,7 +117,7 @@ class Context:
             max_age_seconds=fit.max_age_seconds,
             tiers_before=fit.tiers_before,
             pinned=fit.pinned,
-            previous=Shown(fit.previous),
+            previous=PreviousEnvelope(fit.previous),
             salt=salt,
         )
 
@@ -125,7 +125,7 @@ class Context:
     def envelope(self) -> Envelope:
         """The envelope, made again."""
         fit, tokenizer = self.fit, self.tokenizer
-        counter = Remembered(
+        counter = RecordedCounter(
             fit.counts,
             identity=tokenizer.identity,
             exactness=tokenizer.exactness,
@@ -151,7 +151,7 @@ class Context:
         if told is not None and told.prefix_characters:
             # What the previous text began with stands in this one as well.
             prefix = made.text[: told.prefix_characters]
-            whole = reusable([fact.content for fact in made.facts], prefix) == prefix
+            whole = reusable_prefix([fact.content for fact in made.facts], prefix) == prefix
             made = made.model_copy(
                 update={
                     "prefix_characters": len(prefix) if whole else 0,
@@ -257,14 +257,14 @@ def prompt(made: Context) -> Outcome:
 def messages_of(content: Content, texts: Texts, context_text: str) -> tuple[Message, ...]:
     """The messages for a context (`prompt@1`)."""
     request = content.request
-    parts = before(
+    parts = system_parts(
         "" if request.system_prompt is None else texts[request.system_prompt],
         request.grounding,
         request.strategy,
         tuple(texts[number] for number in request.instructions),
     )
     history = tuple(message_of(one, texts) for one in request.history)
-    return messages(parts, context_text, history, texts[request.question], request.results)
+    return build_messages(parts, context_text, history, texts[request.question], request.results)
 
 
 def _frame(message: Message) -> dict[str, Any]:

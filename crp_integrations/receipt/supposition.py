@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.prompt import marker_text
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import AnswerDecision

@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 
-from crp_integrations.envelope.records import Candidate, Envelope
-from crp_integrations.envelope.render import ELLIPSIS, SEPARATOR
+from crp_integrations.envelope.candidates import Candidate
+from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.receipt.canonical import LARGEST
 from crp_integrations.receipt.leaves import FACT, Leaf, Part
 

@@ -16,9 +16,10 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
-from crp_integrations.envelope.offered import recounted
-from crp_integrations.envelope.pairs import as_pairs
-from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.caller_candidates import recount_tokens
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.near_duplicates import as_pairs
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError, RequestError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
@@ -174,7 +175,7 @@ def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
     if change.without:
         candidates = without(candidates, frozenset(change.without))
     if counter.identity != candidates.tokenizer and change.model is not None:
-        candidates = recounted(candidates, counter)
+        candidates = recount_tokens(candidates, counter)
     settings = made.settings
     if change.preset is not None:
         settings = EnvelopeSettings.preset(change.preset)

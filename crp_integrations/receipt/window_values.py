@@ -9,7 +9,7 @@ from typing import Any
 from crp_integrations.dpe.examination import Examination
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.envelope.fit import Fit
+from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
@@ -120,7 +120,7 @@ class Told:
     asked: Asked
     report: Report
     settings: InForce
-    fit: Fit | None = None
+    fit: EnvelopeInputs | None = None
     envelope: Envelope | None = None
     calls: tuple[Call, ...] = ()
     text: str = ""

@@ -36,12 +36,10 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.artifacts.settings import ArtifactSettings
 from crp_integrations.governance.tracing import Observer
-from crp_integrations.guard.decisions import NAMESPACE, Guard
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.ports import InjectionModel
-from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.guard.decisions import LOCAL, NAMESPACE, Guard, Subject
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.guard.ports import InjectionModel, PolicyEngine
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.documents import load_documents
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.policy.ports import ViolationSink
@@ -56,17 +54,14 @@ from crp_integrations.ports import (
     Tracer,
 )
 from crp_integrations.relay import settings as settings_file
-from crp_integrations.relay.excepting import excepting
-from crp_integrations.relay.facets.sandboxes import erasing_in
-from crp_integrations.relay.faulting import quarantine_due
+from crp_integrations.relay.compaction import artifact_eraser
+from crp_integrations.relay.components import check_components, maintain_due
+from crp_integrations.relay.components import verified_engine as verified_engine
 from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
-from crp_integrations.relay.maintaining import maintain_due
-from crp_integrations.relay.parts import refuse_odd
-from crp_integrations.relay.redacting import Redacting
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.sealing.handing import Handing
+from crp_integrations.relay.report_delivery import ReportDelivery
+from crp_integrations.relay.safeguards import RedactingGuard, quarantine_due, with_exceptions
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.verified import verified_engine as verified_engine
 from crp_integrations.relay.world import Receiver, Reviewer, World
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
@@ -164,7 +159,7 @@ def open_relay(
         arguments["guard"], guard = guard, None
     if isinstance(artifacts, Mapping | ArtifactSettings):
         arguments["artifacts"], artifacts = artifacts, None
-    refuse_odd(
+    check_components(
         recognisers=recognisers,
         store=None if isinstance(store, str | Path) else store,
         subject=subject,
@@ -208,7 +203,7 @@ def open_relay(
         reading = tracer or Silent()
         count = tokenizers(chosen)
         registered = read_exceptions(chosen.guard)
-        allowing = excepting(guard or guard_of(chosen.guard), registered, lambda: fabric)
+        allowing = with_exceptions(guard or guard_of(chosen.guard), registered, lambda: fabric)
         fabric = Fabric(
             opened,
             embedder or default_embedder(),
@@ -223,13 +218,13 @@ def open_relay(
             lexical=lexical_for(chosen.fabric.lexical),
             leiden=engine_for(chosen.fabric.communities.engine),
             elsewhere={
-                name: erasing_in(stores[name], place, keys) for name, place in objects.items()
+                name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()
             },
             guard=allowing,
-            redactor=Redacting(chosen.dpe.personal, recognisers),
+            redactor=RedactingGuard(chosen.dpe.personal, recognisers),
         )
         observer = tracer if isinstance(tracer, Observer) else None
-        handing = Handing(receiver, chosen.reports.capacity) if receiver else None
+        handing = ReportDelivery(receiver, chosen.reports.capacity) if receiver else None
 
         def bound(region: str) -> Namespace:
             if shared:
@@ -259,7 +254,7 @@ def open_relay(
             sink=violations or HttpReports(chosen.reports),
             receiver=handing.take if handing else None,
             observer=observer,
-            detector=Detector(chosen.envelope.screening.injection, injections),
+            detector=InjectionDetector(chosen.envelope.screening.injection, injections),
             walker=NetworkxWalker(),
             judge=Judge.of(
                 judge,
@@ -331,11 +326,7 @@ def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
 
 
 def _objects(settings: Settings, root: Path | None) -> ObjectStore:
-    """Where artifacts lie.
-
-    Raises:
-        MissingExtra: the settings name a store whose library is not installed.
-    """
+    """Where artifacts lie."""
     if settings.artifacts.place:
         from crp_integrations.engines.obstore import CloudObjects
 
@@ -349,11 +340,7 @@ def _beside(root: Path | None) -> ObjectStore:
 
 @cache
 def default_embedder() -> Embedder:
-    """The shipped embedder, made once a process; an altered file is refused (decision D19).
-
-    Raises:
-        EngineError: a file of the model is not the one that was published.
-    """
+    """The shipped embedder, made once a process; an altered file is refused (decision D19)."""
     embedder = OnnxEmbedder()
     embedder.verify()
     return embedder
@@ -362,16 +349,7 @@ def default_embedder() -> Embedder:
 def judge_engine(
     source: object, *, timeout_s: float, options: Mapping[str, Any]
 ) -> tuple[str, Model]:
-    """The name of a judge and the model behind it.
-
-    Args:
-        source: a LiteLLM name, or a model object of this package, LangChain or LlamaIndex.
-        options: LiteLLM's arguments for reaching a provider, with a name.
-
-    Raises:
-        ConfigError: what is given is no model that can judge.
-        ModelNotFound: no provider follows from the name.
-    """
+    """The name of a judge and the model behind it."""
     name = judge_name(source)
     if name.partition("/")[0] == EXTRACTIVE:
         raise ConfigError(f"judge {name!r} quotes and does not read; give a language model")
@@ -385,14 +363,7 @@ def judge_window(name: str) -> int:
 
 @cache
 def default_verifier(name: str = "features") -> Verifier:
-    """A verifier that ships: the fitted `features`, or `alignment`.
-
-    Args:
-        name: the setting `dpe.verifier`.
-
-    Raises:
-        EngineError: the fitted file was changed.
-    """
+    """A verifier that ships: the fitted `features`, or `alignment`."""
     if name == "alignment":
         return AlignmentVerifier()
     return FeaturesVerifier([weights.load("verifier").read("features.json")])

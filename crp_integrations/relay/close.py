@@ -16,45 +16,114 @@ from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finished
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.fabric.search.shelves import Use
-from crp_integrations.relay.entering import Entered
-from crp_integrations.relay.faulting import EXAMINED, count_shared, due, quarantine
-from crp_integrations.relay.sealing.ending import Ending, Note
-from crp_integrations.relay.sealing.leaving import Left, leave
-from crp_integrations.relay.sealing.placing import followed, still_fits, unused
-from crp_integrations.relay.sealing.receipting import record
-from crp_integrations.relay.sealing.telling import told
-from crp_integrations.relay.sealing.tracing import observe, packed, trace_of
+from crp_integrations.fabric.session_memory import FactUse
+from crp_integrations.relay.close_records import (
+    SessionUpdate,
+    issue_receipt,
+    update_session,
+    window_events,
+)
+from crp_integrations.relay.safeguards import EXAMINED, count_findings, count_shared, quarantine
+from crp_integrations.relay.session_admission import Admission
+from crp_integrations.relay.window_end import Note, WindowEnd, observe, pack_columns, trace_of
 from crp_integrations.relay.world import World
-from crp_integrations.seals import iso, sha256, window_hmac
+from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
+from crp_integrations.session import token
+from crp_integrations.session import window_graph as graph
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import DELIVERED, REFUSED
 from crp_integrations.session.window_graph import find_degradation
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
+WINDOW_ID_LENGTH = 16
+
+
+def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) -> str:
+    """The id of a session's n-th window in a region; equal sessions replay to equal ids.
+
+    Each region has its own chain of a session's windows, so the region is part of the id.
+    """
+    fields = [session_id, str(number), *((residency,) if residency else ())]
+    if turn:
+        fields.append(f"turn-{turn}")
+    return "crp_win_" + sha256_hex("\u241f".join(fields))[:WINDOW_ID_LENGTH]
+
+
+def followed_windows(
+    earlier: Sequence[WindowSeal], admission: Admission | None
+) -> list[WindowSeal]:
+    """The windows that one follows: those that it names, else the session's last one.
+
+    Nothing follows a refused window, unless there is no other: so a question that was refused uses
+    up none of the windows that a session may have in a row.
+    """
+    if admission is not None and admission.named:
+        named = {parent.window_id for parent in admission.parents}
+        return [seal for seal in earlier if seal.window_id in named]
+    asked = [seal for seal in earlier if seal.outcome != REFUSED]
+    return (asked or list(earlier[:1]))[-1:]
+
+
+def new_window_id(
+    earlier: Sequence[WindowSeal], session_id: str, number: int, residency: str, sibling: int
+) -> str:
+    """The id of a new window; windows of one fan-out have theirs by their place in it."""
+    taken = {one.window_id for one in earlier if one.window_number == number}
+    turn = sibling
+    while (made := window_id(session_id, number, residency, turn)) in taken:
+        turn += len(taken) + 1
+    return made
+
+
+def require_place(
+    transaction: Transaction,
+    world: World,
+    session_id: str,
+    admission: Admission | None,
+    outcome: str,
+) -> None:
+    """Refuse an answer whose place was taken by another one that was asked at the same time.
+
+    Spec: related facts §5
+    """
+    if admission is None or outcome not in DELIVERED or not (admission.token or admission.named):
+        return
+    held = world.session_memories.of(session_id).nodes
+    windows = sorted(
+        (*sessions_of(transaction).windows(session_id), *held), key=lambda one: one.window_number
+    )
+    if admission.token is not None:
+        token.window_of_token(admission.token, windows)
+    if admission.continues:
+        graph.check_room(
+            windows, [one.window_id for one in admission.parents], world.settings.sessions.graph
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedWindow:
     """A sealed window.
 
     Attributes:
         report: with identity, hash, HMAC and chain integrity filled in.
         window_hmac: the window's HMAC on its own, without its parent.
-        left: the session and the window's node as they were committed.
+        update: the session and the window's node as they were committed.
         receipt_id: of the receipt on it; empty for none.
     """
 
     seal: WindowSeal
     report: Report
     window_hmac: str
-    left: Left
+    update: SessionUpdate
     receipt_id: str = ""
 
 
 def close(
-    namespace: Namespace, world: World, session_id: str, entered: Entered | None, ending: Ending
-) -> Closed:
+    namespace: Namespace, world: World, session_id: str, admission: Admission | None, end: WindowEnd
+) -> ClosedWindow:
     """Seal a window and commit everything that it leaves behind, together or not at all.
 
     Spec: CRP-SPEC-005 §15.1, §15.4
@@ -65,36 +134,36 @@ def close(
     checks the whole trail.
 
     Args:
-        entered: the window's place as it was found when it began; None when it never was.
+        admission: the window's place as it was found when it began; None when it never was.
 
     Raises:
         StaleTip, LimitReached: another answer took the window's place meanwhile.
         StoreError: nothing was committed.
     """
-    envelope = ending.envelope
+    envelope = end.envelope
     key = session_key(world.keyring, session_id)
     shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
     # What was shown was a candidate as well.
-    named = [*dict.fromkeys([*dict(shown), *ending.candidates])]
+    named = [*dict.fromkeys([*dict(shown), *end.candidates])]
     # Before it begins: a transaction within another could wait for a connection for ever.
     elsewhere = namespace.stored_elsewhere(named)
     with (
-        world.remembered.one_by_one(wanted=not ending.keep) as held,
+        world.session_memories.one_by_one(wanted=not end.keep) as held,
         namespace.begin(write=True) as transaction,
     ):
         stored = elsewhere | namespace.stored_here(named, transaction)
-        on_disk = ending.keep and all(
+        on_disk = end.keep and all(
             id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
         )
         earlier = transaction.journal.seals(session_id)
-        still_fits(transaction, world, session_id, entered, ending.outcome)
-        follows = followed(earlier, entered)
+        require_place(transaction, world, session_id, admission, end.outcome)
+        follows = followed_windows(earlier, admission)
         number = 1 + max((one.window_number for one in follows), default=0)
-        identity = unused(earlier, session_id, number, namespace.residency, ending.sibling)
+        identity = new_window_id(earlier, session_id, number, namespace.residency, end.sibling)
         now = world.clock.now()
         timestamp = iso(now)
         report, said = finished(
-            ending.report,
+            end.report,
             session_id=session_id,
             window_id=identity,
             window_number=number,
@@ -108,9 +177,9 @@ def close(
             window_id=identity,
             window_number=number,
             timestamp=timestamp,
-            response_hash=sha256(ending.text),
+            response_hash=sha256(end.text),
             report_hash=report.report_hash,
-            outcome=ending.outcome,
+            outcome=end.outcome,
             etag=envelope.etag if envelope else "",
             risk_level=report.risk_level.value,
             parents=[one.hmac for one in follows],
@@ -119,11 +188,11 @@ def close(
         integrity = (
             window_seals.verify_seals(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
         )
-        left = leave(
+        update = update_session(
             transaction,
             world,
-            entered,
-            ending,
+            admission,
+            end,
             seal,
             report.risk_level,
             now,
@@ -131,16 +200,16 @@ def close(
             follows,
             said=to_json(said).decode() if on_disk else None,
         )
-        pack = packed(ending, envelope, stored) if envelope else None
+        pack = pack_columns(end, envelope, stored) if envelope else None
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
-            for event_type, data in told(
+            for event_type, data in window_events(
                 seal,
-                ending,
+                end,
                 report,
-                left,
+                update,
                 world.settings.sessions.budget,
-                _fallen(entered, ending, world),
+                _tier_warning(admission, end, world),
                 pack,
             )
         ]
@@ -150,27 +219,27 @@ def close(
             drafts,
             timestamp,
         )
-        if left.placed and not left.stored:
-            held.append((left.session, left.node))
-        receipt = record(transaction, namespace, world, ending, seal, report, left, stored)
-        used = _used(transaction, ending, now)
-        bad = due(transaction, ending, report, world.settings.fabric.lifecycle)
+        if update.placed and not update.stored:
+            held.append((update.session, update.node))
+        receipt = issue_receipt(transaction, namespace, world, end, seal, report, update, stored)
+        used = _count_uses(transaction, end, now)
+        bad = count_findings(transaction, end, report, world.settings.fabric.lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(
-            session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
+            session_id, (FactUse(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
-    count_shared(namespace, ending, report, world.settings.fabric.lifecycle)
-    if left.prior is not None and not on_disk:
-        world.remembered.say(session_id, left.prior)
-    receipt_id = world.unwritten.noted(receipt, namespace.residency)
+    count_shared(namespace, end, report, world.settings.fabric.lifecycle)
+    if update.prior is not None and not on_disk:
+        world.session_memories.keep_prior(session_id, update.prior)
+    receipt_id = world.unwritten.add(receipt, namespace.residency)
     if world.observer is not None:
         hmac = _hmac_of_pack(written)
         trace = None
         if envelope and pack:
-            trace = partial(trace_of, seal, ending, envelope, pack, hmac)
-        observe(world, ending, seal, report, trace, receipt_id)
+            trace = partial(trace_of, seal, end, envelope, pack, hmac)
+        observe(world, end, seal, report, trace, receipt_id)
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -182,33 +251,31 @@ def close(
     )
     # Values of our own: nothing is validated again.
     sealed = report.model_copy(update={"hmac": seal.hmac, "chain_integrity": integrity})
-    return Closed(seal, sealed, alone, left, receipt_id)
+    return ClosedWindow(seal, sealed, alone, update, receipt_id)
 
 
-def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]) -> None:
-    """Add events about a window that is sealed already, such as a bridge to the next one.
-
-    Raises:
-        StoreError: nothing was committed.
-    """
+def journal_events(
+    namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]
+) -> None:
+    """Add events about a window that is sealed already, such as a bridge to the next one."""
     drafts = [
         EventDraft(event_type, data, session_id=seal.session_id, window_id=seal.window_id)
         for event_type, data in notes
     ]
-    key = journal_key(world.keyring, namespace.subject.tenant)
-    with namespace.begin(write=True) as transaction:
-        append_events(transaction.journal, key, drafts, iso(world.clock.now()))
+    world.journal(namespace, drafts)
 
 
-def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[str, object]:
+def _tier_warning(
+    admission: Admission | None, end: WindowEnd, world: World
+) -> Mapping[str, object]:
     """What the trail is warned of when the tiers of a continued answer fall.
 
     Spec: CRP-SPEC-003 §14.3
     """
-    if entered is None or ending.envelope is None:
+    if admission is None or end.envelope is None:
         return {}
-    before = sorted(entered.prior, key=lambda window: window.window_number)
-    history = [*(window.quality_tier for window in before), ending.envelope.quality_tier]
+    before = sorted(admission.prior, key=lambda window: window.window_number)
+    history = [*(window.quality_tier for window in before), end.envelope.quality_tier]
     found = find_degradation(history, world.settings.envelope)
     return found.data if found else {}
 
@@ -219,10 +286,10 @@ def _hmac_of_pack(written: Sequence[Event]) -> str:
     return next(events, "")
 
 
-def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:
-    if ending.envelope is None or ending.outcome not in EXAMINED or not ending.keep:
+def _count_uses(transaction: Transaction, end: WindowEnd, now: datetime) -> list[str]:
+    if end.envelope is None or end.outcome not in EXAMINED or not end.keep:
         return []
-    used = [fact.fact_id for fact in ending.envelope.facts]
+    used = [fact.fact_id for fact in end.envelope.facts]
     if used:
         transaction.facts.touch(used, now)
     return used

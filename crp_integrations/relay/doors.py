@@ -14,22 +14,21 @@ from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.offered import offered
+from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.screen import screened
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.triggers import share
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.ports import InjectionModel
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
-from crp_integrations.relay.admit import admit
 from crp_integrations.relay.build import (
     clock,
     default_embedder,
@@ -39,17 +38,7 @@ from crp_integrations.relay.build import (
     tokenizers,
     verified_engine,
 )
-from crp_integrations.relay.conversation import conversation_of
-from crp_integrations.relay.decomposing import Needs
-from crp_integrations.relay.examining import VERIFIED, spoken
-from crp_integrations.relay.facets.counting import Conversation, counted
-from crp_integrations.relay.given import (
-    earlier_of,
-    importances_of,
-    mode_of,
-    needs_of,
-    passages_of,
-)
+from crp_integrations.relay.examination import VERIFIED, caller_dossier
 from crp_integrations.relay.judge import (
     JUDGE_OPTIONS,
     Judge,
@@ -60,9 +49,10 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
-from crp_integrations.relay.records import TokenCount
-from crp_integrations.relay.settings import Settings, load
-from crp_integrations.relay.settings_judge import JudgeSettings
+from crp_integrations.relay.prompt import Conversation, InformationNeeds, count_tokens_of
+from crp_integrations.relay.question_fields import admit
+from crp_integrations.relay.records import TokenCount, conversation_of
+from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -110,11 +100,13 @@ def pack(
     )
     counter = tokenizers(chosen)(model)
     if request.budget_tokens is None:
-        budget = prompt.room(request, counter, limits(chosen)(model)[0], chosen.envelope)
+        budget = prompt.reckon_room(
+            request, counter, limits(chosen)(model)[0], chosen.envelope
+        ).tokens
     else:
         budget = max(0, request.budget_tokens)
-    needs = Needs(request, chosen.envelope.decompose)
-    candidates = offered(
+    needs = InformationNeeds(request, chosen.envelope.decompose)
+    candidates = build_candidates(
         request.query,
         facts,
         sub_queries=needs.sub_queries,
@@ -123,9 +115,11 @@ def pack(
         settings=chosen.envelope,
     )
     screening = chosen.envelope.screening
-    candidates = screened(candidates, screening, Detector(screening.injection, injections))
+    candidates = screen_candidates(
+        candidates, screening, InjectionDetector(screening.injection, injections)
+    )
     if reranker is not None:
-        candidates = reranked(candidates, reranker, chosen.envelope)
+        candidates = rerank_candidates(candidates, reranker, chosen.envelope)
     envelope = assemble(
         candidates,
         budget_tokens=budget,
@@ -187,7 +181,7 @@ def examine(
             grounding mode not one of the three.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    judging, told = _judging(judge, judge_options, settings)
+    judging, on_report = _judge_of(judge, judge_options, settings)
     report, dossier, chosen = screened_answer(
         answer,
         context,
@@ -203,9 +197,9 @@ def examine(
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
-    done = _finished(way, chosen, told)
-    handed(way, done, told)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
+    done = _finish(way, chosen, on_report)
+    hand_report(way, done, on_report)
     return done
 
 
@@ -224,15 +218,15 @@ async def aexamine(
         how: the other arguments of `examine`.
     """
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    judging, told = _judging(judge, options, settings)
+    judging, on_report = _judge_of(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
-    done = await _afinished(way, chosen, told)
-    handed(way, done, told)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
+    done = await _afinish(way, chosen, on_report)
+    hand_report(way, done, on_report)
     return done
 
 
@@ -244,23 +238,15 @@ def judged_answer(
     session_id: str = "",
     left_out: Sequence[tuple[str, str]] = (),
 ) -> JudgedAnswer:
-    """The way through a judge of an answer that somebody else asked for.
-
-    Args:
-        left_out: ids of facts that the judge's provider must not get, and why.
-    """
+    """The way through a judge of an answer that somebody else asked for."""
     decides = settings.dpe.decides == "claims"
     return JudgedAnswer(
         judge, report, dossier, session_id=session_id, decides=decides, left_out=left_out
     )
 
 
-def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids of facts by whose labels the judge's provider must not get them.
-
-    Raises:
-        RequestError: labels are to be withheld, and an envelope does not tell them.
-    """
+def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
+    """Ids of facts by whose labels the judge's provider must not get them."""
     withheld = set(judge.settings.withhold_labels)
     if not withheld:
         return []
@@ -277,19 +263,15 @@ def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple
     ]
 
 
-def _judging(
+def _judge_of(
     judge: JudgeSource, options: JudgeOptions, settings: Settings | None
 ) -> tuple[Judge | None, OnReport | None]:
-    """The judge of a call, and who is told of its report besides.
-
-    Raises:
-        RequestError: it is the model that answers, and none does.
-    """
+    """The judge of a call, and who is told of its report besides."""
     check_options("examine", options)
     given = {name: value for name, value in options.items() if value is not None}
-    told: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
+    on_report: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
     refuse_own(judge, "examine")
-    return judges_of((settings or load()).judge).of(judge, given), told
+    return judges_of((settings or load()).judge).of(judge, given), on_report
 
 
 @lru_cache(maxsize=16)
@@ -298,46 +280,42 @@ def judges_of(settings: JudgeSettings) -> Judges:
     return Judges(settings)
 
 
-def handed(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> None:
+def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
     """Give a judged report to who is told of it, in the background once the judge has spoken."""
     judge = way.judge
     if way.later:
         digest = report.settings_digest
         judge.later(
-            lambda: judge.hand(finish(way.now(report).played(), settings_digest=digest), told)
+            lambda: judge.hand(finish(way.now(report).play(), settings_digest=digest), on_report)
         )
     else:
-        judge.hand(report, told)
+        judge.hand(report, on_report)
 
 
-def _finished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
-    """The judged report.
-
-    Raises:
-        SafetyHalt: the judge failed, and its `failure` is `halt`.
-    """
+def _finish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
+    """The judged report."""
     try:
-        return finish(way.played(), settings_digest=settings.digest)
+        return finish(way.play(), settings_digest=settings.digest)
     except SafetyHalt as halt:
-        _withheld(halt, way, settings, told)
+        _finish_withheld(halt, way, settings, on_report)
         raise
 
 
-async def _afinished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
-    """The asynchronous twin of `_finished`."""
+async def _afinish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
+    """The asynchronous twin of `_finish`."""
     try:
-        return finish(await way.aplayed(), settings_digest=settings.digest)
+        return finish(await way.aplay(), settings_digest=settings.digest)
     except SafetyHalt as halt:
-        _withheld(halt, way, settings, told)
+        _finish_withheld(halt, way, settings, on_report)
         raise
 
 
-def _withheld(
-    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, told: OnReport | None
+def _finish_withheld(
+    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
 ) -> None:
     report = finish(cast("Report", halt.report), settings_digest=settings.digest)
     halt.report = report
-    way.judge.hand(report, told)
+    way.judge.hand(report, on_report)
 
 
 def screened_answer(
@@ -355,11 +333,7 @@ def screened_answer(
     system_prompt: str = "",
     verifier: Verifier | None = None,
 ) -> tuple[Report, Dossier, Settings]:
-    """The report of the stages without a model call, what it is of, and the settings.
-
-    Args:
-        verifier: None for the one that the settings name; for the others see `examine`.
-    """
+    """The report of the stages without a model call, what it is of, and the settings."""
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     for name, text in (("question", question), ("system_prompt", system_prompt)):
@@ -369,19 +343,17 @@ def screened_answer(
         raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
     kept = (VERIFIED,) if verified_engine() else ()
-    dossier = Dossier(
-        question=question or "",
-        answer=answer,
-        passages=tuple(passages_of(context)),
-        vectors=None,
-        grounding=mode_of(grounding),
-        importances=importances_of(context),
-        system=chosen.system.system(kept),
+    dossier = caller_dossier(
+        answer,
+        context,
+        question or "",
+        chosen,
+        grounding=grounding,
+        kept=kept,
+        prior=prior,
+        sub_queries=sub_queries,
         no_store=no_store,
-        sub_queries=needs_of(question, sub_queries, context, chosen),
-        prior=earlier_of(prior),
-        windows_left=max(0, chosen.max_windows - len(prior) - 1),
-        conversation=spoken(conversation_of(conversation)),
+        conversation=conversation_of(conversation),
         instructions=system_prompt or "",
     )
     report = run_stages(
@@ -415,7 +387,7 @@ def count_tokens(
         RequestError: what is given is neither a text nor messages of text.
         ConfigError: the model's tokenizer file cannot be read.
     """
-    return counted(what, tokenizers(settings or load())(model), tools)
+    return count_tokens_of(what, tokenizers(settings or load())(model), tools)
 
 
 def compact(

@@ -23,7 +23,7 @@ from crp_integrations.relay.steps import (
     Dispatch,
     Fan,
     JudgeDispatch,
-    Live,
+    LivePlayable,
     Outcome,
     Playable,
     Release,
@@ -45,11 +45,16 @@ async def adrive(turn: Playable, model: Model) -> Outcome:
     return await _aplay(turn, model, model.acall)
 
 
-def drive_stream(turn: Playable, model: Model) -> Generator[str | Outcome]:
+def drive_stream(
+    turn: Playable, model: Model, step: Step | None = None
+) -> Generator[str | Outcome]:
     """Play a turn whose answer is called as a stream, and give the text out after the verdict.
 
     The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
     in which the model sent its text. The outcome comes last, once.
+
+    Args:
+        step: where the turn stands; None begins it.
     """
     pieces: list[str] = []
 
@@ -63,10 +68,12 @@ def drive_stream(turn: Playable, model: Model) -> Generator[str | Outcome]:
                 pieces.append(part)
         return _whole(reply, pieces, call.model)
 
-    yield from _released(_play(turn, model, collect), pieces)
+    yield from _released(_play(turn, model, collect, step), pieces)
 
 
-async def adrive_stream(turn: Playable, model: Model) -> AsyncGenerator[str | Outcome]:
+async def adrive_stream(
+    turn: Playable, model: Model, step: Step | None = None
+) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_stream`."""
     pieces: list[str] = []
 
@@ -80,11 +87,11 @@ async def adrive_stream(turn: Playable, model: Model) -> AsyncGenerator[str | Ou
                 pieces.append(part)
         return _whole(reply, pieces, call.model)
 
-    for part in _released(await _aplay(turn, model, collect), pieces):
+    for part in _released(await _aplay(turn, model, collect, step), pieces):
         yield part
 
 
-def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
+def drive_live(turn: LivePlayable, model: Model) -> Generator[str | Outcome]:
     """Play a turn and give its answer out as it comes, before the verdict, which comes last.
 
     What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
@@ -94,7 +101,7 @@ def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
     """
     step = turn.begin()
     if not turn.show_at_once():
-        yield from drive_stream(_Begun(turn, step), model)
+        yield from drive_stream(turn, model, step)
         return
     while isinstance(step, Dispatch):
         try:
@@ -124,11 +131,11 @@ def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
         yield step
 
 
-async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]:
+async def adrive_live(turn: LivePlayable, model: Model) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
     step = await _aside(turn, turn.begin)
     if not turn.show_at_once():
-        async with aclosing(adrive_stream(_Begun(turn, step), model)) as parts:
+        async with aclosing(adrive_stream(turn, model, step)) as parts:
             async for part in parts:
                 yield part
         return
@@ -162,25 +169,10 @@ async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]
         yield step
 
 
-class _Begun:
-    """A turn that has begun, for a driver that begins it."""
-
-    def __init__(self, turn: Playable, step: Step) -> None:
-        self._turn = turn
-        self._step = step
-
-    def begin(self) -> Step:
-        return self._step
-
-    def receive(self, result: Result) -> Step:
-        return self._turn.receive(result)
-
-    def fail(self, error: BaseException) -> Outcome:
-        return self._turn.fail(error)
-
-
-def _play(turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply]) -> Outcome:
-    step = turn.begin()
+def _play(
+    turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
+) -> Outcome:
+    step = turn.begin() if step is None else step
     while True:
         try:
             result: Result
@@ -202,9 +194,12 @@ def _play(turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply]
 
 
 async def _aplay(
-    turn: Playable, model: Model, call_model: Callable[[ModelCall], Awaitable[Reply]]
+    turn: Playable,
+    model: Model,
+    call_model: Callable[[ModelCall], Awaitable[Reply]],
+    step: Step | None = None,
 ) -> Outcome:
-    step: Step = await _aside(turn, turn.begin)
+    step = await _aside(turn, turn.begin) if step is None else step
     while True:
         try:
             result: Result

@@ -31,13 +31,13 @@ from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
 from crp_integrations.relay.judge_calls import JUDGING as JUDGING
-from crp_integrations.relay.judge_calls import Calling, apart, around
-from crp_integrations.relay.settings import first_problem
-from crp_integrations.relay.settings_judge import (
+from crp_integrations.relay.judge_calls import JudgeCaller, joined_context, separate_context
+from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
     budget_fields,
-    reaching,
+    first_problem,
+    reach_fields,
     same_provider,
 )
 from crp_integrations.seals import canonical, sha256_hex
@@ -119,9 +119,9 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**reaching(settings, model, own), **own})
+        self.settings = _settings({**reach_fields(settings, model, own), **own})
         self.own = model is True
-        self.on_report = _heard(on_report, self.settings, own=self.own)
+        self.on_report = _report_taker(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
         if not self.own:
@@ -135,7 +135,7 @@ class Judge:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         self._sessions: OrderedDict[str, _Spent] = OrderedDict()
-        self._calling = Calling(
+        self._calling = JudgeCaller(
             timeout_s=self.settings.timeout_s,
             retries=self.settings.retries,
             concurrency=self.settings.concurrency,
@@ -202,15 +202,13 @@ class Judge:
         """
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
-        made.on_report = _heard(on_report or self.on_report, made.settings, own=self.own)
+        made.on_report = _report_taker(on_report or self.on_report, made.settings, own=self.own)
         return made
 
     @property
     def name(self) -> str:
         """The model's name; empty for the component's own."""
         return self._name
-
-    # --- whether it is asked ---------------------------------------------------------------
 
     def skips(self, report: Report, session_id: str = "") -> str:
         """Why an answer is not judged; empty where it is."""
@@ -259,8 +257,6 @@ class Judge:
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
 
-    # --- calling ---------------------------------------------------------------------------
-
     def reply(
         self,
         call: ModelCall,
@@ -282,7 +278,9 @@ class Judge:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
-                known = _named_as(asked, call, self._calling.call(one, asked, context, started))
+                known = _with_fallback_name(
+                    asked, call, self._calling.call(one, asked, context, started)
+                )
                 if not known.error:
                     break
             if keep:
@@ -307,7 +305,7 @@ class Judge:
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
                 replied = await self._calling.acall(one, asked, context, started)
-                known = _named_as(asked, call, replied)
+                known = _with_fallback_name(asked, call, replied)
                 if not known.error:
                     break
             if keep:
@@ -316,19 +314,15 @@ class Judge:
         return known
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
-        """The calls that are tried, each with its model and the context that it is made in.
-
-        A judge by name has a context of its own: what listens to the call around must not hear it.
-        The component's own model may need what stands in the context.
-        """
+        """The calls that are tried, each with its model and the context that it is made in."""
         found = []
         if self._model is not None:
-            found.append((call, self._model, apart()))
+            found.append((call, self._model, separate_context()))
         elif own is not None:
-            found.append((call, own, around()))
+            found.append((call, own, joined_context()))
         if self._fallback is not None:
             name, model = self._fallback
-            found.append((call.changed(model=name), model, apart()))
+            found.append((call.changed(model=name), model, separate_context()))
         return found
 
     def later(self, work: Callable[[], None]) -> None:
@@ -336,7 +330,7 @@ class Judge:
         with self._lock:
             if not self._late:
                 self._late.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
-            self._late[0].submit(apart().run, _logged, work)
+            self._late[0].submit(separate_context().run, _run_logged, work)
 
     def hand(self, report: Report, also: OnReport | None = None) -> None:
         """Give a report to `on_report`; what that raises is logged, and ends nothing.
@@ -346,7 +340,7 @@ class Judge:
         """
         for received in (self.on_report, also):
             if received is not None:
-                _logged(partial(received, report))
+                _run_logged(partial(received, report))
 
     def wait(self) -> None:
         """Wait for every judgement that runs in the background."""
@@ -355,8 +349,6 @@ class Judge:
             self._late.clear()
         for pool in late:
             pool.shutdown(wait=True)
-
-    # --- the cache -------------------------------------------------------------------------
 
     def _key(self, call: ModelCall) -> str:
         told = [[str(one.role), one.content] for one in call.messages]
@@ -385,8 +377,6 @@ class Judge:
         """Take a reply out of the cache, as one that cannot be read."""
         with self._lock:
             self._known.pop(self._key(call), None)
-
-    # --- made of what was given ------------------------------------------------------------
 
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
@@ -444,7 +434,7 @@ def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
         raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
 
 
-def _named_as(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
+def _with_fallback_name(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
     """A reply, under its own name where a fallback gave it."""
     if reply.error or asked.model == call.model:
         return reply
@@ -452,25 +442,14 @@ def _named_as(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeRepl
 
 
 def check_options(taker: str, options: Mapping[str, Any]) -> None:
-    """Check the names of a component's arguments beside `judge`.
-
-    Raises:
-        TypeError: there is no such argument.
-    """
+    """Check the names of a component's arguments beside `judge`."""
     for name in options:
         if name not in JUDGE_OPTIONS:
             raise TypeError(f"{taker} got an unexpected keyword argument {name!r:.40}")
 
 
 def refuse_own(judge: JudgeSource, taker: str) -> None:
-    """Check that a judge is a model of its own.
-
-    Args:
-        taker: what takes it, and calls no model.
-
-    Raises:
-        RequestError: it is the model that answers.
-    """
+    """Check that a judge is a model of its own."""
     if judge is True or (isinstance(judge, Judge) and judge.own):
         raise RequestError(
             f"judge is True, and {taker} calls no model of its own; give a model, such as "
@@ -478,7 +457,9 @@ def refuse_own(judge: JudgeSource, taker: str) -> None:
         )
 
 
-def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) -> OnReport | None:
+def _report_taker(
+    on_report: OnReport | None, settings: JudgeSettings, *, own: bool
+) -> OnReport | None:
     """Who is told of reports; in the background somebody has to be."""
     if on_report is not None and not callable(on_report):
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
@@ -488,7 +469,7 @@ def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) ->
     return on_report
 
 
-def _logged(work: Callable[[], None]) -> None:
+def _run_logged(work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - the answer is out; nobody waits for this

@@ -29,31 +29,25 @@ _AGAIN: Final = frozenset({408, 409, 429})
 JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
 
 
-def apart() -> Context:
+def separate_context() -> Context:
     """A context in which nothing is known but that a judge is asked."""
     context = Context()
     context.run(JUDGING.set, True)
     return context
 
 
-def around() -> Context:
+def joined_context() -> Context:
     """The context around, in which it is known besides that a judge is asked."""
     context = copy_context()
     context.run(JUDGING.set, True)
     return context
 
 
-class Calling:
+class JudgeCaller:
     """Calls models for a judge. Safe under threads."""
 
     def __init__(self, *, timeout_s: float, retries: int, concurrency: int) -> None:
-        """Choose what is the same for every call.
-
-        Args:
-            timeout_s: seconds until a model is given up, with its further attempts.
-            retries: further attempts after a passing failure.
-            concurrency: calls at a time, of all threads together and of each event loop.
-        """
+        """Choose what is the same for every call."""
         self._timeout_s = timeout_s
         self._retries = retries
         self._concurrency = concurrency
@@ -62,23 +56,18 @@ class Calling:
         self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
 
     def call(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
-        """What a call comes to.
-
-        Args:
-            context: that the call is made in.
-            started: since when the judge is being asked.
-        """
+        """What a call comes to."""
         with self._room:
             until = time.perf_counter() + self._timeout_s
             for attempt in range(self._retries + 1):
                 try:
                     left = max(0.0, until - time.perf_counter())
-                    return _replied(_beside(context, model, call).result(left), started)
+                    return _replied(_call_in_thread(context, model, call).result(left), started)
                 except FutureTimeout:
                     return _failed(TIMED_OUT, started)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
                     if self._given_up(error, attempt, until):
-                        return _failed(_named(error), started)
+                        return _failed(_error_name(error), started)
                 time.sleep(_wait(attempt))
         raise AssertionError
 
@@ -100,7 +89,7 @@ class Calling:
                     return _failed(TIMED_OUT, started)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
                     if self._given_up(error, attempt, until):
-                        return _failed(_named(error), started)
+                        return _failed(_error_name(error), started)
                 finally:
                     running.cancel()
                 await asyncio.sleep(_wait(attempt))
@@ -109,10 +98,10 @@ class Calling:
     def _given_up(self, error: Exception, attempt: int, until: float) -> bool:
         """Whether a model is asked no more after an error."""
         late = time.perf_counter() + _wait(attempt) >= until
-        return late or attempt == self._retries or not _passing(error)
+        return late or attempt == self._retries or not _is_passing(error)
 
 
-def _beside(context: Context, model: Model, call: ModelCall) -> Future[Reply]:
+def _call_in_thread(context: Context, model: Model, call: ModelCall) -> Future[Reply]:
     """A call in a thread of its own: one that never returns holds up no other, and no exit."""
     future: Future[Reply] = Future()
 
@@ -144,12 +133,12 @@ def _since(started: float) -> int:
     return round((time.perf_counter() - started) * 1000)
 
 
-def _named(error: Exception) -> str:
+def _error_name(error: Exception) -> str:
     status = getattr(error, "provider_status", None)
     return f"{type(error).__name__} {status}" if status else type(error).__name__
 
 
-def _passing(error: Exception) -> bool:
+def _is_passing(error: Exception) -> bool:
     """Whether a further attempt may help: the provider was busy, broken or not reached."""
     if not isinstance(error, ModelError):
         return False

@@ -16,7 +16,7 @@ from crp_integrations.errors import SafetyHalt
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
 from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
-from crp_integrations.relay.settings_judge import JudgeSettings
+from crp_integrations.relay.settings import JudgeSettings
 from crp_integrations.vocabulary import HaltReason
 
 
@@ -35,11 +35,7 @@ class Judges:
         self._lock = threading.Lock()
 
     def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
-        """The judge for these arguments; the same for the same ones.
-
-        Raises:
-            ConfigError, RequestError: an argument has no usable value.
-        """
+        """The judge for these arguments; the same for the same ones."""
         plain = isinstance(source, str | bool | type(None) | Mapping)
         told = options.get("on_report")
         # Who is told makes no other judge: functions are often made anew for each call.
@@ -138,18 +134,14 @@ class JudgedAnswer:
             run = not_asked(self._terms.model, self._why, self.judge.settings.language)
         return concluded(self._report, self._dossier, run, decides=self._decides)
 
-    def played(self, model: Model | None = None) -> Report:
-        """Make the calls, one after the other; the report.
-
-        Raises:
-            SafetyHalt: no reply could be read, and the judge's `failure` is `halt`.
-        """
+    def play(self, model: Model | None = None) -> Report:
+        """Make the calls, one after the other; the report."""
         while (call := self.call()) is not None:
             self.take(self.judge.reply(call, model, self.session_id, keep=self.keep))
         return self._ended()
 
-    async def aplayed(self, model: Model | None = None) -> Report:
-        """The asynchronous twin of `played`."""
+    async def aplay(self, model: Model | None = None) -> Report:
+        """The asynchronous twin of `play`."""
         while (call := self.call()) is not None:
             reply = await self.judge.areply(call, model, self.session_id, keep=self.keep)
             # Long texts are read beside the loop.

@@ -1,83 +1,77 @@
-"""What one request puts around its context: the messages, and the tokens that they leave."""
+"""What one request puts around its context: messages, token room, and its information needs.
+
+The model's reply to a decomposition is data for Phase 1 and is never shown. It is taken only when
+it is exactly a JSON list of texts; else the rules decide, and the envelope names which of the two.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from crp_integrations.envelope import prompt
-from crp_integrations.envelope.budget import budget
-from crp_integrations.envelope.fit import Room
+from crp_integrations.envelope.budget import BudgetRoom, budget
+from crp_integrations.envelope.decomposition import (
+    DECOMPOSE,
+    DecomposeSettings,
+    complete_needs,
+    decompose,
+)
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.messages import Message
+from crp_integrations.errors import RequestError
+from crp_integrations.language.words import content_stems
+from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.ports import TokenCounter
-from crp_integrations.relay.passes import replies
-from crp_integrations.relay.records import Request
+from crp_integrations.relay.records import Request, TokenCount, message_of
+from crp_integrations.relay.steps import Dispatch
+from crp_integrations.relay.strategies.single_window import expected_replies
+from crp_integrations.vocabulary import Decomposition, Purpose
 
 _LOG = logging.getLogger(__name__)
 
 
-def messages(request: Request, context: str) -> tuple[Message, ...]:
+def prompt_messages(request: Request, context: str) -> tuple[Message, ...]:
     """The conversation for one request.
 
     Spec: CRP-SPEC-003 §13.1
-
-    Args:
-        context: the envelope's rendered text, placed verbatim; empty for no context.
     """
-    return _conversation(request, before(request), context)
+    return _conversation(request, system_parts(request), context)
 
 
 def _conversation(request: Request, parts: Sequence[str], context: str) -> tuple[Message, ...]:
-    return prompt.messages(parts, context, request.history, request.query, request.results)
+    return prompt.build_messages(parts, context, request.history, request.query, request.results)
 
 
-def before(request: Request) -> tuple[str, ...]:
+def system_parts(request: Request) -> tuple[str, ...]:
     """What stands in a request's system message before the context."""
-    return prompt.before(
+    return prompt.system_parts(
         request.system_prompt, request.grounding, request.strategy, request.instructions
     )
 
 
-def room(
+def reckon_room(
     request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
-) -> int:
-    """Tokens left for the context, as `reckoned` has them."""
-    return reckoned(request, counter, context_limit, settings).tokens
-
-
-def reckoned(
-    request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
-) -> Room:
+) -> BudgetRoom:
     """Tokens left for the context once everything else in the request is counted.
 
     That is the system prompt with the grounding instruction, the history, the question, the tool
     definitions, the frames around them, the answer, and a margin by the counter's exactness.
 
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
-
-    Args:
-        context_limit: the model's context limit in tokens.
-
-    Returns:
-        With the smaller of what is left and the request's own `budget_tokens`, at least 0.
     """
-    parts = (*before(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
+    parts = (*system_parts(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
     around = _conversation(request, parts, "")
     asked = counter.count(request.query)
     rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
     # The draft and what was found in it are sent along when it is asked again.
-    further = replies(request.strategy) - 1
+    further = expected_replies(request.strategy) - 1
     each = request.max_tokens or settings.expected_response_tokens
     rest += further * each
-    left = budget(
-        context_limit,
-        rest,
-        asked,
-        request.max_tokens,
-        counter.exactness,
-        settings,
-    )
+    left = budget(context_limit, rest, asked, request.max_tokens, counter.exactness, settings)
     if not left:
         _LOG.warning(
             "model %s: %d tokens of the request, its answer and the margin leave none of %d "
@@ -87,7 +81,7 @@ def reckoned(
             context_limit,
         )
     own = request.budget_tokens
-    return Room(
+    return BudgetRoom(
         limit=context_limit,
         around=rest,
         question=asked,
@@ -95,3 +89,153 @@ def reckoned(
         asked=own,
         tokens=left if own is None else max(0, min(left, own)),
     )
+
+
+DECOMPOSE_MODEL = "decompose-model@1"
+INSTRUCTION = (
+    "You prepare a search. Split the user's question into the separate pieces of information that "
+    "must be looked up to answer it. When one piece must be known before another, put it first. "
+    "Write each piece so that it can be understood alone, in the question's own words and "
+    "language. Do not answer the question. A question that asks for one thing stays whole.\n"
+    "Reply with a JSON list of at most {most} strings and nothing else."
+)
+
+
+class InformationNeeds:
+    """What one request looks for; settled once, before anything is read.
+
+    Spec: CRP-SPEC-003 §5.2
+
+    Attributes:
+        waiting: the model was asked and has not replied.
+    """
+
+    def __init__(self, request: Request, settings: DecomposeSettings) -> None:
+        self._request = request
+        self._settings = settings
+        self._found: tuple[str, ...] = tuple(request.sub_queries)
+        self._algorithm = ""
+        self._searched: frozenset[str] = frozenset()
+        self.waiting = False
+
+    def asking(self) -> Dispatch | None:
+        """The call that decomposes the question, None when no model is to be asked."""
+        request = self._request
+        if self._found or self.waiting or request.decompose is not Decomposition.MODEL:
+            return None
+        self.waiting = True
+        instruction = INSTRUCTION.format(most=self._settings.most)
+        call = ModelCall(
+            model=request.model,
+            messages=(
+                Message(role="system", content=instruction),
+                Message(role="user", content=request.query),
+            ),
+            purpose=Purpose.DECOMPOSE,
+            temperature=0.0,
+            max_tokens=self._settings.reply_tokens,
+            seed=request.seed,
+        )
+        return Dispatch(call)
+
+    def read(self, reply: Reply) -> None:
+        """Take the needs from the model's reply, if it is nothing but a list of them."""
+        self.waiting = False
+        told = parse_needs(reply.text, self._settings)
+        if told:
+            self._found = complete_needs(self._request.query, told, self._settings)
+            self._algorithm = DECOMPOSE_MODEL
+
+    @property
+    def sub_queries(self) -> tuple[str, ...]:
+        """The needs; without a reply those of the rules, and the question for `none`."""
+        if not self._found:
+            self.waiting = False
+            query = self._request.query
+            if self._request.decompose is Decomposition.NONE or not self._settings.rules:
+                self._found = (query,)
+            else:
+                self._found = decompose(query, self._settings)
+                self._algorithm = DECOMPOSE
+        return self._found
+
+    def add(self, queries: Sequence[str]) -> None:
+        """What an agent searches for; the question's own needs come first."""
+        own = self.sub_queries
+        self._searched |= frozenset(queries).difference(own)
+        self._found = tuple(dict.fromkeys((*own, *queries)))
+
+    def own(self, sub_queries: Sequence[str]) -> tuple[str, ...]:
+        """Those that an answer is to cover, without what was only searched for on the way."""
+        return tuple(need for need in sub_queries if need not in self._searched)
+
+    def named(self, envelope: Envelope) -> Envelope:
+        """An envelope that names what decomposed its question."""
+        if not self._algorithm or self._algorithm in envelope.algorithms:
+            return envelope
+        # Nothing is validated again: a name is all that is added.
+        return envelope.model_copy(update={"algorithms": (self._algorithm, *envelope.algorithms)})
+
+
+def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | None:
+    """The needs in a model's reply.
+
+    Spec: CRP-SPEC-003 §5.2
+    """
+    if len(text) > settings.most * (settings.longest + 8):
+        return None
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, list) or not 0 < len(told) <= settings.most:
+        return None
+    needs = []
+    for need in told:
+        if not isinstance(need, str) or len(need) > settings.longest or not _readable(need):
+            return None
+        needs.append(" ".join(need.split()))
+    return tuple(needs)
+
+
+def _readable(text: str) -> bool:
+    """Whether a text can be written as UTF-8, has no control sign and says something."""
+    kinds = {unicodedata.category(sign) for sign in text if not sign.isspace()}
+    return kinds.isdisjoint(("Cc", "Cs")) and bool(content_stems(text))
+
+
+Conversation = Sequence[Message | Mapping[str, Any]]
+
+
+def count_tokens_of(
+    what: str | Conversation, counter: TokenCounter, tools: Sequence[Mapping[str, Any]] = ()
+) -> TokenCount:
+    """The tokens of a text or of a conversation, with what the count is worth.
+
+    Spec: CRP-SPEC-003 §10.1 (decision E19)
+    """
+    given: object = what
+    if isinstance(given, str):
+        texts, n = [given], counter.count(given)
+    elif isinstance(given, Sequence):
+        messages = [message_of(message) for message in given]
+        texts = [message.content for message in messages]
+        n = counter.count_messages(messages)
+    else:
+        raise RequestError(f"what is {type(given).__name__}, wanted a text or a list of messages")
+    n += counter.count_tools(_definitions(tools))
+    return TokenCount(
+        n=n,
+        exactness=counter.exactness,
+        source=counter.source,
+        overhead=max(0, n - sum(counter.count_many(texts))),
+    )
+
+
+def _definitions(tools: Sequence[object]) -> list[Mapping[str, Any]]:
+    read = []
+    for number, tool in enumerate(tools, start=1):
+        if not isinstance(tool, Mapping):
+            raise RequestError(f"tool {number} is {type(tool).__name__}, wanted a definition")
+        read.append(tool)
+    return read

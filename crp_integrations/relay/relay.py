@@ -10,9 +10,8 @@ from typing import Any, Protocol, Self
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import AuditTrail, verify_trail
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.cfs.cache import ContextCache
-from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
-from crp_integrations.envelope.cfs.settings import PackingName
+from crp_integrations.envelope.cfs.assembly import ContextCache
+from crp_integrations.envelope.cfs.records import AssembledContext, PackingName, TokenBudget
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -20,22 +19,18 @@ from crp_integrations.fabric.records import Document, Fact, IngestReport, Stream
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.admit import checked_session
-from crp_integrations.relay.earlier.hearing import report_on
-from crp_integrations.relay.facets.assembling import assembled
-from crp_integrations.relay.facets.counting import Conversation, counted
-from crp_integrations.relay.facets.delegating import delegate, take
-from crp_integrations.relay.facets.packing import Packing
-from crp_integrations.relay.facets.receipts import Receipts
-from crp_integrations.relay.facets.sandboxing import Sandboxing
+from crp_integrations.relay.context_packs import ArtifactSandboxes, ContextPacks, assemble_for
+from crp_integrations.relay.delegation import delegate, take_result
+from crp_integrations.relay.prior_windows import window_report
+from crp_integrations.relay.prompt import Conversation, count_tokens_of
+from crp_integrations.relay.question_fields import check_session_id
+from crp_integrations.relay.receipts import Receipts
 from crp_integrations.relay.records import TokenCount
-from crp_integrations.relay.sealing.handing import Deliveries
+from crp_integrations.relay.report_delivery import PendingDeliveries
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import SafetyMode, SourceKind
 
-# The strategy that the question's words ask for.
-AUTO = "auto"
 Progress = Callable[[str, int, int], None]
 
 
@@ -49,7 +44,7 @@ class Loader(Protocol):
         ...
 
 
-class Relay(Packing, Sandboxing):
+class Relay(ContextPacks, ArtifactSandboxes):
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
@@ -70,7 +65,7 @@ class Relay(Packing, Sandboxing):
         known: Callable[[str], None],
         residency: str = "",
         others: Sequence[Store] = (),
-        handed: Sequence[Deliveries] = (),
+        handed: Sequence[PendingDeliveries] = (),
     ) -> None:
         super().__init__(world, models, known, residency)
         self._store = store
@@ -188,7 +183,7 @@ class Relay(Packing, Sandboxing):
         chosen = None if kind is None else _kind(kind)
         if not _adding(cache).no_store:
             return namespace.add(facts, kind=chosen)
-        return namespace.hold(checked_session(session_id), facts, kind=chosen)
+        return namespace.hold(check_session_id(session_id), facts, kind=chosen)
 
     def end_session(self, session_id: str) -> int:
         """Purge everything that a session holds in memory, in every region.
@@ -199,7 +194,7 @@ class Relay(Packing, Sandboxing):
             How many facts it held.
         """
         self._world.known.end(session_id)
-        self._world.remembered.end(session_id)
+        self._world.session_memories.end(session_id)
         self._world.unwritten.end(session_id)
         places = (self._world.namespace, *self._world.regions.values())
         return sum(place.end_session(session_id) for place in places)
@@ -234,7 +229,7 @@ class Relay(Packing, Sandboxing):
             RequestError: an argument has no usable value; names it.
             StoreError: the store could not be read.
         """
-        return assembled(
+        return assemble_for(
             self._world,
             self._contexts,
             query,
@@ -266,7 +261,7 @@ class Relay(Packing, Sandboxing):
             ConfigError: the model's tokenizer file cannot be read.
         """
         counter = self._world.counter_for(model or self._world.settings.model)
-        return counted(what, counter, tools)
+        return count_tokens_of(what, counter, tools)
 
     def delegate(
         self,
@@ -302,7 +297,7 @@ class Relay(Packing, Sandboxing):
         Raises:
             RequestError: the session is not known.
         """
-        return take(self.region(residency), self._world, session_id, up)
+        return take_result(self.region(residency), self._world, session_id, up)
 
     def report(self, window_id: str, *, residency: str | None = None) -> Report | None:
         """The report on a window, as `CRP-Provenance-Report-URI` refers to it.
@@ -319,7 +314,7 @@ class Relay(Packing, Sandboxing):
         Raises:
             StoreError: the store could not be read.
         """
-        return report_on(self.region(residency), window_id)
+        return window_report(self.region(residency), window_id)
 
     def receipt(self, id_: str, *, residency: str | None = None) -> Receipt | None:
         """A receipt by its id, or by the id of its window; see `Receipts.get`."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import CRPError
-from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.errors import CRPError, EnvelopeUnchanged, SafetyHalt
+from crp_integrations.headers import names
+from crp_integrations.headers import refusal_bodies as bodies
+from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.ports import Silent, Tracer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Purpose
+from crp_integrations.vocabulary import HaltReason, Purpose
 
 # The step around a judge's call.
 JUDGED: Final = "dpe.judge"
@@ -48,7 +51,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted(Dispatch):
+class FittedDispatch(Dispatch):
     """A dispatch for the answer.
 
     Attributes:
@@ -150,7 +153,7 @@ class Playable(Protocol):
         ...
 
 
-class Live(Playable, Protocol):
+class LivePlayable(Playable, Protocol):
     """Something whose answer may be shown as it comes."""
 
     def show_at_once(self) -> bool:
@@ -167,3 +170,79 @@ class Fan:
 
 Step: TypeAlias = Dispatch | Fan | Outcome
 Result: TypeAlias = Reply | JudgeReply | tuple[Outcome, ...]
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    """The sum of usages; the cost is known only when each one's is.
+
+    Spec: CRP-SPEC-005 §19.3
+    """
+    each = list(usages)
+    costs = [usage.cost_usd for usage in each if usage.cost_usd is not None]
+    return Usage(
+        prompt_tokens=sum(usage.prompt_tokens for usage in each),
+        completion_tokens=sum(usage.completion_tokens for usage in each),
+        cost_usd=sum(costs) if each and len(costs) == len(each) else None,
+    )
+
+
+def outcome_status(outcome: Outcome) -> int:
+    """The HTTP status of an outcome.
+
+    Spec: related facts §3
+    """
+    match outcome:
+        case Release():
+            return 200
+        case NotModified():
+            return EnvelopeUnchanged.status_hint
+        case Halt():
+            return SafetyHalt.status_hint
+        case Refusal(error=error):
+            return error.status_hint
+
+
+def outcome_body(outcome: Outcome) -> bodies.Body | None:
+    """What a caller is told of an answer that he does not get, to be printed as JSON.
+
+    Spec: CRP-SPEC-003 §8.4; related facts §3
+    """
+    match outcome:
+        case Halt(reason=reason, answer=withheld):
+            return bodies.halt_body(
+                HaltReason(reason),
+                session_id=withheld.session_id,
+                audit_trail_uri=withheld.headers.get(names.TRAIL_URI, ""),
+            )
+        case Refusal(error=error, headers=headers, envelope=envelope):
+            return bodies.refusal_body(
+                error,
+                envelope,
+                session_id=headers.get(names.SESSION_ID, ""),
+                audit_trail_uri=headers.get(names.TRAIL_URI, ""),
+            )
+        case _:
+            return None
+
+
+def answer_of(outcome: Outcome) -> Answer:
+    """The answer of a released window."""
+    match outcome:
+        case Release(answer=released):
+            return released
+        case Halt(reason=reason, answer=withheld):
+            raise SafetyHalt(
+                f"the answer of window {withheld.window_id} was withheld: {reason}",
+                report=withheld.report,
+                trail=withheld.window_id,
+                reason=reason,
+                session_id=withheld.session_id,
+            )
+        case Refusal(error=error):
+            raise error
+        case NotModified(etag=etag, headers=headers):
+            raise EnvelopeUnchanged(
+                f"envelope {etag} is not modified, so no model was asked; its answer still holds",
+                etag=etag,
+                headers=headers,
+            )

@@ -16,18 +16,13 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
-from crp_integrations.relay.earlier.carrying import Carrying
-from crp_integrations.relay.earlier.outdating import outdated
-from crp_integrations.relay.emitting import emitted
-from crp_integrations.relay.entering import ALONE, Entered, Place, enter
-from crp_integrations.relay.passes import Passes
+from crp_integrations.relay.conditional_requests import cap_tier
+from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.searching import Searching, wants, without_searches
-from crp_integrations.relay.showing import shows_at_once
+from crp_integrations.relay.session_admission import Admission, admit_window
 from crp_integrations.relay.steps import (
     Dispatch,
-    Fitted,
+    FittedDispatch,
     Halt,
     JudgeDispatch,
     NotModified,
@@ -37,27 +32,29 @@ from crp_integrations.relay.steps import (
     Result,
     Step,
 )
-from crp_integrations.relay.verdict import Verdict
-from crp_integrations.relay.window import AUGMENTED, PLACE_TAKEN, Window
-from crp_integrations.relay.world import World
+from crp_integrations.relay.strategies.single_window import (
+    AnswerPasses,
+    FactSearches,
+    wants_search,
+    without_searches,
+)
+from crp_integrations.relay.verdict import (
+    AnswerVerdict,
+    AskAgain,
+    Deliver,
+    Unreachable,
+    Withhold,
+    may_show_at_once,
+)
+from crp_integrations.relay.window import AUGMENTED, PLACE_TAKEN, OpenWindow
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 
 
-class Turn(Window):
+class Turn(OpenWindow):
     """One window's life. It has one owner and ends once.
 
     Spec: CRP-SPEC-003 §4
     """
-
-    def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
-        """Make a window.
-
-        Args:
-            place: among the windows of a strategy; on its own by default.
-        """
-        super().__init__(request, world, place)
-
-    # --- the four verbs ----------------------------------------------------------------
 
     def begin(self) -> Step:
         """Find the window's place in its session, evaluate the condition, read and pack.
@@ -73,10 +70,10 @@ class Turn(Window):
             StoreError, AccessDenied: the store cannot be read, or the window could not be sealed.
         """
         self._must_not_have_begun()
-        ended = self._entering()
-        return self._guarded(self._first) if ended is None else ended
+        ended = self._take_place()
+        return self._seal_on_error(self._first) if ended is None else ended
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
@@ -93,7 +90,7 @@ class Turn(Window):
             StoreError: the store cannot be read.
         """
         self._must_be_open()
-        return self._fitting.fit(model, context_limit)
+        return self._packing.fit(model, context_limit)
 
     def receive(self, result: Result) -> Step:
         """Take a reply: the next call, or the examined and sealed outcome.
@@ -108,36 +105,36 @@ class Turn(Window):
             EngineError: the reply could not be examined; `fail` seals the window.
             StoreError: the window could not be sealed; `receive` may be called again.
         """
-        needs, carrying = self._fitting.needs, self._carrying
+        needs, carried = self._packing.needs, self._carried_context
         if isinstance(result, JudgeReply):
             return self._take_judged(result)
-        if isinstance(result, Reply) and (needs.waiting or (carrying and carrying.waiting)):
+        if isinstance(result, Reply) and (needs.waiting or (carried and carried.waiting)):
             self._must_be_open()
-            self._attempts.add(result)
+            self._calls.add(result)
             if needs.waiting:
                 needs.read(result)
-            elif carrying:
-                carrying.read(result)
-            return self._guarded(self._prepare)
-        fitted = self._fitting.last
-        if fitted is None or self._entered is None or not isinstance(result, Reply):
+            elif carried:
+                carried.read(result)
+            return self._seal_on_error(self._prepare)
+        fitted = self._packing.last
+        if fitted is None or self._admission is None or not isinstance(result, Reply):
             raise RequestError("receive takes a Reply, after begin and before the turn has ended")
         try:
-            with self._ending:
+            with self._end_lock:
                 self._must_be_open()
-                return self._received(fitted, result, self._entered)
+                return self._received(fitted, result, self._admission)
         except PLACE_TAKEN as error:
             return self._end_without_answer("refused", error)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The question's information needs: given, by rules, or read of a model's reply."""
-        return self._fitting.needs.sub_queries
+        return self._packing.needs.sub_queries
 
     @property
     def usage(self) -> Usage:
         """Of the calls of this window so far, without those of a judge, which its report has."""
-        return self._attempts.usage
+        return self._calls.usage
 
     def show_at_once(self) -> bool:
         """Whether the answer may be shown as it comes; from then on nothing is asked again.
@@ -148,11 +145,11 @@ class Turn(Window):
             False where a policy or a spent budget may withhold the answer, and for a strategy of
             several passes, whose first one is no answer.
         """
-        entered = self._entered
-        if entered is None or self._outcome is not None or self._searching is not None:
+        admission = self._admission
+        if admission is None or self._outcome is not None or self._searches is not None:
             return False
-        strategy = self._fitting.request.strategy
-        self._shown = shows_at_once(entered, self.request, strategy, self._world.settings)
+        strategy = self._packing.request.strategy
+        self._shown = may_show_at_once(admission, self.request, strategy, self._world.settings)
         return self._shown
 
     def survey(self) -> Dispatch | Outcome | None:
@@ -163,13 +160,13 @@ class Turn(Window):
             `needs` are there; an outcome where no model may be asked at all.
         """
         self._must_not_have_begun()
-        return self._entering() or self._fitting.needs.asking()
+        return self._take_place() or self._packing.needs.asking()
 
     def surveyed(self, reply: Reply) -> None:
         """Take the reply to the call of `survey`."""
         self._must_be_open()
-        self._attempts.add(reply)
-        self._fitting.needs.read(reply)
+        self._calls.add(reply)
+        self._packing.needs.read(reply)
 
     def plan(self, children: int) -> str | Outcome:
         """Seal this window as the one that others hang from; no answer is asked for in it.
@@ -185,7 +182,7 @@ class Turn(Window):
         self._must_be_open()
         self.note(EventType.FAN_OUT_CREATED, children=children)
         try:
-            with self._ending:
+            with self._end_lock:
                 closed = self._close("released", None, "", self._examine(None, ""))
                 self._outcome = Refusal(RequestError("a plan has no answer"), {})
         except PLACE_TAKEN as error:
@@ -199,27 +196,25 @@ class Turn(Window):
         """
         self._dispatch_as(self.request)
         envelope = self.fit(self.request.model).envelope
-        self._fitting.remember(envelope)
+        self._packing.remember(envelope)
         return envelope
 
-    # --- before the call ---------------------------------------------------------------
-
-    def _entering(self) -> Outcome | None:
+    def _take_place(self) -> Outcome | None:
         """Take the window's place in its session; an outcome where no model may be asked."""
         # Before a model is paid. A refusal could not be sealed either, so it is none.
-        self._fitting.namespace.must_write()
-        self._guarded(self._enter)
+        self._packing.namespace.must_write()
+        self._seal_on_error(self._enter)
         return self._outcome
 
     def _enter(self) -> None:
-        entered = enter(
-            self.request, self.session_id, self._fitting.namespace, self._world, self._place
+        admission = admit_window(
+            self.request, self.session_id, self._packing.namespace, self._world, self._place
         )
-        self._entered = entered
-        if entered.barred is not None:
-            self._barred(entered.barred)
+        self._admission = admission
+        if admission.barred is not None:
+            self._barred(admission.barred)
             return
-        strategy = entered.strategy(self.request.strategy)
+        strategy = admission.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
             self.note(
                 EventType.STRATEGY_UPGRADE,
@@ -228,22 +223,24 @@ class Turn(Window):
                 why="circuit",
             )
         self._dispatch_as(
-            self.request.changed(strategy=strategy, prior=entered.prior, loop_depth=entered.depth)
+            self.request.changed(
+                strategy=strategy, prior=admission.prior, loop_depth=admission.depth
+            )
         )
-        nodes = entered.windows
-        self._outdated = outdated(self._fitting.namespace, entered.prior, nodes)
-        if not self.request.prior and entered.prior:
-            self._carrying = Carrying(self._fitting.request, self._world)
+        nodes = admission.windows
+        self._outdated = outdated_windows(self._packing.namespace, admission.prior, nodes)
+        if not self.request.prior and admission.prior:
+            self._carried_context = CarriedContext(self._packing.request, self._world)
 
     def _first(self) -> Step:
-        return self._fitting.needs.asking() or self._prepare()
+        return self._packing.needs.asking() or self._prepare()
 
     def _prepare(self) -> Step:
-        if self._carrying is not None:
-            asking = self._carrying.asking()
+        if self._carried_context is not None:
+            asking = self._carried_context.asking()
             if asking is not None:
                 return asking
-            self._dispatch_as(self._carrying.request)
+            self._dispatch_as(self._carried_context.request)
         return self._unmodified() or self.fit(self.request.model)
 
     def _dispatch_as(self, request: Request) -> None:
@@ -253,29 +250,27 @@ class Turn(Window):
             request = request.changed(
                 grounding=GroundingMode.STRICT, k_nearest=self._world.settings.dispatch.pull_k
             )
-        if request.strategy is Strategy.AGENTIC and self._searching is None:
-            left = self._entered.safety_budget if self._entered else 1.0
-            self._searching = Searching(self._world.settings.dispatch, left)
-            request = request.changed(tools=(*request.tools, *self._searching.tools))
-        self._fitting.request = request
-        self._passes = Passes(request.strategy, self._world.settings.dispatch)
+        if request.strategy is Strategy.AGENTIC and self._searches is None:
+            left = self._admission.safety_budget if self._admission else 1.0
+            self._searches = FactSearches(self._world.settings.dispatch, left)
+            request = request.changed(tools=(*request.tools, *self._searches.tools))
+        self._packing.request = request
+        self._passes = AnswerPasses(request.strategy, self._world.settings.dispatch)
 
     def _unmodified(self) -> NotModified | None:
         """The end of a turn whose caller has the answer already.
 
         Spec: CRP-SPEC-003 §11.2
         """
-        self._fitting.match()
-        entered = self._entered
-        ended = self._fitting.conditional.unmodified(entered.policy) if entered else None
-        with self._ending:
+        self._packing.match()
+        admission = self._admission
+        ended = self._packing.conditional.unmodified(admission.policy) if admission else None
+        with self._end_lock:
             self._outcome = ended or self._outcome
         return ended
 
-    # --- after the call ----------------------------------------------------------------
-
-    def _received(self, fitted: Fitted, reply: Reply, entered: Entered) -> Step:
-        self._attempts.add(reply)
+    def _received(self, fitted: FittedDispatch, reply: Reply, admission: Admission) -> Step:
+        self._calls.add(reply)
         looked_up = self._searched(fitted, reply)
         if looked_up is not None:
             return looked_up
@@ -283,56 +278,58 @@ class Turn(Window):
         if further is not None:
             return Dispatch(further, fitted.envelope)
         answered = self._passes.answer or reply
-        if self._searching is not None:
+        if self._searches is not None:
             answered = without_searches(answered)
-        self._replied = answered
+        self._examined_reply = answered
         report = self._examine(fitted.envelope, answered.text)
-        self._judging = self._judgement(fitted, answered, report)
-        if self._judging is None:
-            return self._settled(fitted, answered, entered, report)
-        return self._judge_on(fitted, answered, entered)
+        self._judged_answer = self._judgement(fitted, answered, report)
+        if self._judged_answer is None:
+            return self._settled(fitted, answered, admission, report)
+        return self._judge_on(fitted, answered, admission)
 
     def _take_judged(self, reply: JudgeReply) -> Step:
         """Take a judge's reply: the next call to it, or what becomes of the answer."""
-        fitted, answered, entered = self._fitting.last, self._replied, self._entered
-        judging = self._judging
-        if judging is None or fitted is None or answered is None or entered is None:
+        fitted, answered, admission = self._packing.last, self._examined_reply, self._admission
+        judging = self._judged_answer
+        if judging is None or fitted is None or answered is None or admission is None:
             raise RequestError("a judge's reply was handed over, and no judge was asked")
         try:
-            with self._ending:
+            with self._end_lock:
                 self._must_be_open()
                 judging.take(reply)
-                return self._judge_on(fitted, answered, entered)
+                return self._judge_on(fitted, answered, admission)
         except PLACE_TAKEN as error:
             return self._end_without_answer("refused", error)
 
-    def _judge_on(self, fitted: Fitted, answered: Reply, entered: Entered) -> Step:
+    def _judge_on(self, fitted: FittedDispatch, answered: Reply, admission: Admission) -> Step:
         """The next call of the judge, or the decision on its report."""
-        judging = self._judging
+        judging = self._judged_answer
         assert judging is not None
         call = judging.call()
         if call is not None:
             return JudgeDispatch(
                 call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
             )
-        return self._settled(fitted, answered, entered, self._judged(judging))
+        return self._settled(fitted, answered, admission, self._judged(judging))
 
-    def _settled(self, fitted: Fitted, answered: Reply, entered: Entered, report: Report) -> Step:
+    def _settled(
+        self, fitted: FittedDispatch, answered: Reply, admission: Admission, report: Report
+    ) -> Step:
         """What becomes of an examined answer: asked again, released, withheld or refused."""
-        shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
-        verdict = Verdict.of(
+        shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
+        verdict = AnswerVerdict.of(
             report,
             shown.quality_tier,
-            request=self._fitting.request,
-            entered=entered,
+            request=self._packing.request,
+            admission=admission,
             reply=answered,
-            attempts=self._attempts.redispatches if not self._shown else MOST_REDISPATCHES,
+            attempts=self._calls.redispatches if not self._shown else MOST_REDISPATCHES,
             world=self._world,
             part=self.part,
             judge_failed=self._judge_failed,
         )
         match verdict.decision:
-            case Again() as again:
+            case AskAgain() as again:
                 return self._again(again, fitted)
             case Deliver():
                 unfinished = None if answered.tool_calls else self._unfinished(report, fitted)
@@ -351,66 +348,63 @@ class Turn(Window):
         shown: Envelope,
         report: Report,
         reply: Reply,
-        fitted: Fitted,
-        verdict: Verdict,
+        fitted: FittedDispatch,
+        verdict: AnswerVerdict,
     ) -> Outcome:
         closed = self._close("released", shown, reply.text, report, verdict=verdict)
         answer = self._answer(shown, reply, closed)
         self._outcome = Release(answer)
         self._hand_report(closed.report)
-        self._fitting.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
+        self._packing.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
         return self._outcome
 
-    def _searched(self, fitted: Fitted, reply: Reply) -> Fitted | None:
+    def _searched(self, fitted: FittedDispatch, reply: Reply) -> FittedDispatch | None:
         """The next call of an agentic answer that wants more to be looked up first."""
-        agent = self._searching
+        agent = self._searches
         checks = self._passes.strategy is Strategy.REFLEXIVE and self._passes.done
         if agent is None or checks:
             return None
         agent.iterations += 1
         stopped_before = agent.stopped
         queries, notes = agent.searches(reply)
-        self._attempts.notes += notes
+        self._calls.notes += notes
         self.note(
-            EventType.AGENT_LOOP_ITERATION,
-            iteration=agent.iterations,
-            tool_calls=agent.tool_calls,
+            EventType.AGENT_LOOP_ITERATION, iteration=agent.iterations, tool_calls=agent.tool_calls
         )
-        if not wants(reply) or stopped_before:
+        if not wants_search(reply) or stopped_before:
             return None
-        self._fitting.widen(queries)
-        return self._searching_on(agent, fitted)
+        self._packing.widen(queries)
+        return self._search_on(agent, fitted)
 
-    def _unfinished(self, report: Report, fitted: Fitted) -> Fitted | None:
+    def _unfinished(self, report: Report, fitted: FittedDispatch) -> FittedDispatch | None:
         """The next call of an agentic answer that leaves a part of the question open."""
-        agent = self._searching
+        agent = self._searches
         words = agent.unfinished(report) if agent else ""
-        return self._searching_on(agent, fitted, words) if agent and words else None
+        return self._search_on(agent, fitted, words) if agent and words else None
 
-    def _searching_on(self, agent: Searching, fitted: Fitted, *words: str) -> Fitted | None:
+    def _search_on(
+        self, agent: FactSearches, fitted: FittedDispatch, *words: str
+    ) -> FittedDispatch | None:
         """The next call, unless a limit was reached before."""
         stopped = agent.limit()
         if stopped is not None:
-            self._attempts.notes.append(stopped)
+            self._calls.notes.append(stopped)
         if not agent.open:
             return None
-        self._fitting.request = self._fitting.request.changed(
-            instructions=(*self._carried(), *words),
-            tools=(*self.request.tools, *agent.tools),
+        self._packing.request = self._packing.request.changed(
+            instructions=(*self._carried(), *words), tools=(*self.request.tools, *agent.tools)
         )
         return self.fit(fitted.model)
 
-    def _again(self, again: Again, fitted: Fitted) -> Step:
+    def _again(self, again: AskAgain, fitted: FittedDispatch) -> Step:
         """Ask the same question again within this window.
 
         Spec: CRP-SPEC-005 §19.2
         """
-        words, request = again.redispatch, self._fitting.request
-        self._attempts.redispatches += 1
+        words, request = again.redispatch, self._packing.request
+        self._calls.redispatches += 1
         self.note(
-            EventType.RE_DISPATCH,
-            attempt=self._attempts.redispatches,
-            triggers=list(again.triggers),
+            EventType.RE_DISPATCH, attempt=self._calls.redispatches, triggers=list(again.triggers)
         )
         if again.upgraded:
             self.note(
@@ -434,5 +428,5 @@ class Turn(Window):
 
     def _carried(self) -> tuple[str, ...]:
         """What stands before the words of a remedy: the caller's own, and what was searched for."""
-        carried = self._carrying.request if self._carrying else self.request
-        return (*carried.instructions, *(self._searching.told() if self._searching else ()))
+        carried = self._carried_context.request if self._carried_context else self.request
+        return (*carried.instructions, *(self._searches.instructions() if self._searches else ()))

@@ -1,35 +1,238 @@
-"""The verdict on a reply: what the policy in force says of its report, and what is done."""
+"""The verdict on an answer: deliver it, ask again, or withhold it.
+
+Remedies come before verdicts: as long as a window may be dispatched again and something found can
+be mended by that, it is. What is left after the last attempt is judged by the policy.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe import remedies
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.remedies import Redispatch
+from crp_integrations.errors import QualityUnreachable
 from crp_integrations.messages import Reply
+from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport
 from crp_integrations.policy.verdict import (
+    UNREACHABLE,
     AnswerTerms,
+    accepts_tier,
+    decide_answer,
+    exceeds_risk,
     judge_answer,
+    may_withhold,
     needs_review,
     violation_report,
 )
-from crp_integrations.relay.deciding import Decision, Deliver, Withhold, decide
-from crp_integrations.relay.entering import Entered
+from crp_integrations.relay.examination import may_be_forbidden
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.sealing.ending import Note
+from crp_integrations.relay.session_admission import Admission
+from crp_integrations.relay.settings import DispatchSettings, Settings
+from crp_integrations.relay.window_end import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
-from crp_integrations.vocabulary import EventType, HaltReason, Oversight, QualityTier
+from crp_integrations.vocabulary import (
+    Checked,
+    EventType,
+    HaltReason,
+    Oversight,
+    QualityTier,
+    RepetitionLevel,
+    Severity,
+    Strategy,
+)
+
+# Demands that an answer closer to its context may meet; the others have remedies of their own.
+MENDED = (Demand.RISK, Demand.GROUNDING, Demand.ENTAILMENT, Demand.FABRICATION, Demand.QUALITY)
+# Claims quoted in the words of a re-dispatch.
+MOST_QUOTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Ask the model again within the same window.
+
+    Attributes:
+        triggers: what asked for it: `contradiction`, `repetition`, `flow`, and unmet demands.
+        upgraded: whether the strategy is another one than before.
+    """
+
+    redispatch: Redispatch
+    triggers: tuple[str, ...]
+    upgraded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Withhold:
+    """The answer must not be shown."""
+
+    reason: HaltReason
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The caller's tiers cannot be reached.
+
+    Spec: CRP-SPEC-003 §8.4
+    """
+
+    error: QualityUnreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """The answer may be shown."""
+
+
+Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
+
+
+def decide(
+    report: Report,
+    tier: QualityTier,
+    judgement: PolicyJudgement,
+    *,
+    request: Request,
+    policy: Policy,
+    text: str,
+    attempts: int,
+    settings: DispatchSettings,
+    terms: AnswerTerms,
+) -> Decision:
+    """What becomes of an answer.
+
+    Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
+    """
+    if report.classification.halts:
+        return Withhold(HaltReason.UNACCEPTABLE)
+    if attempts < settings.redispatches:
+        again = _again(report, tier, judgement, request, policy, text, attempts, settings)
+        if again is not None:
+            return again
+    found = decide_answer(report, tier, judgement, terms)
+    if found.reason is not None:
+        return Withhold(found.reason)
+    if found.word == UNREACHABLE:
+        wanted = terms.accept_quality
+        return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
+    return Deliver()
+
+
+def unreachable(
+    tier: QualityTier,
+    wanted: Sequence[QualityTier],
+    judgement: PolicyJudgement,
+    listed: Sequence[QualityTier] = (),
+) -> QualityUnreachable:
+    """The refusal of a caller whose demands on quality cannot be met.
+
+    Spec: CRP-SPEC-003 §8.4
+    """
+    if not accepts_tier(tier, wanted):
+        said = f"tier {tier} is the best that can be reached, and the caller accepts "
+        return QualityUnreachable(said + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
+    unmet = [one for one in judgement.violations if not one.withholds]
+    said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
+    return QualityUnreachable(
+        said, tier=tier, wanted=() if accepts_tier(tier, listed) else tuple(listed)
+    )
+
+
+def _again(
+    report: Report,
+    tier: QualityTier,
+    judgement: PolicyJudgement,
+    request: Request,
+    policy: Policy,
+    text: str,
+    attempts: int,
+    settings: DispatchSettings,
+) -> AskAgain | None:
+    upgrade = policy.upgrade_on_risk
+    words: list[str] = []
+    triggers: list[str] = []
+    contradicted = [
+        one
+        for one in report.cross_window_contradictions
+        if one.severity in (Severity.CRITICAL, Severity.HIGH)
+    ]
+    if any(one.severity is Severity.CRITICAL for one in contradicted):
+        triggers.append("contradiction")
+        words.append(remedies.against_contradiction(contradicted))
+    if report.repetition_level is RepetitionLevel.SEVERE and (
+        upgrade is not None or settings.redispatch_on_repetition
+    ):
+        triggers.append("repetition")
+        words.append(remedies.against_repetition(remedies.marked(text, report.quality.repetition)))
+    before = _before(request)
+    if (
+        report.flow_remediation == "redispatch"
+        and settings.flow == "augment"
+        and before
+        and (upgrade is not None or settings.redispatch_on_flow)
+    ):
+        triggers.append("flow")
+        words.append(remedies.towards_flow(before))
+    if upgrade is not None:
+        unmet = set(judgement.unmet)
+        if not accepts_tier(tier, request.accept_quality):
+            unmet.add(Demand.QUALITY)
+        if exceeds_risk(report, request.accept_risk):
+            unmet.add(Demand.RISK)
+        mended = [demand for demand in MENDED if demand in unmet]
+        if mended:
+            triggers += [demand.value for demand in mended]
+            words.append(remedies.against_unsupported(_unsupported(report)))
+    if not triggers:
+        return None
+    strategy: Strategy = upgrade or Strategy.REFLEXIVE
+    if request.accept_strategies and strategy not in request.accept_strategies:
+        # What the caller accepts comes before an upgrade (related facts §7).
+        strategy = request.strategy
+    return AskAgain(
+        remedies.redispatch(words, seed=request.seed, strategy=strategy, attempt=attempts + 1),
+        tuple(triggers),
+        upgraded=strategy is not request.strategy,
+    )
+
+
+def _unsupported(report: Report) -> list[str]:
+    """The claims that are quoted back: those with findings, and those that nothing supports."""
+    worst = sorted(
+        (
+            claim
+            for claim in report.claims
+            if (claim.flagged if report.was_read else _doubted(claim))
+        ),
+        key=lambda claim: (-(claim.unsupported or 0.0), claim.start),
+    )
+    quoted = sorted(worst[:MOST_QUOTED], key=lambda claim: claim.start)
+    return [claim.text for claim in quoted]
+
+
+def _doubted(claim: Claim) -> bool:
+    """Whether the stages without a model call found something, or nothing that supports it."""
+    unlikely = claim.checked is Checked.CHECKED and (claim.unsupported or 0.0) >= 0.5
+    return bool(claim.findings) or unlikely
+
+
+def _before(request: Request) -> str:
+    """The answer right before this one; empty where there is none or its text is not known."""
+    return max(request.prior, key=lambda one: one.window_number).answer if request.prior else ""
+
 
 _LOG = logging.getLogger("crp_integrations.relay")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AnswerVerdict:
     """What is done with a reply, and why.
 
     Attributes:
@@ -56,27 +259,20 @@ class Verdict:
         tier: QualityTier,
         *,
         request: Request,
-        entered: Entered,
+        admission: Admission,
         reply: Reply,
         attempts: int,
         world: World,
         part: bool = False,
         judge_failed: bool = False,
-    ) -> Verdict:
+    ) -> AnswerVerdict:
         """Judge a reply.
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
-
-        Args:
-            tier: of the envelope, capped by the answer's quality.
-            reply: one that asks for tools answers nothing yet, and is passed on.
-            attempts: re-dispatches of this window so far.
-            part: whether other windows may go on with the answer.
-            judge_failed: the judge failed, and its owner wants the answer withheld then.
         """
-        policy = entered.policy
+        policy = admission.policy
         judgement = judge_answer(policy, report, tier=tier, oversight=request.oversight)
-        only = entered.report_only
+        only = admission.report_only
         reported = None if only is None else judge_answer(only, report, tier=tier, enforced=False)
         decision: Decision = Deliver()
         terms = AnswerTerms(
@@ -100,7 +296,7 @@ class Verdict:
             )
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
-        wanted = needs_review(judgement, safety.round_budget(entered.safety_budget), terms)
+        wanted = needs_review(judgement, safety.round_budget(admission.safety_budget), terms)
         approved = False
         if isinstance(decision, Deliver) and wanted and not terms.unanswered:
             approved = _approved(request, report, reply, world)
@@ -113,9 +309,6 @@ class Verdict:
         """Hand violations to where the policies want them reported; never waits.
 
         Spec: related facts §6
-
-        Args:
-            report: with the identity of its window.
         """
         if world.sink is None:
             return
@@ -130,7 +323,7 @@ class Verdict:
             for violation in judgement.violations:
                 said = violation_report(violation, report, audit_trail_uri=trail)
                 for receiver in receivers:
-                    _take(world.sink, said, receiver)
+                    _take_violation(world.sink, said, receiver)
 
     @property
     def reason(self) -> HaltReason | None:
@@ -162,7 +355,7 @@ class Verdict:
             yield self.report_only, self.reported
 
 
-def _take(sink: ViolationSink, said: ViolationReport, policy: Policy) -> None:
+def _take_violation(sink: ViolationSink, said: ViolationReport, policy: Policy) -> None:
     """Hand a report to a sink; the window is sealed by now, and no answer depends on this."""
     try:
         sink.take(said, policy)
@@ -179,3 +372,19 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
     return world.reviewer is not None and world.reviewer(report, reply.text)
+
+
+def may_show_at_once(
+    admission: Admission, request: Request, strategy: Strategy, settings: Settings
+) -> bool:
+    """Whether nothing may withhold a window's answer or ask for it again.
+
+    Spec: related facts §7
+    """
+    if may_withhold(admission.policy, request.oversight) or may_be_forbidden(settings):
+        return False
+    if safety.needs_review(admission.safety_budget, settings.sessions.budget):
+        return False
+    if strategy is Strategy.REFLEXIVE:
+        return False
+    return not (request.accept_quality or request.accept_risk)

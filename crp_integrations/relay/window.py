@@ -29,24 +29,26 @@ from crp_integrations.governance.compaction.records import Account
 from crp_integrations.governance.tracing import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
-from crp_integrations.relay.attempts import Attempts
-from crp_integrations.relay.close import Closed, close, journalled
-from crp_integrations.relay.earlier.bridging import may_be_laid
-from crp_integrations.relay.earlier.carrying import Carrying
-from crp_integrations.relay.entering import Entered, Place
-from crp_integrations.relay.examining import examined
-from crp_integrations.relay.facets import compacting
-from crp_integrations.relay.fitting import Fitting
+from crp_integrations.relay import compaction
+from crp_integrations.relay.close import ClosedWindow, close, journal_events
+from crp_integrations.relay.close_records import draft_maker, receipt_contents
+from crp_integrations.relay.examination import examine_answer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.passes import Passes
+from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.sealing.ending import Drafting, Ending
-from crp_integrations.relay.sealing.recorded import drafting, recorded
-from crp_integrations.relay.sealing.saying import Said, refused, said, trail_id
-from crp_integrations.relay.searching import Searching
-from crp_integrations.relay.steps import Fitted, Outcome, Refusal
-from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.response_headers import (
+    WindowHeaders,
+    refusal_headers,
+    trail_id,
+    window_headers,
+)
+from crp_integrations.relay.session_admission import ALONE, Admission, Place
+from crp_integrations.relay.steps import FittedDispatch, Outcome, Refusal
+from crp_integrations.relay.strategies.single_window import AnswerPasses, FactSearches
+from crp_integrations.relay.verdict import AnswerVerdict
+from crp_integrations.relay.window_end import DraftMaker, WindowCalls, WindowEnd
+from crp_integrations.relay.window_envelope import WindowEnvelope
 from crp_integrations.relay.world import World
 from crp_integrations.session.token import claimed_session
 from crp_integrations.vocabulary import EventType, HaltReason
@@ -54,13 +56,13 @@ from crp_integrations.vocabulary import EventType, HaltReason
 T = TypeVar("T")
 # The remedy of a prompt that quotes what is to be gone on from.
 AUGMENTED: Final = "prompt-augmented"
-# What closing an answer says where another one, asked at the same time, was faster.
 # Source of what a tool answered, before the tool's name.
 TOOL_SOURCE: Final = "tool:"
+# Errors of a close whose place was taken by an answer that was asked at the same time.
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
 
-class Window:
+class OpenWindow:
     """The state and the end of one window.
 
     Attributes:
@@ -68,57 +70,55 @@ class Window:
         session_id: of the session that it belongs to.
     """
 
-    def __init__(self, request: Request, world: World, place: Place) -> None:
+    def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
         self.request = request
         self.session_id = _session_of(request, world)
         self._world = world
         self._place = place
-        self._entered: Entered | None = None
-        self._fitting = Fitting(request, self.session_id, world)
-        self._carrying: Carrying | None = None
-        self._attempts = Attempts()
-        self._searching: Searching | None = None
+        self._admission: Admission | None = None
+        self._packing = WindowEnvelope(request, self.session_id, world)
+        self._carried_context: CarriedContext | None = None
+        self._calls = WindowCalls()
+        self._searches: FactSearches | None = None
         # What was left out of the conversation; None before anybody looked at it.
         self._compaction: Account | None = None
         # Whether other windows may go on with the answer.
         self.part = False
         # Whether the answer was shown as it came.
         self._shown = False
-        self._passes = Passes(request.strategy, world.settings.dispatch)
+        self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
         self._outdated: tuple[str, ...] = ()
-        self._closed: Closed | None = None
-        self._verdict: Verdict | None = None
+        self._closed: ClosedWindow | None = None
+        self._verdict: AnswerVerdict | None = None
         # What the report last made came from, and how many flags it had of its own.
         self._examined: tuple[Examination, int] | None = None
         # Of what the report's envelope shows, as far as it was looked at.
         self._hashes: Mapping[str, str] = {}
         # The reply that was examined, and its way through the judge.
-        self._replied: Reply | None = None
-        self._judging: JudgedAnswer | None = None
+        self._examined_reply: Reply | None = None
+        self._judged_answer: JudgedAnswer | None = None
         self._outcome: Outcome | None = None
-        self._ending = threading.Lock()
-
-    # --- on the way --------------------------------------------------------------------
+        self._end_lock = threading.Lock()
 
     @property
-    def entered(self) -> Entered | None:
+    def admission(self) -> Admission | None:
         """The window's place in its session; None before it has begun."""
-        return self._entered
+        return self._admission
 
     def note(self, event_type: EventType, **data: object) -> None:
         """Add something to the window's events: ids, hashes, counts and closed words only."""
-        self._attempts.note(event_type, **data)
+        self._calls.note(event_type, **data)
 
     def flag(self, word: str) -> None:
         """Add a word to the report's flags."""
-        self._attempts.flags.append(word)
+        self._calls.flags.append(word)
 
     def remedied(self, remedy: str) -> None:
         """Note that a remedy of a broken flow was used, for the journal and the header.
 
         Spec: CRP-SPEC-005 §11.6
         """
-        self._attempts.remedies.append(remedy)
+        self._calls.remedies.append(remedy)
         self.note(EventType.FLOW_REMEDIATION, remedy=remedy)
 
     def _compacted(self, request: Request) -> Request:
@@ -127,49 +127,47 @@ class Window:
             return request
         world = self._world
         # A preview writes nothing, so it keeps no artifact either.
-        sealed = self._entered is not None and not request.cache.no_store
+        sealed = self._admission is not None and not request.cache.no_store
         session = self.session_id if sealed else ""
-        if request.compaction is None and compacting.wanted(request, world):
+        if request.compaction is None and compaction.wants_compaction(request, world):
             with world.tracer.step("compact"):
-                request = compacting.compacted(request, world, session)
+                request = compaction.compact_request(request, world, session)
         self._compaction = request.compaction
         if self._compaction is not None:
-            signer = self._fitting.namespace.subject.name
-            self._attempts.notes += compacting.notes(self._compaction, signer)
+            signer = self._packing.namespace.subject.name
+            self._calls.notes += compaction.compaction_events(self._compaction, signer)
         return request
 
     def journal(self, event_type: EventType, **data: object) -> None:
-        """Journal something about the window after its end.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Journal something about the window after its end."""
         if self._closed is not None:
-            seal, namespace = self._closed.seal, self._fitting.namespace
-            journalled(namespace, self._world, seal, ((event_type, data),))
+            seal, namespace = self._closed.seal, self._packing.namespace
+            journal_events(namespace, self._world, seal, ((event_type, data),))
 
     def may_lay(self, bridge: str, *between: Answer) -> bool:
         """Whether the window's policy lets a bridge between answers through."""
-        policy = self._entered.policy if self._entered else Policy()
-        return may_be_laid(bridge, between, policy, self.request, self._world)
+        policy = self._admission.policy if self._admission else Policy()
+        return may_lay_bridge(bridge, between, policy, self.request, self._world)
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
-        fitting = self._fitting
-        report, examination = examined(
-            fitting.request,
+        packing = self._packing
+        report, examination = examine_answer(
+            packing.request,
             self._world,
-            fitting.namespace,
-            fitting.reads,
+            packing.namespace,
+            packing.reads,
             envelope,
             text,
-            needs=fitting.needs.own(envelope.sub_queries if envelope else ()),
+            needs=packing.needs.own(envelope.sub_queries if envelope else ()),
             outdated=self._outdated,
         )
         self._examined = (examination, len(report.flags))
         flags = (*report.flags, *self._flags(), *self._personal(envelope))
         return report.model_copy(update={"flags": flags})
 
-    def _judgement(self, fitted: Fitted, reply: Reply, report: Report) -> JudgedAnswer | None:
+    def _judgement(
+        self, fitted: FittedDispatch, reply: Reply, report: Report
+    ) -> JudgedAnswer | None:
         """The answer's way through the judge; None where there is none, or nothing to judge."""
         world, judge = self._world, self._world.judge
         if judge is None or self._examined is None or not reply.text.strip():
@@ -186,13 +184,10 @@ class Window:
         )
 
     def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
-        """Ids of facts that the judge's provider must not get, and why.
-
-        What a tool answered in this conversation is held in memory as well; it is evidence.
-        """
-        labels = self._fitting.labels(envelope)
+        """Ids of facts that the judge's provider must not get, and why."""
+        labels = self._packing.labels(envelope)
         barred = set(judge.settings.withhold_labels)
-        held = set() if judge.own else set(self._fitting.reads().held())
+        held = set() if judge.own else set(self._packing.reads().held())
         found = []
         for fact in envelope.facts:
             if barred.intersection(labels.get(fact.fact_id, ())):
@@ -212,17 +207,17 @@ class Window:
     @property
     def _judge_failed(self) -> bool:
         """Whether the judge failed and its owner wants the answer withheld then."""
-        judging = self._judging
+        judging = self._judged_answer
         halts = judging is not None and judging.judge.settings.failure == "halt"
         return halts and judging is not None and bool(judging.failed)
 
     def _hand_report(self, report: Report) -> None:
         """Give the report to who asked for it, or have the answer judged in the background."""
-        judging, judge = self._judging, self._world.judge
+        judging, judge = self._judged_answer, self._world.judge
         if judge is None or judging is None or judge.on_report is None:
             return
         if judging.later:
-            judge.later(lambda: judge.hand(judging.now(report).played()))
+            judge.later(lambda: judge.hand(judging.now(report).play()))
         else:
             judge.hand(report)
 
@@ -241,7 +236,7 @@ class Window:
 
     def _flags(self) -> list[str]:
         """How the fabric was read, as far as it is not the usual way."""
-        namespace = self._fitting.namespace
+        namespace = self._packing.namespace
         flags = [f"guard={namespace.guard_name}"]
         if not self._world.code_verified:
             flags.append("engine-code-not-checked")
@@ -249,29 +244,24 @@ class Window:
             flags.append(f"residency={namespace.residency}")
         if self.request.cache.text:
             flags.append(f"cache={self.request.cache.text}")
-        if self._attempts.redispatches:
-            flags.append(f"re-dispatches={self._attempts.redispatches}")
-        flags += self._attempts.flags
-        return [*flags, *self._fitting.conditional.flags]
-
-    # --- the end -----------------------------------------------------------------------
+        if self._calls.redispatches:
+            flags.append(f"re-dispatches={self._calls.redispatches}")
+        flags += self._calls.flags
+        return [*flags, *self._packing.conditional.flags]
 
     def fail(self, error: BaseException) -> Outcome:
         """End the window because the model call failed or was cancelled; it is sealed too.
 
         Spec: CRP-SPEC-005 §15.1
-
-        Returns:
-            A `Refusal` with the error, or the outcome reached before, if there was one.
         """
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
         word = "cancelled" if cancelled else "failed"
         return self._end_without_answer(word, own_error(error), error)
 
-    def _guarded(self, going_on: Callable[[], T]) -> T | Outcome:
+    def _seal_on_error(self, work: Callable[[], T]) -> T | Outcome:
         """Whatever is in the way before the call, the window is sealed as refused or failed."""
         try:
-            return going_on()
+            return work()
         except CRPError as error:
             return self._end_without_answer("refused", error)
         except BaseException as error:
@@ -282,7 +272,7 @@ class Window:
             raise
 
     def _barred(self, reason: HaltReason) -> Outcome:
-        self._attempts.note(EventType.SAFETY_HALT, reason=reason.value)
+        self._calls.note(EventType.SAFETY_HALT, reason=reason.value)
         error = SafetyHalt(
             f"no model was asked: {reason}",
             trail=trail_id(self.session_id, self.request.residency),
@@ -294,10 +284,10 @@ class Window:
     def _end_without_answer(
         self, outcome: str, error: CRPError, cause: BaseException | None = None
     ) -> Outcome:
-        with self._ending:
+        with self._end_lock:
             if self._outcome is not None:
                 return self._outcome
-            fitted = self._fitting.last
+            fitted = self._packing.last
             envelope = fitted.envelope if fitted else None
             if self._closed is not None:
                 # It was sealed, and what came after that failed; a window is sealed once.
@@ -311,7 +301,7 @@ class Window:
             headers = (
                 self._headers(envelope, closed)
                 if envelope
-                else refused(error, closed, self._world, self.request.residency)
+                else refusal_headers(error, closed, self._world, self.request.residency)
             )
             self._outcome = Refusal(error, headers, envelope)
             return self._outcome
@@ -324,19 +314,19 @@ class Window:
         report: Report,
         error: BaseException | None = None,
         *,
-        verdict: Verdict | None = None,
-    ) -> Closed:
-        world, attempts, fitted = self._world, self._attempts, self._fitting.last
-        notes = (*attempts.notes, *(verdict.notes if verdict else ()))
-        ending = Ending(
+        verdict: AnswerVerdict | None = None,
+    ) -> ClosedWindow:
+        world, calls, fitted = self._world, self._calls, self._packing.last
+        notes = (*calls.notes, *(verdict.notes if verdict else ()))
+        end = WindowEnd(
             outcome=outcome,
             envelope=envelope,
             text=text,
             report=report,
             model=fitted.model if fitted else self.request.model,
-            strategy=self._fitting.request.strategy,
-            tokens=attempts.usage.total_tokens,
-            tool_calls=attempts.tool_calls,
+            strategy=self._packing.request.strategy,
+            tokens=calls.usage.total_tokens,
+            tool_calls=calls.tool_calls,
             error=type(error).__name__ if error else "",
             reason=(verdict.reason or "") if verdict else "",
             notes=notes,
@@ -344,15 +334,15 @@ class Window:
             keep=not self.request.cache.no_store,
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
-            candidates=self._fitting.candidates if world.settings.receipts else (),
-            labels=self._fitting.labels(envelope),
+            candidates=self._packing.candidates if world.settings.receipts else (),
+            labels=self._packing.labels(envelope),
             hashes=self._hashes,
-            decisions=self._fitting.decisions,
+            decisions=self._packing.decisions,
             invocation_hash=invocation_hash(fitted.call) if fitted else "",
-            assembly_us=self._fitting.assembly_us,
-            usage=attempts.usage,
-            steps=self._fitting.steps,
-            transfer=self._carrying.given if self._carrying else None,
+            assembly_us=self._packing.assembly_us,
+            usage=calls.usage,
+            steps=self._packing.steps,
+            transfer=self._carried_context.given if self._carried_context else None,
             born={
                 "parent_session": self.request.parent_session,
                 "loop_depth": self.request.loop_depth,
@@ -360,41 +350,37 @@ class Window:
             },
         )
         with world.tracer.step("close"):
-            closed = close(self._fitting.namespace, world, self.session_id, self._entered, ending)
+            closed = close(self._packing.namespace, world, self.session_id, self._admission, end)
         self._closed, self._verdict = closed, verdict
         if verdict is not None:
             verdict.post(world, closed.report)
-        if ending.keep and world.receiver is not None:
+        if end.keep and world.receiver is not None:
             # No answer depends on what becomes of it.
             world.receiver(closed.report)
         return closed
 
     def _draft(
-        self,
-        envelope: Envelope | None,
-        text: str,
-        report: Report,
-        verdict: Verdict | None,
-    ) -> Drafting | None:
-        fitting = self._fitting
+        self, envelope: Envelope | None, text: str, report: Report, verdict: AnswerVerdict | None
+    ) -> DraftMaker | None:
+        packing = self._packing
         if not self._world.settings.receipts:
             return None
-        told = recorded(
-            fitting.request,
+        told = receipt_contents(
+            packing.request,
             self._world,
-            fitting,
+            packing,
             self._passes.further,
             envelope=envelope,
             text=text,
-            reply=self._replied,
+            reply=self._examined_reply,
             report=report,
             examined=self._examined,
-            entered=self._entered,
+            admission=self._admission,
             verdict=verdict,
         )
-        return drafting(told)
+        return draft_maker(told)
 
-    def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
+    def _answer(self, envelope: Envelope, reply: Reply, closed: ClosedWindow) -> Answer:
         seal = closed.seal
         return Answer(
             text=reply.text,
@@ -402,32 +388,32 @@ class Window:
             envelope=envelope.model_copy(update={"window_number": seal.window_number}),
             report=closed.report,
             headers=self._headers(envelope, closed),
-            reply=reply.model_copy(update={"usage": self._attempts.usage}),
+            reply=reply.model_copy(update={"usage": self._calls.usage}),
             session_id=self.session_id,
             window_id=seal.window_id,
             window_number=seal.window_number,
-            continuation_id=closed.left.node.continuation_id,
+            continuation_id=closed.update.node.continuation_id,
             receipt_id=closed.receipt_id,
             compaction=self._compaction,
         )
 
-    def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:
-        return said(
-            Said(
+    def _headers(self, envelope: Envelope, closed: ClosedWindow) -> dict[str, str]:
+        return window_headers(
+            WindowHeaders(
                 envelope=envelope,
                 closed=closed,
-                entered=self._entered,
-                request=self._fitting.request,
-                attempts=self._attempts,
+                admission=self._admission,
+                request=self._packing.request,
+                calls=self._calls,
                 passes=self._passes,
-                cache_status=self._fitting.conditional.outcome,
+                cache_status=self._packing.conditional.outcome,
                 verdict=self._verdict,
             ),
             self._world,
         )
 
     def _must_not_have_begun(self) -> None:
-        if self._fitting.begun or self._entered is not None or self._outcome is not None:
+        if self._packing.begun or self._admission is not None or self._outcome is not None:
             raise RequestError("this turn has begun already; ask the relay for a new one")
 
     def _must_be_open(self) -> None:
@@ -436,11 +422,7 @@ class Window:
 
 
 def _session_of(request: Request, world: World) -> str:
-    """The session that was asked for, by its id or by its token; else one that begins.
-
-    Raises:
-        TokenRefused: the token is malformed. Whether it is genuine is seen when the window begins.
-    """
+    """The session that was asked for, by its id or by its token; else one that begins."""
     if request.session_id:
         return request.session_id
     if request.session_token:

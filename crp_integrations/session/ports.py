@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import ShownFacet, Transaction
+from crp_integrations.fabric.ports import Transaction, WindowRecordsFacet
 from crp_integrations.session.records import Session, WindowNode
 
 
-class SessionsFacet(ShownFacet, Protocol):
+class SessionsFacet(WindowRecordsFacet, Protocol):
     """Sessions, their windows, and what windows said, of one namespace.
 
     What a window said (`PriorWindow`, the report) is content: it names the facts that it came

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import TokenCounter

@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.envelope.pressure import degradation
-from crp_integrations.envelope.prior import PriorWindow
-from crp_integrations.envelope.records import Advice
+from crp_integrations.envelope.continuation import degradation_advice
+from crp_integrations.envelope.records import Advice, PriorWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
@@ -374,7 +373,7 @@ def find_degradation(
     Args:
         history: tiers of a chain of windows, oldest first.
     """
-    advice = degradation(history, settings)
+    advice = degradation_advice(history, settings)
     if advice is None:
         return None
     shown = history[-settings.pressure.falling_windows :]

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Protocol
 
 from crp_integrations.errors import ConfigError, CRPError, StoreError
+from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 MASTER_BYTES = 32
 SCHEMA = "keys/1"
 # Of a file that holds keys of earlier epochs too.
 ROTATED_SCHEMA = "keys/2"
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
 # Beside the key file: what a store keeps, sealed with the key.
 NAMESPACES = "namespaces"
 DEFAULT_VARIABLE = "CRP_MASTER_KEYS"
@@ -296,20 +295,3 @@ def _new() -> bytes:
 
 def _out_of_reach(path: Path, error: OSError) -> StoreError:
     return StoreError(f"key file {path} cannot be read or made: {error.strerror}")
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can enter, and its parents; one that is there stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
-
-
-def sync_folder(path: Path) -> None:
-    """Make a new name in a folder survive a loss of power, where the system can do that."""
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

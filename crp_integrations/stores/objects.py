@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crp_integrations.errors import RequestError, StoreError
-from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
+from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"
 _KEY = re.compile(rf"{_PART}(/{_PART}){{0,15}}")

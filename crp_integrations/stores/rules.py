@@ -1,16 +1,18 @@
-"""What every store refuses, in the same words."""
+"""What every store refuses, in the same words, and whose turn it is to write."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from pydantic import JsonValue
 
 from crp_integrations.audit.records import Event
-from crp_integrations.errors import StoreError
+from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.vectors import FloatRows
 
@@ -157,7 +159,7 @@ def unknown(ids: Sequence[str], known: Collection[str]) -> None:
             raise StoreError(f"fact {id!r} is not in the store")
 
 
-class Gate:
+class TransactionGate:
     """Says whether a transaction may still be used, and for writing.
 
     A facet asks before every read and write, so that a transaction kept beyond its block, or a
@@ -192,3 +194,40 @@ class Gate:
         self.reading()
         if not self._write:
             raise StoreError("the transaction was opened for reading; begin one with write=True")
+
+
+class WriterLocks:
+    """One lock for each namespace, waited for no longer than a given time."""
+
+    def __init__(self, busy_seconds: float) -> None:
+        self._seconds = busy_seconds
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._owners: dict[str, int] = {}
+
+    @contextmanager
+    def held(self, namespace: str) -> Iterator[None]:
+        """Hold a namespace's lock for the length of the block.
+
+        Raises:
+            StoreBusy: another thread held it for too long.
+            StoreError: this thread holds it already and would wait for itself.
+        """
+        thread = threading.get_ident()
+        with self._guard:
+            lock = self._locks.setdefault(namespace, threading.Lock())
+        if self._owners.get(namespace) == thread:
+            raise StoreError(
+                f"this thread already writes in namespace {namespace!r}; end that transaction first"
+            )
+        if not lock.acquire(timeout=self._seconds):
+            raise StoreBusy(
+                f"namespace {namespace!r} is being written by another thread; "
+                f"gave up after {self._seconds:g} s"
+            )
+        self._owners[namespace] = thread
+        try:
+            yield
+        finally:
+            del self._owners[namespace]
+            lock.release()

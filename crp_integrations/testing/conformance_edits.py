@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import FactsFacet, Mark, Store
+from crp_integrations.fabric.ports import FactsFacet, LogMark, Store
 from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows, source
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, SourceKind
 
 LATER = NOON + timedelta(days=1)
-EMPTY = Mark(0, "")
+EMPTY = LogMark(0, "")
 
 
 def after(store: Store, change: Callable[[FactsFacet], object]) -> list[str] | None:
@@ -253,7 +253,7 @@ class EditsConformance:
         """A mark that was undone leads nowhere, also when its number comes again."""
         fill(store, "a")
         new = facts("new")
-        marks: list[Mark] = []
+        marks: list[LogMark] = []
 
         def fails() -> None:
             with store.begin(NAMESPACE) as transaction:
@@ -278,11 +278,11 @@ class EditsConformance:
         with store.begin(NAMESPACE, write=False) as transaction:
             mark = transaction.facts.mark()
             for wrong in (
-                Mark(mark.sequence, "other"),
-                Mark(mark.sequence + 1, mark.token),
-                Mark(-1, mark.token),
-                Mark(0, mark.token),
-                Mark(mark.sequence, ""),
+                LogMark(mark.sequence, "other"),
+                LogMark(mark.sequence + 1, mark.token),
+                LogMark(-1, mark.token),
+                LogMark(0, mark.token),
+                LogMark(mark.sequence, ""),
             ):
                 assert transaction.facts.changes(wrong) is None
 

@@ -13,7 +13,7 @@ import pytest
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import chain_events
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Mark, Store, Transaction
+from crp_integrations.fabric.ports import LogMark, Store, Transaction
 from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.seals import iso
@@ -59,7 +59,7 @@ class RandomWalk:
         self.chance = random.Random(seed)  # noqa: S311 - which change comes next, no secret
         self.ids: list[str] = []
         # Marks of each store, by its name; each store has its own.
-        self.marks: dict[str, list[Mark]] = {}
+        self.marks: dict[str, list[LogMark]] = {}
 
     def step(self) -> Change:
         """The next change; made to several stores, it is the same."""
@@ -140,7 +140,7 @@ class RandomWalk:
     def _since(self, store: Store, transaction: Transaction) -> list[list[str] | None]:
         known = self.marks.setdefault(store.name, [])
         known.append(transaction.facts.mark())
-        return [transaction.facts.changes(mark) for mark in [Mark(0, ""), *known[-MARKS:]]]
+        return [transaction.facts.changes(mark) for mark in [LogMark(0, ""), *known[-MARKS:]]]
 
     def _some(self, most: int = 3) -> list[str]:
         many = self.chance.randint(0, most) if self.ids else 0

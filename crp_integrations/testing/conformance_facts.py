@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store, Transaction
-from crp_integrations.fabric.ports.faulted import Counted, FaultedFacet, faulted_in
+from crp_integrations.fabric.ports.store import FaultCounts, FaultCountsFacet, fault_counts_of
 from crp_integrations.fabric.records import Edge
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows, source
 from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
@@ -305,15 +305,15 @@ class FactsConformance:
 TEXTS = ("walrus sleeps", "otter swims")
 
 
-def finding_counts(transaction: Transaction) -> FaultedFacet:
+def finding_counts(transaction: Transaction) -> FaultCountsFacet:
     """The counts of an open transaction; a store without them has nothing to show here."""
-    facet = faulted_in(transaction)
+    facet = fault_counts_of(transaction)
     if facet is None:
         pytest.skip("this store counts no findings")
     return facet
 
 
-def counted(store: Store, *fact_ids: str) -> dict[str, Counted]:
+def counted(store: Store, *fact_ids: str) -> dict[str, FaultCounts]:
     """Count a finding against facts in a transaction of its own."""
     with store.begin(NAMESPACE) as transaction:
         return finding_counts(transaction).count(fact_ids)
@@ -327,8 +327,8 @@ class FaultedConformance:
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.touch([one, other], NOON)
             transaction.facts.touch([one], NOON + timedelta(hours=1))
-        assert counted(store, one) == {one: Counted(1, 2)}
-        assert counted(store, one, other) == {one: Counted(2, 2), other: Counted(1, 1)}
+        assert counted(store, one) == {one: FaultCounts(1, 2)}
+        assert counted(store, one, other) == {one: FaultCounts(2, 2), other: FaultCounts(1, 1)}
         assert counted(store, "unknown") == {}
 
     def test_what_is_due_has_so_many_findings_in_such_a_share_of_its_uses(
@@ -357,7 +357,7 @@ class FaultedConformance:
             transaction.facts.touch([one], NOON)
             finding_counts(transaction).reset([one, "unknown"])
             transaction.facts.touch([one], NOON + timedelta(hours=1))
-        assert counted(store, one, other) == {one: Counted(1, 1), other: Counted(2, 0)}
+        assert counted(store, one, other) == {one: FaultCounts(1, 1), other: FaultCounts(2, 0)}
 
     def test_findings_that_are_undone_count_nothing(self, store: Store) -> None:
         one, _ = fill(store, *TEXTS)
@@ -369,7 +369,7 @@ class FaultedConformance:
 
         with pytest.raises(ValueError, match="stop"):
             undone()
-        assert counted(store, one) == {one: Counted(1, 0)}
+        assert counted(store, one) == {one: FaultCounts(1, 0)}
 
     def test_findings_go_with_their_fact(self, store: Store) -> None:
         one, _ = fill(store, *TEXTS)
@@ -380,4 +380,4 @@ class FaultedConformance:
         with store.begin(NAMESPACE) as transaction:
             again = facts(*TEXTS)[:1]
             transaction.facts.add(again, rows(again))
-        assert counted(store, one) == {one: Counted(1, 0)}
+        assert counted(store, one) == {one: FaultCounts(1, 0)}

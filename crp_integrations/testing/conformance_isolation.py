@@ -11,10 +11,9 @@ import pytest
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import AccessDenied, StoreError
-from crp_integrations.fabric.ports import Mark, Store, Transaction
-from crp_integrations.fabric.ports.faulted import faulted_in
-from crp_integrations.fabric.ports.jobs import jobs_of
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports import LogMark, Store, Transaction
+from crp_integrations.fabric.ports.facts import vector_search_of
+from crp_integrations.fabric.ports.store import fault_counts_of, jobs_of
 from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.testing.fixtures import (
@@ -79,7 +78,7 @@ def read_attempts(ids: Sequence[str], vector: Any) -> dict[str, Attempt]:
     """Every way of reading, with what another namespace knows; each finds nothing."""
 
     def near(transaction: Transaction) -> list[str]:
-        searching = searching_in(transaction.facts)
+        searching = vector_search_of(transaction.facts)
         if searching is None:
             return []
         return [id_ for id_ in searching.nearest(vector, 9, among=ids)[0] if id_ in ids]
@@ -101,7 +100,7 @@ def read_attempts(ids: Sequence[str], vector: Any) -> dict[str, Attempt]:
         "edges": lambda tx: tx.facts.edges(ids),
         "prepared": lambda tx: tx.facts.prepared_ids("e"),
         "unprepared": lambda tx: tx.facts.unprepared("f", 9),
-        "changes": lambda tx: tx.facts.changes(Mark(0, "")),
+        "changes": lambda tx: tx.facts.changes(LogMark(0, "")),
         "sources": lambda tx: list(tx.facts.sources()),
         "setting": lambda tx: tx.facts.setting("embedder"),
         "events": lambda tx: list(tx.journal.events()),
@@ -122,7 +121,7 @@ def read_attempts(ids: Sequence[str], vector: Any) -> dict[str, Attempt]:
 
 def faults(transaction: Transaction, ids: Sequence[str]) -> Iterator[str]:
     """Facts against which a finding was counted, where the store counts any."""
-    faulted = faulted_in(transaction)
+    faulted = fault_counts_of(transaction)
     if faulted is not None:
         yield from faulted.due(0, 0.0)
 

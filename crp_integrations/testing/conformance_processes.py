@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.ports.jobs import Claim, Jobs, jobs_of
+from crp_integrations.fabric.ports.store import ClaimedJob, Jobs, jobs_of
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.testing import workloads
 from crp_integrations.testing.fixtures import NAMESPACE, OTHER, StoreAccess, run_threads
@@ -170,7 +170,7 @@ def job_table(store: Store, ids: Sequence[str] = ("b", "a", "c")) -> Jobs:
     return jobs
 
 
-def claimed(claim: Claim | None) -> Claim:
+def claimed(claim: ClaimedJob | None) -> ClaimedJob:
     """A claim that was expected."""
     assert claim is not None
     return claim

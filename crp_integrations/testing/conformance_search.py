@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Brief, Outline, Store
+from crp_integrations.fabric.ports import FactBrief, FactOutline, Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import sha256
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, OTHER, fact, facts, fill, rows
@@ -148,7 +148,7 @@ class SearchConformance:
             assert found.passages("none") == []
             assert found.tally() == {"ACTIVE": 3, "STALE": 1, "DELETED": 1}
             assert [one for one in found.outline() if one.fact_id in every] == [
-                Outline(id, one.content_hash, "doc", "x", one.importance_weight)
+                FactOutline(id, one.content_hash, "doc", "x", one.importance_weight)
                 for id, one in sorted(every.items())
                 if id != gone
             ]
@@ -158,7 +158,7 @@ class SearchConformance:
             assert found.retrievable([]) == []
             assert found.texts(asked) == [(stale, "text 0")]
             assert found.texts([]) == []
-            assert found.briefs(asked) == [Brief.of(every[stale])]
+            assert found.briefs(asked) == [FactBrief.of(every[stale])]
             assert found.briefs([]) == []
 
     def test_what_selection_reads_of_a_fact_is_that_of_the_whole_one(self, store: Store) -> None:
@@ -175,7 +175,7 @@ class SearchConformance:
         with store.begin(NAMESPACE, write=False) as transaction:
             ids = sorted(one.fact_id for one in made)
             whole = transaction.facts.get(ids)
-            wanted = [Brief.of(one) for one in whole if one.retrievable]
+            wanted = [FactBrief.of(one) for one in whole if one.retrievable]
             assert len(wanted) == 5
             assert transaction.facts.briefs(ids[::-1]) == wanted
 

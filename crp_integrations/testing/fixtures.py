@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.envelope.prior import PriorWindow, Seen
+from crp_integrations.envelope.records import PriorWindow, SeenFact
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact, Source, source_id
 from crp_integrations.receipt.dsse import SigningKey
@@ -120,7 +120,9 @@ def prior(number: int, *fact_ids: str, **fields: Any) -> PriorWindow:
         **{
             "window_number": number,
             "etag": "sha256:e",
-            "facts_seen": tuple(Seen(fact_id=id_, content_hash=sha256(id_)) for id_ in fact_ids),
+            "facts_seen": tuple(
+                SeenFact(fact_id=id_, content_hash=sha256(id_)) for id_ in fact_ids
+            ),
             "answer": f"answer {number}",
             "quality_tier": QualityTier.A,
             **fields,

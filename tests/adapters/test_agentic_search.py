@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.langchain import CRPChatModel, CRPRunnable
 from crp_integrations.llama_index import CRPLLM, CRPQueryEngine
-from crp_integrations.relay.searching import SEARCH
+from crp_integrations.relay.strategies.single_window import SEARCH
 from tests.adapters.deployments import ASKED, QUESTION, WAYS, answered, entry, router, text
 from tests.doubles import HashEmbedder
 from tests.gateway.houses import BODY, application, key_for

@@ -33,9 +33,13 @@ from crp_integrations.governance.roles.watching import RotSentinel
 from crp_integrations.governance.state import RuntimeState, SessionMetadata
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
 from crp_integrations.guard.access import access
-from crp_integrations.guard.exceptions import Excepting, GovernedException, granted
-from crp_integrations.guard.policy import PolicyGuard
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.guard.governed_exceptions import (
+    ExceptionGuard,
+    GovernedException,
+    grant_exception,
+)
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import EventType
@@ -237,7 +241,7 @@ def test_a_rotten_context_gives_the_right_answer_and_nothing_that_is_withheld(
 @pytest.mark.requirement("SUM-test-2")
 def test_an_exception_that_expires_shuts_what_it_opened(tmp_path: Path, server: Server) -> None:
     clock, uses = FixedClock(NOON), []
-    exception: GovernedException = granted(
+    exception: GovernedException = grant_exception(
         {
             "id": "board-review",
             "owner": "kim@acme.example",
@@ -255,7 +259,7 @@ def test_an_exception_that_expires_shuts_what_it_opened(tmp_path: Path, server: 
             "hooks": ["journal"],
         }
     )
-    guard = Excepting(guard_over(server), [exception], clock, {"journal": uses.append})
+    guard = ExceptionGuard(guard_over(server), [exception], clock, {"journal": uses.append})
     with Relay.open(tmp_path, subject=WRITER, guard=guard, clock=clock) as relay:
         sandbox = relay.sandbox(labels=["class:board"])
         ref = sandbox.put(SECRET, kind="prose", sources=["minutes"]).ref

@@ -21,6 +21,7 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
 
 from crp_integrations import Relay, aexamine, examine
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.errors import CRPError, RequestError, SafetyHalt
 from crp_integrations.langchain import (
     CRPGate,
@@ -31,7 +32,6 @@ from crp_integrations.langchain import (
 )
 from crp_integrations.litellm import CRPLogger, CRPProxyHook, CRPRouter
 from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine, DPEEventHandler
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.judge import Judge
 from crp_integrations.vocabulary import HaltReason
 from tests.adapters import langchain_doubles as langchain
@@ -123,7 +123,9 @@ def by_batch(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 
 
 def by_witness(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    found = witness(langchain.opened(), answer, list(FACTS), QUESTION, judge=Judge.of(judge, **how))
+    found = observe_answer(
+        langchain.opened(), answer, list(FACTS), QUESTION, judge=Judge.of(judge, **how)
+    )
     if found.halt is not None:
         raise found.halt
     assert found.receipt is not None

@@ -14,7 +14,7 @@ from crp_integrations.langchain import CRPMiddleware
 from crp_integrations.langchain.model_calls import COMPACTION_KEY
 from crp_integrations.vocabulary import EventType
 from tests.adapters.langchain_doubles import FACTS, no_metadata, opened, prompts, scripted
-from tests.relay.played import events
+from tests.relay.need_questions import event_data
 
 LIMIT = 4_000
 DONE = FACTS[0]
@@ -83,12 +83,12 @@ async def test_long_messages_are_shortened_and_accounted_for(way):
     assert accounts and all(account["reports"] for account in accounts)
     json.dumps(accounts)
     session = result["messages"][-1].response_metadata["crp_agent"]["session_id"]
-    dropped = events(relay, session, EventType.CONTEXT_DROPPED)
+    dropped = event_data(relay, session, EventType.CONTEXT_DROPPED)
     said = [(one["report"], one["items"]) for one in dropped]
     assert said == [
         (report["id"], report["dropped_item_ids"]) for a in accounts for report in a["reports"]
     ]
-    assert len(events(relay, session, EventType.CONTEXT_COMPACTED)) == len(model.seen)
+    assert len(event_data(relay, session, EventType.CONTEXT_COMPACTED)) == len(model.seen)
     assert relay.verify().windows == len(model.seen)
 
 
@@ -151,7 +151,7 @@ def test_off_everything_is_sent_and_nothing_told():
     ]
     assert not any(told(m) for m in result["messages"] if isinstance(m, AIMessage))
     session = result["messages"][-1].response_metadata["crp_agent"]["session_id"]
-    assert events(relay, session, EventType.CONTEXT_COMPACTED) == []
+    assert event_data(relay, session, EventType.CONTEXT_COMPACTED) == []
 
 
 def test_the_relays_setting_can_be_left_for_an_agent():

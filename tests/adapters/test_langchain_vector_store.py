@@ -15,12 +15,12 @@ from langchain_tests.integration_tests import (
 from langchain_tests.unit_tests import EmbeddingsUnitTests
 
 from crp_integrations import Relay
+from crp_integrations.adapters.vector_stores import ITEM_KEY
 from crp_integrations.engines.embeddings import LangChainEmbedder
 from crp_integrations.errors import EngineError, FactRejected, IllegalTransition, RequestError
 from crp_integrations.fabric.records import Where, source_id
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.langchain import CRPRetriever, CRPVectorStore, FabricEmbeddings
-from crp_integrations.relay.adapting.views import ITEM_KEY
 from crp_integrations.relay.settings import Settings
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore

@@ -33,9 +33,8 @@ from crp_integrations.governance.roles.verifying import PackVerifier
 from crp_integrations.governance.roles.watching import RotSentinel
 from crp_integrations.governance.state import AppliedPolicy, RuntimeState, SessionMetadata
 from crp_integrations.governance.writing import PolicyContext
-from crp_integrations.guard.decisions import Decision, Guard
+from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.stores.keys import FixedKeyRing

@@ -32,8 +32,7 @@ from langgraph.store.memory import InMemoryStore
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.langchain import CRPDocumentStore, CRPMiddleware, CRPStore
 from crp_integrations.stores.memory import MemoryStore
 from tests.adapters.langchain_doubles import FACTS, Chat, no_metadata, opened, prompts

@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import PolicySyntaxError, RequestError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.litellm import CRPProxyHook
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore

@@ -28,7 +28,7 @@ from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import ModelRateLimited, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index import (

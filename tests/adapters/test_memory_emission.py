@@ -9,7 +9,7 @@ import pytest
 from crp_integrations.governance.emitting import Emitter, written
 from crp_integrations.governance.items import MemoryItem, Scope
 from tests.doubles import CountingIds, FixedClock
-from tests.fabric.keeping import fabric
+from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.memories import CONTEXT, TEXT, writer
 
 pytest.importorskip("langchain")

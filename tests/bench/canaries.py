@@ -22,10 +22,9 @@ import numpy as np
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.errors import CRPError, EnvelopeUnchanged, StoreError
 from crp_integrations.fabric.records import Edge, Fact, Where
-from crp_integrations.fabric.view import View
-from crp_integrations.guard.decisions import Guard
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.guard.decisions import Guard, Subject
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import sha256
@@ -203,14 +202,14 @@ class Canaries:
         leaked = [f"canary-{victim:02d}-"] if theirs and victim != asker else []
         return [*(fact.content for fact in shown), *leaked]
 
-    def _nearest(self, view: View, victim: int) -> list[str]:
+    def _nearest(self, view: FabricView, victim: int) -> list[str]:
         vector = view.embedder.embed_query(self._words(victim))
         return [hit.fact_id for hit in view.nearest(vector, 12)]
 
-    def _worded(self, view: View, victim: int) -> list[str]:
+    def _worded(self, view: FabricView, victim: int) -> list[str]:
         return [hit.fact_id for hit in view.search_text(self._words(victim), 12)]
 
-    def _filtered(self, view: View, victim: int) -> list[str]:
+    def _filtered(self, view: FabricView, victim: int) -> list[str]:
         tenant = f"tenant{victim:02d}"
         return view.find(
             self._chance.choice(
@@ -218,14 +217,14 @@ class Canaries:
             )
         )
 
-    def _known(self, view: View, victim: int) -> list[str]:
+    def _known(self, view: FabricView, victim: int) -> list[str]:
         ids = self._ids[victim]
         return [brief.fact_id for brief in view.briefs(ids)]
 
-    def _counted(self, view: View, victim: int) -> list[str]:
+    def _counted(self, view: FabricView, victim: int) -> list[str]:
         return sorted(view.token_counts("canary", self._ids[victim], lambda all_: [1] * len(all_)))
 
-    def _vector_of(self, view: View, victim: int) -> list[str]:
+    def _vector_of(self, view: FabricView, victim: int) -> list[str]:
         one = self._chance.choice(self._ids[victim])
         try:
             view.vectors([one])
@@ -233,7 +232,7 @@ class Canaries:
             return []
         return [one]
 
-    def _linked(self, view: View, victim: int) -> list[str]:
+    def _linked(self, view: FabricView, victim: int) -> list[str]:
         edges = view.edges(self._ids[victim])
         return sorted({id_ for edge in edges for id_ in (edge.source_fact, edge.target_fact)})
 
@@ -250,7 +249,7 @@ class Canaries:
             return []
         return [answer.envelope.text, answer.text]
 
-    _ways: Final[dict[str, Callable[[Canaries, View, int], list[str]]]] = {
+    _ways: Final[dict[str, Callable[[Canaries, FabricView, int], list[str]]]] = {
         "vector": _nearest,
         "word": _worded,
         "filter": _filtered,

@@ -25,7 +25,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_rot import FORM, question_in
 from crp_integrations.evaluation.data_rows import each
 from crp_integrations.evaluation.selection_data import Collection, read
-from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.ports import TokenCounter
 from tests.bench.compaction_ways import ALONE, SLOW, WAYS, Case, Left

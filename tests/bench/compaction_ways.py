@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
 from crp_integrations.governance.compaction.history import ids_of
@@ -19,7 +19,7 @@ from crp_integrations.governance.packs import (
     ContextSection,
     RetrievalEvidence,
 )
-from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter

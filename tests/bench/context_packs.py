@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from crp_integrations.governance.pack_records import AssembleRequest
 from crp_integrations.governance.writing import PolicyContext
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import DropReason

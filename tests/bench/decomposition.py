@@ -28,14 +28,14 @@ from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import StandingClock
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.gather import gather
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.loaders.text import read_text
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.stores.keys import FixedKeyRing

@@ -17,7 +17,11 @@ import numpy.typing as npt
 from crp_integrations import Relay
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.errors import MissingExtra
-from crp_integrations.fabric.communities.clusters import ClusterReport, FactGraph, modularity
+from crp_integrations.fabric.communities.similarity_graph import (
+    ClusterReport,
+    FactGraph,
+    modularity,
+)
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact, Where
 from crp_integrations.fabric.settings import CommunitySettings, FabricSettings

@@ -27,9 +27,9 @@ import numpy.typing as npt
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.search.stored import StoredIndex
+from crp_integrations.fabric.search.store_index import StoreIndex
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Raw
 from crp_integrations.stores.postgres.facts import PostgresFacts
@@ -327,9 +327,9 @@ def _searched(
 
     def ours(vector: npt.NDArray[np.float32]) -> list[str]:
         with store.begin(NAMES[0], write=False) as transaction:
-            searching = searching_in(transaction.facts)
+            searching = vector_search_of(transaction.facts)
             assert searching is not None
-            index = StoredIndex(transaction.facts, searching)
+            index = StoreIndex(transaction.facts, searching)
             return [hit.fact_id for hit in index.nearest(vector, K, last=True)]
 
     sides: dict[str, tuple[Ask, int]] = {

@@ -101,7 +101,7 @@ def run(
         A report in plain JSON.
     """
     from crp_integrations.gateway.keys import KeyFile, new_key
-    from crp_integrations.guard.subjects import Subject
+    from crp_integrations.guard.decisions import Subject
     from crp_integrations.relay.relay import Relay
 
     found = passages(facts * tenants)

@@ -17,13 +17,12 @@ from typing import Any, Final
 
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.fabric.gate import Gate
+from crp_integrations.fabric.access_filter import AccessFilter
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import AllowAll
-from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.decisions import AllowAll, Subject
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
 from tests.bench.canaries import QUERIES, TENANTS, Canaries
@@ -164,7 +163,7 @@ def _clocked_gate() -> list[float]:
         return timed
 
     for name in ("decision", "may_read", "briefs", "facts", "passing"):
-        setattr(Gate, name, clocked(getattr(Gate, name)))
+        setattr(AccessFilter, name, clocked(getattr(AccessFilter, name)))
     return taken
 
 

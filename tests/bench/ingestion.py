@@ -35,7 +35,7 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.loaders.documents import load_path
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.stores.keys import FixedKeyRing

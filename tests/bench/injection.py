@@ -21,7 +21,7 @@ from typing import Any
 
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_rows import each
-from crp_integrations.guard.injection.detect import RULES, detect
+from crp_integrations.guard.injection.detection import RULES, detect
 from crp_integrations.seals import sha256
 from tests.bench import injection_wordings
 

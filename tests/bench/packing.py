@@ -23,8 +23,8 @@ import numpy as np
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.gather import gather
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message

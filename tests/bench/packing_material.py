@@ -12,10 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from crp_integrations.envelope.pairs import Pairs
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.render import marker_text, render
-from crp_integrations.envelope.similar import duplicates_and_conflicts
+from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.near_duplicates import PairRelation, split_near_duplicates
+from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import from_fixed, to_fixed
 from crp_integrations.vectors import FloatRows, cosine, unit_rows
@@ -71,10 +70,10 @@ class Material:
             conflicts=conflicts,
         )
 
-    def alike(self) -> tuple[Pairs, Pairs]:
+    def alike(self) -> tuple[PairRelation, PairRelation]:
         """Near-identical pairs, not worked out yet."""
         contents = [fact.content for fact in self.facts]
-        return duplicates_and_conflicts(contents, self.rows, SIMILARITY)
+        return split_near_duplicates(contents, self.rows, SIMILARITY)
 
     @cached_property
     def by_relevance(self) -> Sequence[int]:

@@ -22,12 +22,11 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.counts import Remembering
-from crp_integrations.envelope.fit import Fit
-from crp_integrations.envelope.layouts import Shown
-from crp_integrations.envelope.prompt import before, messages
-from crp_integrations.envelope.records import Candidate, Candidates, Stretch
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.budget import EnvelopeInputs, RecordingCounter
+from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.candidates import ScoredSpan as Stretch
+from crp_integrations.envelope.layout import PreviousEnvelope
+from crp_integrations.envelope.prompt import build_messages, marker_text, system_parts
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.receipt.draft import draft
@@ -84,7 +83,7 @@ def pack(number: int) -> Receipt:
     chance = random.Random(number)
     settings = _settings(chance)
     candidates = _candidates(chance)
-    counter = Remembering(Words())
+    counter = RecordingCounter(Words())
     grounding, strategy = chance.choice(list(GroundingMode)), chance.choice(list(Strategy))
     ids = [one.fact_id for one in candidates.facts]
     given: dict[str, Any] = {
@@ -99,7 +98,7 @@ def pack(number: int) -> Receipt:
         "tiers_before": tuple(chance.choices(list(QualityTier), k=chance.randint(0, 4))),
         "pinned": tuple(chance.sample(ids, min(len(ids), chance.randint(0, 2)))),
     }
-    previous = Shown(tuple(chance.sample(ids, min(len(ids), chance.randint(0, 5)))))
+    previous = PreviousEnvelope(tuple(chance.sample(ids, min(len(ids), chance.randint(0, 5)))))
     if settings.layout == "cache-stable" and previous.ids:
         # Its text begins as the text of now does, so that a prefix is found.
         first = assemble(candidates, counter=Words(), settings=settings, previous=previous, **given)
@@ -113,7 +112,7 @@ def pack(number: int) -> Receipt:
         salt="a secret" if salted else "",
         **given,
     )
-    fit = Fit(
+    fit = EnvelopeInputs(
         candidates=candidates,
         room=None,
         tokenizer=counter.identity,
@@ -132,8 +131,8 @@ def pack(number: int) -> Receipt:
         grounding=grounding,
         strategy=strategy,
     )
-    parts = before(asked.system_prompt, grounding, strategy, asked.instructions)
-    sent = messages(parts, envelope.text, asked.history, asked.query)
+    parts = system_parts(asked.system_prompt, grounding, strategy, asked.instructions)
+    sent = build_messages(parts, envelope.text, asked.history, asked.query)
     told = Told(
         asked=asked,
         report=_report(),

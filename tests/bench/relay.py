@@ -162,7 +162,7 @@ def run(
     from crp_integrations.litellm import CRPRouter, deployments, hook
     from crp_integrations.litellm import router as router_module
     from crp_integrations.relay.relay import Relay
-    from crp_integrations.relay.settings_dispatch import DispatchSettings
+    from crp_integrations.relay.settings import DispatchSettings
 
     # LiteLLM warns of everything that a loopback server is not.
     logging.getLogger("LiteLLM").setLevel(logging.ERROR)
@@ -307,10 +307,10 @@ async def _block(call: Call, asked: Sequence[str], at_a_time: int) -> tuple[floa
 def _messages(relay: Any, query: str, budget_tokens: int) -> list[dict[str, Any]]:
     """The messages of a relayed call, for a bare one to carry the same."""
     from crp_integrations.litellm.wire import sent
-    from crp_integrations.relay.prompt import messages
+    from crp_integrations.relay.prompt import prompt_messages
 
     turn = relay.turn(query, model=MODEL, budget_tokens=budget_tokens)
-    return sent(messages(turn.request, turn.preview().text))
+    return sent(prompt_messages(turn.request, turn.preview().text))
 
 
 def bars(report: Mapping[str, Any]) -> list[dict[str, Any]]:

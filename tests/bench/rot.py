@@ -25,7 +25,7 @@ from typing import Any, Final
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.evaluation.context_metrics import MeasuredContext
 from crp_integrations.evaluation.context_rot import (
@@ -50,7 +50,7 @@ from crp_integrations.evaluation.selection import MODEL, Say
 from crp_integrations.evaluation.selection_data import Collection, SetDocument
 from crp_integrations.evaluation.text_axis import TextAxis
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.ports import Embedder, Model, TokenCounter
 from crp_integrations.relay.build import open_relay
 from crp_integrations.seals import sha256

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from crp_integrations.envelope.render import marker_text, render
+from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.evaluation.context_metrics import MeasuredContext
 from crp_integrations.evaluation.selection_data import Collection, SetDocument
 from crp_integrations.evaluation.text_axis import ContextUnit, TextAxis

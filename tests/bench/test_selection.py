@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import (
     MRR,

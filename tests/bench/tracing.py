@@ -32,7 +32,7 @@ from crp_integrations.observability.otel import OpenTelemetry
 from crp_integrations.observability.prometheus import Metrics
 from crp_integrations.relay import close, window
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.settings_dispatch import DispatchSettings
+from crp_integrations.relay.settings import DispatchSettings
 from tests.bench.fabric_corpus import Kind, embedder_of
 from tests.bench.made_up import passages, question
 from tests.bench.measure import has_one_thread, in_one_thread, loop_ms

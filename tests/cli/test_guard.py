@@ -12,7 +12,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.settings import Settings
 from tests.cli.test_cli import KEY
 

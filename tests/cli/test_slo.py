@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from tests.cli.conftest import Here
 
 MANUAL = "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.\n"

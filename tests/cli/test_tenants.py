@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from tests.cli.conftest import Here
 from tests.cli.test_cli import KEY, SESSION, files
 

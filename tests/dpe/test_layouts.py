@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.blocks import blocks
+from crp_integrations.language.blocks import blocks, code_of, counting_cells
 from crp_integrations.language.claims import segment
-from crp_integrations.language.coded import code_of
-from crp_integrations.language.tables import counting_cells
 from tests.dpe.helpers import check, kinds
 from tests.dpe.texts import HARBOUR
 

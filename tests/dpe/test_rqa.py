@@ -10,7 +10,7 @@ from crp_integrations.dpe.records import Coherence, Completeness, Flow, Repetiti
 from crp_integrations.dpe.risk import ceiling, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.errors import ConfigError
-from crp_integrations.relay.emitting import before_its_answer, emitted
+from crp_integrations.relay.conditional_requests import cap_tier, uncapped
 from crp_integrations.vocabulary import QualityTier
 from tests.dpe.windows import after
 from tests.headers.header_samples import envelope, report
@@ -62,7 +62,7 @@ def test_one_contradicted_claim_of_two_halves_the_coherence() -> None:
 def test_the_cap(score: float, tier: str) -> None:
     assert ceiling(score, DEFAULT)[0] is QualityTier(tier)
     for own in QualityTier:
-        shown = emitted(envelope(quality_tier=own), report(rqa_score=score), DEFAULT)
+        shown = cap_tier(envelope(quality_tier=own), report(rqa_score=score), DEFAULT)
         assert shown.quality_tier is own.capped(QualityTier(tier))
         # Only lowers, and says why.
         assert len(shown.caps) == (shown.quality_tier is not own)
@@ -71,11 +71,11 @@ def test_the_cap(score: float, tier: str) -> None:
 @pytest.mark.requirement("005-18.4-2")
 def test_tier_a_with_a_score_of_062_is_b() -> None:
     before = envelope(quality_tier=QualityTier.A)
-    shown = emitted(before, report(rqa_score=0.62), DEFAULT)
+    shown = cap_tier(before, report(rqa_score=0.62), DEFAULT)
     assert shown.quality_tier is QualityTier.B
     assert shown.caps[-1].reason == "rqa_score 0.620 is below 0.70"
-    assert before_its_answer(shown, QualityTier.A) == before
-    assert before_its_answer(shown, None) == shown
+    assert uncapped(shown, QualityTier.A) == before
+    assert uncapped(shown, None) == shown
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from crp_integrations.engines.extractive import (
     facts,
     question,
 )
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.vocabulary import RiskLevel

@@ -11,7 +11,7 @@ import pytest
 from crp_integrations.engines.graphs import as_networkx, within_hops, write_graphml
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.errors import EngineError, RequestError
-from crp_integrations.fabric.communities.clusters import FactGraph
+from crp_integrations.fabric.communities.similarity_graph import FactGraph
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -14,10 +14,10 @@ import pytest
 
 from crp_integrations.engines import hnsw
 from crp_integrations.errors import EngineError, MissingExtra
-from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.vectors import cosine, unit_rows
 
-SETTINGS = GraphSettings()
+SETTINGS = VectorGraphSettings()
 
 
 def rows(count: int, width: int = 24, seed: int = 0) -> np.ndarray:
@@ -63,7 +63,7 @@ def test_equal_rows_give_an_equal_graph(engine: hnsw.HnswEngine, tmp_path: Path)
         files.append(path.read_bytes())
     assert files[0] == files[1]
     other = tmp_path / "three"
-    engine.build(block, GraphSettings(seed=7)).save(str(other))
+    engine.build(block, VectorGraphSettings(seed=7)).save(str(other))
     assert other.read_bytes() != files[0]
 
 
@@ -91,7 +91,7 @@ def test_the_library_is_told_what_the_settings_say(
         engine.load(str(path), rows(30, width), SETTINGS)
         index, given = made[-1]
         assert (index.space, index.dim, index.ef) == ("cosine", width, 100)
-    own = GraphSettings(m=8, ef_construction=50, ef_search=40, metric="ip")
+    own = VectorGraphSettings(m=8, ef_construction=50, ef_search=40, metric="ip")
     engine.build(rows(30), own)
     index, given = made[-1]
     assert (given["space"], index.M, index.ef_construction, index.ef) == ("ip", 8, 50, 40)
@@ -100,7 +100,7 @@ def test_the_library_is_told_what_the_settings_say(
 @pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
 def test_every_metric_finds_the_same_neighbours(engine: hnsw.HnswEngine, metric: str) -> None:
     block = rows(400)
-    graph = engine.build(block, GraphSettings(metric=metric))  # type: ignore[arg-type]
+    graph = engine.build(block, VectorGraphSettings(metric=metric))  # type: ignore[arg-type]
     for query in rows(10, seed=3):
         best = np.argsort(-cosine(block, query), kind="stable")[:5]
         assert set(graph.search(query, 5).tolist()) == set(best.tolist())
@@ -129,7 +129,7 @@ def test_asking_for_more_rows_than_there_are_gives_all(engine: hnsw.HnswEngine) 
 def test_rows_out_of_reach_are_no_error(engine: hnsw.HnswEngine) -> None:
     # A hundred copies of one row link only among themselves.
     block = np.repeat(np.eye(2, 8, dtype=np.float32), 200, axis=0)
-    graph = engine.build(block, GraphSettings(m=2, ef_construction=2, ef_search=1))
+    graph = engine.build(block, VectorGraphSettings(m=2, ef_construction=2, ef_search=1))
     assert graph.search(block[0], 400).size == 0
     assert graph.search(block[0], 10).size == 10
 
@@ -176,7 +176,7 @@ def test_a_file_of_other_rows_dimensions_or_settings_is_refused(
         with pytest.raises(EngineError, match="wanted"):
             engine.load(path, block, SETTINGS)
     with pytest.raises(EngineError, match="wanted"):
-        engine.load(path, rows(300), GraphSettings(m=8))
+        engine.load(path, rows(300), VectorGraphSettings(m=8))
     with pytest.raises(EngineError, match="could not read"):
         engine.load(path + ".not-there", rows(300), SETTINGS)
 
@@ -253,7 +253,7 @@ class Walk:
 def test_the_rows_compared_grow_slower_than_the_rows_there_are(
     engine: hnsw.HnswEngine, tmp_path: Path
 ) -> None:
-    settings = GraphSettings(ef_search=20)
+    settings = VectorGraphSettings(ef_search=20)
     sizes, compared = (500, 2_000, 8_000), []
     for size in sizes:
         block = rows(size, 16)

@@ -17,9 +17,8 @@ from crp_integrations.engines.opa import LONGEST_ANSWER, OpaEngine
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import require
+from crp_integrations.guard.decisions import Subject, require
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 
 ANNA = Subject(tenant="acme", name="anna", roles=("reader",))
 NUMBER = "4ca636c1-55e4-417a-b1d8-4aceb67960d1"

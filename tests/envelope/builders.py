@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.records import Candidate, Candidates, Envelope, RankedFact
+from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter

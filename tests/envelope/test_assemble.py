@@ -11,11 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from crp_integrations.envelope.assemble import preview
-from crp_integrations.envelope.offered import offered
-from crp_integrations.envelope.records import Candidates, Envelope, EnvelopePreview, PackedFact
-from crp_integrations.envelope.render import grounding_instruction, render
+from crp_integrations.envelope.caller_candidates import build_candidates
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.prompt import grounding_instruction, render
+from crp_integrations.envelope.records import Envelope, EnvelopePreview, PackedFact
 from crp_integrations.errors import RequestError
-from crp_integrations.relay.prompt import room
+from crp_integrations.relay.prompt import reckon_room
 from crp_integrations.relay.records import Request
 from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier, Strategy
 from tests.doubles import NOON, HashEmbedder
@@ -201,7 +202,7 @@ def test_no_budget_gives_an_empty_deficient_envelope(budget_tokens: int) -> None
 def test_system_tokens_are_measured_with_the_grounding_instruction() -> None:
     def left(mode: GroundingMode, system_prompt: str = "") -> int:
         request = Request(query="q", model="m", grounding=mode, system_prompt=system_prompt)
-        return room(request, LetterCounter(), 10_000, SETTINGS)
+        return reckon_room(request, LetterCounter(), 10_000, SETTINGS).tokens
 
     free = left(GroundingMode.OPEN)
     for mode in (GroundingMode.STRICT, GroundingMode.PREFERRED):
@@ -347,7 +348,7 @@ def test_communities_come_in_the_order_of_the_ranking() -> None:
 def test_personal_data_is_ranked_like_everything_else() -> None:
     plain = "the tier of the file is A and nothing more"
     personal = "the tier of Ada Lovelace, ada@example.org, 078-05-1120, is A"
-    found = offered(
+    found = build_candidates(
         "tier",
         [plain, personal],
         embedder=HashEmbedder(),

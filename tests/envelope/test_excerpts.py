@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.evolution import evolve
+from crp_integrations import Relay
+from crp_integrations.dpe.verifier.values import read
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
+from crp_integrations.envelope.continuation import evolve
 from crp_integrations.envelope.excerpts import whole_budget
-from crp_integrations.envelope.records import Candidate, Candidates, Envelope, Stretch
-from crp_integrations.envelope.render import ELLIPSIS, marker_text, render
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.language.profile import stretches
+from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
+from crp_integrations.errors import FactRejected
+from crp_integrations.language.lexical_overlap import sentence_spans
+from crp_integrations.language.memo import forget
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.seals import sha256, sha256_hex
@@ -38,13 +42,13 @@ def parted(
     fact_id: str, content: str, scores: Sequence[float], merit: float = 0.5, **fields: Any
 ) -> Candidate:
     """A fact with a score for each of its stretches, none where it is one."""
-    spans = stretches(content)
+    spans = sentence_spans(content)
     given = [scores[n % len(scores)] for n in range(len(spans))] if scores else []
     return replace(
         fact(fact_id, merit, content=content, **fields),
         score=to_fixed(merit),
         stretches=tuple(
-            Stretch(span.start, span.end, to_fixed(score))
+            ScoredSpan(span.start, span.end, to_fixed(score))
             for span, score in zip(spans, given, strict=True)
         )
         if len(spans) > 1
@@ -208,7 +212,7 @@ def test_a_reranker_decides_whose_parts_are_shown() -> None:
             return [0.2 if text == one.content else 0.9 for text in texts]
 
     plain = candidates(one, other)
-    given = reranked(plain, Turned(), SETTINGS)
+    given = rerank_candidates(plain, Turned(), SETTINGS)
     assert [(c.relevance, c.score) for c in given.facts] == [(200_000,) * 2, (900_000,) * 2]
     assert part_of(made(plain, budget_tokens=90), "b").content == SENTENCES[1]
     assert part_of(made(given, budget_tokens=90), "c").content == SENTENCES[5]
@@ -314,7 +318,42 @@ def test_scores_of_stretches_stay_in_range_under_a_reranker(found: Candidates) -
             return [0.5 for _ in texts]
 
     few = SETTINGS.model_copy(update={"rerank_top": 2})
-    for before, after in zip(found.facts, reranked(found, Halves(), few).facts, strict=True):
+    for before, after in zip(
+        found.facts, rerank_candidates(found, Halves(), few).facts, strict=True
+    ):
         assert after.score is not None and 0 <= after.score <= SCALE // 2
         assert [one[:2] for one in after.stretches] == [one[:2] for one in before.stretches]
         assert all(0 <= one.score <= SCALE // 2 for one in after.stretches)
+
+
+def in_two(fact_id: str, relevance: float, size: int) -> Candidate:
+    """A fact of two stretches."""
+    text = (fact_id * size)[: size - 1] + "."
+    half = size // 2
+    whole = fact(fact_id, relevance, content=text)
+    return replace(whole, stretches=(ScoredSpan(0, half, 9), ScoredSpan(half, size, 8)))
+
+
+def test_the_budget_is_filled_with_whole_facts_where_no_part_fits() -> None:
+    short = [fact(f"s{n}", 0.9 - n / 100, content=f"{n}" * 43) for n in range(10)]
+    given = candidates(*short, in_two("z", 0.1, 900))
+    envelope = made(given, budget_tokens=520)
+    shown = {packed.fact_id for packed in envelope.facts}
+    assert shown == {one.fact_id for one in short}
+    assert envelope.token_count <= 520
+    gone = {drop.fact_id for drop in envelope.dropped}
+    assert shown | gone == {one.fact_id for one in given.facts}
+    assert not shown & gone
+
+
+def test_what_is_remembered_of_texts_is_forgotten_at_an_erasure() -> None:
+    text = "Zebulon Quartz founded the Meridian reactor in 2019."
+    reading = read(text)
+    assert read(text) is reading
+    forget()
+    assert read(text) is not reading
+
+
+def test_one_text_instead_of_a_list_of_facts_is_refused() -> None:
+    with Relay.open() as relay, pytest.raises(FactRejected, match="into a list"):
+        relay.fabric.add("The Meridian reactor delivers 412 megawatts to the grid of the north.")

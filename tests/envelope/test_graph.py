@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay
 from crp_integrations.engines.walks import NetworkxWalker
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.ports import Link, Reached
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.selection import GraphSettings
-from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.sightings import Sightings
+from crp_integrations.envelope.retrieval import gather
+from crp_integrations.envelope.retriever_hits import RetrieverHits
+from crp_integrations.envelope.settings import EnvelopeSettings, GraphExpansionSettings
 from crp_integrations.errors import AccessDenied, FactRejected
 from crp_integrations.fabric.records import Edge, Fact, Where
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, Decision, LabelFilter, Subject
 from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import DropReason
@@ -69,9 +66,9 @@ def found(relay: Relay, hops: int, labels: LabelFilter | None = None, **fields: 
     settings = EnvelopeSettings(
         k_nearest=3,
         k_lexical=3,
-        graph=GraphSettings(hops=hops, seeds=1, community_hits=0, **fields),
+        graph=GraphExpansionSettings(hops=hops, seeds=1, community_hits=0, **fields),
     )
-    sightings = Sightings()
+    sightings = RetrieverHits()
     candidates = gather(
         relay.fabric,
         QUESTION,
@@ -206,8 +203,10 @@ def test_names_and_communities_link_facts_too() -> None:
     with relay.fabric.begin(write=True) as transaction:
         everything = sorted(id_ for id_, _ in transaction.facts.retrievable())
         transaction.facts.set_communities(dict.fromkeys(everything, "one"))
-    grown = settings.model_copy(update={"graph": GraphSettings(hops=1, names=0, community_hits=9)})
-    sightings = Sightings()
+    grown = settings.model_copy(
+        update={"graph": GraphExpansionSettings(hops=1, names=0, community_hits=9)}
+    )
+    sightings = RetrieverHits()
     more = gather(
         relay.fabric, QUESTION, counter=WordCounter(), settings=grown, walker=WALKER,
         sightings=sightings,

@@ -19,18 +19,23 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.envelope.gather import gather
-from crp_integrations.envelope.hybrid import Floats, Scores, Weighed, new_names, scores, weighed
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.scoring import pool_of
-from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.hybrid import (
+    Floats,
+    HybridScores,
+    WeighedPool,
+    build_pool,
+    new_names,
+    score_pool,
+    weigh_pool,
+)
+from crp_integrations.envelope.retrieval import gather
+from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import Brief
+from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, Decision, Subject
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.settings import load
 from crp_integrations.scores import SCALE, to_fixed
@@ -80,19 +85,19 @@ def texts_of(found: Candidates) -> set[str]:
     return {fact.content for fact in found.facts}
 
 
-def pool(query: str, facts: Sequence[Fact], settings: HybridSettings = HYBRID) -> Weighed:
+def pool(query: str, facts: Sequence[Fact], settings: HybridSettings = HYBRID) -> WeighedPool:
     rows = HASHER.embed_passages([fact.content for fact in facts])
-    briefs = [Brief.of(fact) for fact in facts]
+    briefs = [FactBrief.of(fact) for fact in facts]
     cosines = cosine(rows, HASHER.embed_query(query))
-    return weighed(pool_of(query, briefs, cosines, settings), settings)
+    return weigh_pool(build_pool(query, briefs, cosines, settings), settings)
 
 
-def score(query: str, facts: Sequence[Fact], **fields: Any) -> Scores:
+def score(query: str, facts: Sequence[Fact], **fields: Any) -> HybridScores:
     chosen = HybridSettings(**fields)
-    return scores(pool(query, facts, chosen), chosen)
+    return score_pool(pool(query, facts, chosen), chosen)
 
 
-def stretches(found: Scores) -> list[Floats]:
+def stretches(found: HybridScores) -> list[Floats]:
     """The scores of each fact's stretches."""
     return [found.parts[start:end] for start, end in pairwise(found.begins)]
 

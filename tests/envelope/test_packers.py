@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.layouts import reusable
-from crp_integrations.envelope.order import order
-from crp_integrations.envelope.pack import pack
-from crp_integrations.envelope.packers import PACKERS
-from crp_integrations.envelope.records import Candidates, Envelope, RankedFact
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.candidates import Candidates, RankedFact
+from crp_integrations.envelope.layout import order_facts, reusable_prefix
+from crp_integrations.envelope.pack import PACKERS, pack
+from crp_integrations.envelope.prompt import render
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from tests.doubles import NOON
 from tests.envelope.builders import SETTINGS, LetterCounter, candidates, fact, made, ranked
@@ -127,18 +126,18 @@ def test_an_envelope_names_its_packing(name: str) -> None:
 def test_sandwich_rank_opens_with_the_two_best_and_ends_with_the_other_critical_facts() -> None:
     scores = [0.97, 0.93, 0.88, 0.84, 0.8, 0.79, 0.5, 0.49, 0.1]
     facts = [ranked(f"f{n}", score) for n, score in enumerate(scores)]
-    shown = order(facts, EnvelopeSettings(ordering="sandwich_rank"))
+    shown = order_facts(facts, EnvelopeSettings(ordering="sandwich_rank"))
     assert ids(shown.facts) == ["f0", "f1", "f7", "f8", "f5", "f6", "f2", "f3", "f4"]
     # The default puts the last critical fact second.
-    assert ids(order(facts, SETTINGS).facts)[:2] == ["f0", "f4"]
+    assert ids(order_facts(facts, SETTINGS).facts)[:2] == ["f0", "f4"]
 
 
 def test_rank_and_reversed_are_the_plain_orders() -> None:
     facts = [ranked(f"f{n}", 0.7 - n / 10) for n in range(4)]
-    straight = order(facts, EnvelopeSettings(ordering="rank"))
+    straight = order_facts(facts, EnvelopeSettings(ordering="rank"))
     assert ids(straight.facts) == ["f0", "f1", "f2", "f3"]
     assert straight.promoted == () and straight.algorithms == ("rank@1",)
-    back = order(facts, EnvelopeSettings(ordering="reversed"))
+    back = order_facts(facts, EnvelopeSettings(ordering="reversed"))
     assert ids(back.facts) == ["f3", "f2", "f1", "f0"]
     assert back.algorithms == ("reversed@1",)
 
@@ -150,7 +149,7 @@ def test_rank_and_reversed_are_the_plain_orders() -> None:
 def test_every_order_is_a_permutation(scores: list[int], name: str) -> None:
     facts = in_rank_order([(1, score) for score in scores])
     using = SETTINGS.model_copy(update={"ordering": name})
-    assert sorted(ids(order(facts, using).facts)) == sorted(ids(facts))
+    assert sorted(ids(order_facts(facts, using).facts)) == sorted(ids(facts))
 
 
 # --- layouts -------------------------------------------------------------------------------
@@ -240,7 +239,7 @@ def test_a_cache_stable_envelope_keeps_the_laws(
 
 @given(st.lists(st.text(max_size=6), max_size=5), st.lists(st.text(max_size=6), max_size=5))
 def test_what_is_reusable_begins_both_texts(new: list[str], old: list[str]) -> None:
-    prefix = reusable(new, render(old))
+    prefix = reusable_prefix(new, render(old))
     assert render(new).startswith(prefix) and render(old).startswith(prefix)
     assert prefix in {render(new[:count]) for count in range(len(new) + 1)}
 

@@ -1,27 +1,36 @@
-"""Phase 2: scores, the sequential diversity bonus, deduplication.
+"""Phase 2: weights, scores, the sequential diversity bonus, deduplication.
 
-The weights of the specification are those of the `literal` preset; what `default` makes of them
-is in `test_adaptive`.
+The weights of the specification are those of the `literal` preset; under `default` age counts
+where it can decide, and communities do not.
 """
 
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.rank import Ranking, diversity, freshness, rank
-from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.rank import (
+    Ranking,
+    RankWeights,
+    differ_in_age,
+    diversity,
+    freshness,
+    rank,
+    rank_weights,
+)
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.weights import weights
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON
-from tests.envelope.builders import LITERAL, candidates, fact
+from tests.envelope.builders import LITERAL, SETTINGS, candidates, fact, made
 
 DAY = timedelta(days=1)
 SHARE = to_fixed(0.40)
@@ -38,7 +47,7 @@ def ranking(
 ) -> Ranking:
     return rank(
         given,
-        weights(using, mode, temporal=temporal),
+        rank_weights(using, mode, temporal=temporal),
         share=to_fixed(using.diversity_share),
         now=now,
         max_age_seconds=max_age_seconds,
@@ -65,7 +74,7 @@ def test_the_composite_is_the_weighted_sum() -> None:
 
 @pytest.mark.requirement("003-6.2-2", "003-6.2-3", "003-6.2-4", "003-6.2-5")
 def test_default_weights() -> None:
-    found = weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
+    found = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
     assert (found.relevance, found.importance, found.freshness, found.diversity) == (
         500_000,
         250_000,
@@ -103,7 +112,7 @@ def test_the_composite_is_clamped_and_weights_stay_as_they_are() -> None:
 @pytest.mark.requirement("003-13.1-2", "003-13.1-4", "003-13.1-5", "003-13.1-7")
 def test_grounding_modes_change_the_weights() -> None:
     def parts(mode: GroundingMode) -> tuple[int, ...]:
-        found = weights(LITERAL, mode, temporal=False)
+        found = rank_weights(LITERAL, mode, temporal=False)
         return found.relevance, found.importance, found.freshness, found.diversity
 
     assert parts(GroundingMode.STRICT) == (500_000, 350_000, 150_000, 100_000)
@@ -115,13 +124,13 @@ def test_grounding_modes_change_the_weights() -> None:
 
 @pytest.mark.requirement("003-6.4-5")
 def test_a_temporal_question_in_the_default_mode() -> None:
-    found = weights(LITERAL, GroundingMode.PREFERRED, temporal=True)
+    found = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=True)
     assert (found.relevance, found.freshness, found.horizon_days) == (400_000, 250_000, 90)
 
 
 @pytest.mark.requirement("003-6.4-9")
 def test_the_mode_comes_before_the_temporal_shift() -> None:
-    found = weights(LITERAL, GroundingMode.OPEN, temporal=True)
+    found = rank_weights(LITERAL, GroundingMode.OPEN, temporal=True)
     assert (found.relevance, found.importance, found.freshness) == (250_000, 150_000, 250_000)
 
 
@@ -244,7 +253,7 @@ def test_output_descends_by_composite_with_ties_by_id() -> None:
 
 def literally(given: Candidates, using: EnvelopeSettings) -> list[tuple[str, int]]:
     """The specification's loops, written down naively and in exact integers."""
-    force = weights(using, GroundingMode.PREFERRED, temporal=False)
+    force = rank_weights(using, GroundingMode.PREFERRED, temporal=False)
     left = list(given.facts)
     seen: list[Any] = []
     result = []
@@ -288,3 +297,85 @@ def test_the_heap_picks_what_the_literal_loops_pick(rows: list[tuple[int, int, A
     expected = literally(facts, LITERAL)
     assert [facts.facts[place].fact_id for place in result.picks] == [id for id, _ in expected]
     assert {i.candidate.fact_id: i.composite for i in result.facts} == dict(expected)
+
+
+OLD = NOON - timedelta(days=400)
+
+
+def parts(found: RankWeights) -> tuple[int, ...]:
+    return found.relevance, found.importance, found.freshness, found.diversity
+
+
+@pytest.mark.parametrize(
+    ("mode", "temporal", "dated", "expected"),
+    [
+        (GroundingMode.PREFERRED, False, False, (750_000, 250_000, 0, 0)),
+        (GroundingMode.PREFERRED, False, True, (600_000, 250_000, 150_000, 0)),
+        (GroundingMode.PREFERRED, True, False, (500_000, 250_000, 250_000, 0)),
+        (GroundingMode.STRICT, False, False, (750_000, 350_000, 0, 0)),
+        (GroundingMode.STRICT, True, True, (500_000, 350_000, 250_000, 0)),
+        (GroundingMode.OPEN, False, False, (600_000, 150_000, 0, 0)),
+        (GroundingMode.OPEN, True, False, (350_000, 150_000, 250_000, 0)),
+    ],
+)
+def test_what_does_not_count_is_relevances(
+    mode: GroundingMode, temporal: bool, dated: bool, expected: tuple[int, ...]
+) -> None:
+    assert parts(rank_weights(SETTINGS, mode, temporal=temporal, dated=dated)) == expected
+
+
+def test_the_literal_preset_weighs_age_and_communities_always() -> None:
+    for dated in (False, True):
+        found = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=False, dated=dated)
+        assert parts(found) == (500_000, 250_000, 150_000, 100_000)
+
+
+@pytest.mark.parametrize("mode", list(GroundingMode))
+@pytest.mark.parametrize("temporal", [False, True])
+def test_the_sum_of_the_weights_is_that_of_the_letter(mode: GroundingMode, temporal: bool) -> None:
+    literal = sum(parts(rank_weights(LITERAL, mode, temporal=temporal)))
+    for dated in (False, True):
+        assert sum(parts(rank_weights(SETTINGS, mode, temporal=temporal, dated=dated))) == literal
+
+
+def test_age_decides_between_stale_and_fresh_and_between_dates_that_contradict() -> None:
+    old, new, third = fact("a", ingested_at=OLD), fact("b"), fact("c")
+    assert not differ_in_age(candidates(old, new))
+    assert differ_in_age(candidates(old, new, conflicts=((0, 1),)))
+    # Both sides of the contradiction are of one date; the old fact is not in it.
+    assert not differ_in_age(candidates(old, new, third, conflicts=((1, 2),)))
+    assert differ_in_age(candidates(fact("a", stale=True), new))
+    assert not differ_in_age(candidates())
+
+
+def test_contradictions_are_looked_for_among_the_best_alone() -> None:
+    crowd = [fact(f"f{n:02d}", 0.9 - n / 100) for n in range(24)]
+    last = fact("z", 0.1, ingested_at=OLD)
+    assert differ_in_age(candidates(*crowd[:19], last, conflicts=((18, 19),)))
+    assert not differ_in_age(candidates(*crowd[:20], last, conflicts=((0, 20),)))
+    # Best by what they are ranked by.
+    risen = replace(last, score=SCALE)
+    assert differ_in_age(candidates(*crowd[:20], risen, conflicts=((0, 20),)))
+
+
+def test_an_old_fact_that_is_more_relevant_comes_first_unless_time_is_asked_for() -> None:
+    old, new = fact("old", 0.80, ingested_at=OLD), fact("new", 0.72)
+
+    def best(query: str, settings: EnvelopeSettings = SETTINGS, **fields: object) -> str:
+        made_of = candidates(old, new, query=query, **fields)
+        return made(made_of, k=1, settings=settings).facts[0].fact_id
+
+    assert best("the rule") == "old"
+    assert best("the latest rule") == "new"
+    # The newer of two that contradict each other, whatever is asked.
+    assert best("the rule", conflicts=((0, 1),)) == "new"
+    assert best("the rule", LITERAL) == "new"
+
+
+def test_a_crowd_of_one_community_is_not_pushed_back() -> None:
+    crowd = [fact(f"x{n}", 0.60 - n / 1000, community="x") for n in range(5)]
+    given = candidates(*crowd, fact("y", 0.58, community="y"))
+    shown = sorted(made(given).facts, key=lambda one: (-one.composite_score, one.fact_id))
+    assert [one.fact_id for one in shown] == ["x0", "x1", "x2", "x3", "x4", "y"]
+    assert all(a.composite_score > b.composite_score for a, b in pairwise(shown))
+    assert {one.community for one in made(given, k=2, settings=LITERAL).facts} == {"x", "y"}

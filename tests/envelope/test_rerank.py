@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay, pack
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.rerank import reranked
+from crp_integrations.envelope.rerank import rerank_candidates
 from crp_integrations.errors import EngineError
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.stores.memory import MemoryStore
@@ -50,7 +50,7 @@ def test_the_scores_become_the_relevance() -> None:
     given = candidates(fact("a", 0.9), fact("b", 0.2), relevant_floor=310_000)
     reranker = Scripted({"text of a": 0.125, "text of b": 0.75}.__getitem__)
     assert isinstance(reranker, Reranker)
-    again = reranked(given, reranker, SETTINGS)
+    again = rerank_candidates(given, reranker, SETTINGS)
     assert [one.relevance for one in again.facts] == [125_000, 750_000]
     assert reranker.asked == [("a question", ["text of a", "text of b"])]
     # The card's floor speaks of the embedder's cosines.
@@ -62,7 +62,7 @@ def test_the_scores_become_the_relevance() -> None:
 def test_only_the_best_are_seen_and_the_others_stay_below_them_in_their_order() -> None:
     given = candidates(*(fact(f"f{n}", 0.9 - n / 10) for n in range(6)))
     reranker = Scripted({"text of f0": 0.4, "text of f1": 0.8}.__getitem__)
-    relevance = [one.relevance for one in reranked(given, reranker, top(2)).facts]
+    relevance = [one.relevance for one in rerank_candidates(given, reranker, top(2)).facts]
     assert relevance[:2] == [400_000, 800_000]
     assert relevance[2:] == [280_000, 240_000, 200_000, 160_000]
     assert all(later < min(relevance[:2]) for later in relevance[2:])
@@ -75,7 +75,7 @@ def test_with_mixed_scores_it_sees_the_best_of_these_and_decides_all_the_same() 
         replace(fact("c", 0.2), score=900_000),
     )
     reranker = Scripted({"text of b": 0.75, "text of c": 0.5}.__getitem__)
-    again = reranked(given, reranker, top(2))
+    again = rerank_candidates(given, reranker, top(2))
     assert reranker.asked[0][1] == ["text of b", "text of c"]
     assert [(one.relevance, one.score) for one in again.facts] == [
         (450_000, 50_000),
@@ -91,7 +91,7 @@ def test_with_mixed_scores_it_sees_the_best_of_these_and_decides_all_the_same() 
 def test_ties_for_the_last_seat_go_by_id() -> None:
     given = candidates(*(fact(name, 0.5) for name in "dbca"))
     reranker = Scripted(lambda _: 1.0)
-    reranked(given, reranker, top(2))
+    rerank_candidates(given, reranker, top(2))
     assert reranker.asked[0][1] == ["text of a", "text of b"]
 
 
@@ -108,8 +108,8 @@ def test_the_order_of_candidates_changes_nothing(
     mixed = list(facts)
     seed.shuffle(mixed)
     reranker = Scripted(after.__getitem__)
-    left = reranked(candidates(*facts), reranker, top(most))
-    assert left == reranked(candidates(*mixed), reranker, top(most))
+    left = rerank_candidates(candidates(*facts), reranker, top(most))
+    assert left == rerank_candidates(candidates(*mixed), reranker, top(most))
     assert reranker.asked[0] == reranker.asked[1]
     seen = set(reranker.asked[0][1])
     lowest = min(to_fixed(after[text]) for text in seen)
@@ -120,7 +120,7 @@ def test_the_order_of_candidates_changes_nothing(
 
 def test_nothing_to_rerank_is_left_alone() -> None:
     reranker = Scripted(lambda _: 1.0)
-    assert reranked(candidates(), reranker, SETTINGS) == candidates()
+    assert rerank_candidates(candidates(), reranker, SETTINGS) == candidates()
     assert reranker.asked == []
 
 
@@ -143,13 +143,13 @@ def test_scores_that_are_none_are_refused(scores: Any, message: str) -> None:
             return scores
 
     with pytest.raises(EngineError, match=message) as caught:
-        reranked(candidates(fact("a"), fact("b")), Wrong(), SETTINGS)
+        rerank_candidates(candidates(fact("a"), fact("b")), Wrong(), SETTINGS)
     assert caught.value.engine == "wrong/1"
 
 
 def test_the_envelope_names_the_reranker() -> None:
     given = candidates(fact("a", 0.9), fact("b", 0.2))
-    envelope = made(reranked(given, Scripted(lambda text: float("b" in text)), SETTINGS))
+    envelope = made(rerank_candidates(given, Scripted(lambda text: float("b" in text)), SETTINGS))
     assert "rerank@1:scripted/1" in envelope.algorithms
     assert not any(name.startswith("rerank") for name in made(given).algorithms)
     shown = {one.fact_id: one.relevance_score for one in envelope.facts}
@@ -195,7 +195,7 @@ def test_the_error_of_a_callers_reranker_is_wrapped() -> None:
         raise KeyError(text)
 
     with pytest.raises(EngineError) as caught:
-        reranked(given, Scripted(fail), SETTINGS)
+        rerank_candidates(given, Scripted(fail), SETTINGS)
     assert str(caught.value) == "the reranker scripted/1 failed with KeyError"
     assert caught.value.engine == "scripted/1"
     assert isinstance(caught.value.__cause__, KeyError)
@@ -210,7 +210,7 @@ def test_scores_that_fail_while_they_are_read_are_wrapped_as_well() -> None:
             raise OSError("the service is gone")
 
     with pytest.raises(EngineError, match="late/1 failed with OSError"):
-        reranked(candidates(fact("a"), fact("b")), Late(), SETTINGS)
+        rerank_candidates(candidates(fact("a"), fact("b")), Late(), SETTINGS)
 
 
 def test_a_reranker_that_is_interrupted_is_not_wrapped() -> None:
@@ -218,7 +218,7 @@ def test_a_reranker_that_is_interrupted_is_not_wrapped() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reranked(candidates(fact("a")), Scripted(stop), SETTINGS)
+        rerank_candidates(candidates(fact("a")), Scripted(stop), SETTINGS)
 
 
 def test_a_failing_reranker_ends_the_window_as_refused() -> None:

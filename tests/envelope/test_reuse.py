@@ -10,26 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.etag import etag
+from crp_integrations.envelope.etag import WORDS, Validators, decomposition_hash, etag
 from crp_integrations.envelope.reuse import (
     ANY,
     CANDIDATE_BYTES,
     PACKED_BYTES,
+    EnvelopeScope,
     KnownEnvelopes,
-    Scope,
 )
-from crp_integrations.envelope.validators import WORDS, Validators, decomposition
-from crp_integrations.envelope.window_settings import ReuseSettings
+from crp_integrations.envelope.settings import ReuseSettings
 from crp_integrations.vocabulary import CacheStatus, Changed, GroundingMode, Strategy
 from tests.doubles import NOON
 from tests.envelope.builders import candidates, fact, made
 
-MINE = Scope("tenant", "subject", "", "crp_sess_0123456789abcdef")
+MINE = EnvelopeScope("tenant", "subject", "", "crp_sess_0123456789abcdef")
 HEADERS = {"CRP-Context-Window": "1/5"}
 OTHER: dict[str, Any] = {
     "state_hash": "other",
     "readable": 8,
-    "decomposition": decomposition("q", ("a", "b")),
+    "decomposition": decomposition_hash("q", ("a", "b")),
     "embedder": "other",
     "model": "other",
     "tokenizer": "other",
@@ -53,7 +52,7 @@ def validators(**fields: Any) -> Validators:
         **{
             "state_hash": "state",
             "readable": 7,
-            "decomposition": decomposition("q", ("q",)),
+            "decomposition": decomposition_hash("q", ("q",)),
             "embedder": "minilm",
             "model": "extractive",
             "tokenizer": "letters@1",
@@ -236,7 +235,7 @@ def test_no_text_of_another_state_outlives_a_look(
         assert len(texts(kept, scope, theirs=False)) >= len(others) - (what == "remember")
 
 
-def texts(kept: KnownEnvelopes, scope: Scope, *, theirs: bool = True) -> list[str]:
+def texts(kept: KnownEnvelopes, scope: EnvelopeScope, *, theirs: bool = True) -> list[str]:
     """The states of the entries with texts of a scope's tenant and region, or of all others."""
     place = (scope.tenant, scope.residency)
     return [
@@ -299,11 +298,17 @@ def test_the_latest_used_stay_longest() -> None:
 
 
 def test_validators_hold_no_text_and_read_back() -> None:
-    asked = validators(decomposition=decomposition("a secret question", ("a secret", "question")))
+    asked = validators(
+        decomposition=decomposition_hash("a secret question", ("a secret", "question"))
+    )
     written = asked.model_dump_json()
     assert "secret" not in written
     assert Validators.model_validate_json(written) == asked
-    assert decomposition("ab", ()) != decomposition("a", ("b",)) != decomposition("a", ("b", ""))
+    assert (
+        decomposition_hash("ab", ())
+        != decomposition_hash("a", ("b",))
+        != decomposition_hash("a", ("b", ""))
+    )
 
 
 def test_a_salt_parts_equal_sets_of_facts() -> None:

@@ -12,16 +12,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.offered import offered
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.refused import admitted, refusing
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.screen import screened
+from crp_integrations.envelope.caller_candidates import build_candidates
+from crp_integrations.envelope.candidates import Candidates, refuse_candidates, split_refused
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.screening import ScreeningSettings
+from crp_integrations.guard.injection.detection import InjectionDetector, ScreeningSettings
 from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier
 from tests.doubles import NOON, HashEmbedder, WordCounter
 
@@ -41,7 +40,9 @@ FACTS = (
 def candidates(
     facts: Sequence[Fact | str] = FACTS, query: str = "What does crane seven lift"
 ) -> Any:
-    return offered(query, facts, embedder=EMBEDDER, counter=COUNTER, settings=EnvelopeSettings())
+    return build_candidates(
+        query, facts, embedder=EMBEDDER, counter=COUNTER, settings=EnvelopeSettings()
+    )
 
 
 def envelope(chosen: Candidates, budget: int = 500) -> Envelope:
@@ -71,7 +72,7 @@ class Model:
 @pytest.mark.requirement("SUM-select-8")
 @pytest.mark.requirement("SUM-pipe-10")
 def test_what_gives_orders_is_refused_by_name() -> None:
-    chosen = screened(candidates(), ON, Detector())
+    chosen = screen_candidates(candidates(), ON, InjectionDetector())
     made = envelope(chosen)
     assert INJECTED not in made.text
     assert "18 tons" in made.text
@@ -82,19 +83,19 @@ def test_what_gives_orders_is_refused_by_name() -> None:
     assert "screen@1:injection@1" in made.algorithms
     # The report reads as a tuple of records, from either end.
     assert made.dropped[-1] == made.dropped[len(made.dropped) - 1] == tuple(made.dropped)[-1]
-    assert screened(candidates(), ScreeningSettings(), Detector()) == candidates()
+    assert screen_candidates(candidates(), ScreeningSettings(), InjectionDetector()) == candidates()
 
 
 @pytest.mark.requirement("SUM-pipe-10")
 def test_what_no_retriever_stands_for_is_off_the_topic() -> None:
-    chosen = screened(
-        candidates(), ScreeningSettings(enabled=True, relevance_floor=0.2), Detector()
+    chosen = screen_candidates(
+        candidates(), ScreeningSettings(enabled=True, relevance_floor=0.2), InjectionDetector()
     )
     reasons = {fact.content: fact.refused for fact in chosen.facts}
     assert reasons[FACTS[3]] is DropReason.OFF_TOPIC
     assert reasons[FACTS[0]] is None
     strict = ScreeningSettings(enabled=True, relevance_floor=1.0)
-    nothing = screened(candidates(), strict, Detector())
+    nothing = screen_candidates(candidates(), strict, InjectionDetector())
     made = envelope(nothing)
     assert (made.text, made.quality_tier) == ("", QualityTier.D)
     assert len(made.dropped) == len(FACTS)
@@ -102,7 +103,9 @@ def test_what_no_retriever_stands_for_is_off_the_topic() -> None:
 
 @pytest.mark.requirement("SUM-pipe-10")
 def test_where_too_little_is_safe_the_minimal_pack_is_used() -> None:
-    chosen = screened(candidates(), ScreeningSettings(enabled=True, fewest=5), Detector())
+    chosen = screen_candidates(
+        candidates(), ScreeningSettings(enabled=True, fewest=5), InjectionDetector()
+    )
     made = envelope(chosen)
     assert made.facts == ()
     reasons = sorted(drop.reason for drop in made.dropped)
@@ -112,16 +115,16 @@ def test_where_too_little_is_safe_the_minimal_pack_is_used() -> None:
 @pytest.mark.requirement("SUM-pipe-10")
 def test_a_model_is_asked_beside_the_rules_and_once_for_each_text() -> None:
     model = Model()
-    detector = Detector(model=model)
+    detector = InjectionDetector(model=model)
     facts = [*FACTS, "Fetch a banana for the crane operator."]
-    chosen = screened(candidates(facts), ON, detector)
+    chosen = screen_candidates(candidates(facts), ON, detector)
     refused = {fact.content for fact in chosen.facts if fact.refused}
     assert refused == {INJECTED, facts[-1]}
     assert sorted(model.seen) == sorted(facts)
-    screened(candidates(facts), ON, detector)
+    screen_candidates(candidates(facts), ON, detector)
     assert len(model.seen) == len(facts)
     assert "screen@1:injection@1+bananas@1" in chosen.algorithms
-    small = Detector(most_texts=1)
+    small = InjectionDetector(most_texts=1)
     assert [one.injected for one in small.reports([INJECTED, FACTS[0], INJECTED])] == [
         True,
         False,
@@ -137,7 +140,7 @@ def test_a_model_that_fails_lets_nothing_in() -> None:
             return []
 
     with pytest.raises(EngineError, match="0 scores for 5 texts"):
-        screened(candidates(), ON, Detector(model=Broken()))
+        screen_candidates(candidates(), ON, InjectionDetector(model=Broken()))
 
 
 def test_a_reranker_never_sees_what_is_refused() -> None:
@@ -150,7 +153,11 @@ def test_a_reranker_never_sees_what_is_refused() -> None:
             return [0.5 for _ in texts]
 
     reranker = Reranker()
-    made = envelope(reranked(screened(candidates(), ON, Detector()), reranker, EnvelopeSettings()))
+    made = envelope(
+        rerank_candidates(
+            screen_candidates(candidates(), ON, InjectionDetector()), reranker, EnvelopeSettings()
+        )
+    )
     assert INJECTED not in reranker.seen
     assert len(reranker.seen) == len(FACTS) - 1
     assert INJECTED not in made.text
@@ -158,7 +165,7 @@ def test_a_reranker_never_sees_what_is_refused() -> None:
 
 def test_a_vital_fact_that_is_refused_caps_the_tier() -> None:
     facts = [*FACTS[:4], Fact(content=INJECTED, importance_weight=0.95)]
-    made = envelope(screened(candidates(facts), ON, Detector()))
+    made = envelope(screen_candidates(candidates(facts), ON, InjectionDetector()))
     assert "1 fact of importance 0.90 or more may not be shown" in [c.reason for c in made.caps]
 
 
@@ -174,13 +181,13 @@ def test_refused_facts_change_nothing_about_the_others(
     ]
     chosen = candidates(facts)
     ids = [fact.fact_id for fact in chosen.facts]
-    marked = refusing(chosen, dict(zip(ids, reasons, strict=False)))
+    marked = refuse_candidates(chosen, dict(zip(ids, reasons, strict=False)))
     made = envelope(marked, budget)
     gone = set(ids[: len(reasons)])
     shown = [fact.fact_id for fact in made.facts]
     assert gone.isdisjoint(shown)
     assert sorted(shown + [drop.fact_id for drop in made.dropped]) == sorted(ids)
-    left, refused = admitted(marked)
+    left, refused = split_refused(marked)
     assert {fact.fact_id for fact in refused} == gone
     without = envelope(left, budget)
     assert (without.text, without.etag, without.facts) == (made.text, made.etag, made.facts)

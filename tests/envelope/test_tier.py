@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.pack import Packing
+from crp_integrations.envelope.candidates import Candidates, RankedFact
+from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.rank import Ranking
-from crp_integrations.envelope.records import Candidates, RankedFact
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.tier import Quality, classify
+from crp_integrations.envelope.tier import TierResult, classify_tier
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import GroundingMode, QualityTier
 from tests.doubles import NOON
@@ -33,14 +33,14 @@ def quality(
     temporal: bool = False,
     settings: EnvelopeSettings = SETTINGS,
     given: Candidates | None = None,
-) -> Quality:
+) -> TierResult:
     budget, cap = over_budget or [], over_k or []
     everything = [*packed, *budget, *cap]
     first = [top] if top else everything[:1]
-    return classify(
+    return classify_tier(
         given or candidates(*(item.candidate for item in everything)),
         Ranking(tuple(first), (), ()),
-        Packing(tuple(packed), tuple(budget), tuple(cap)),
+        PackResult(tuple(packed), tuple(budget), tuple(cap)),
         saturation=saturation,
         grounding=grounding,
         temporal=temporal,
@@ -112,7 +112,7 @@ def test_an_empty_envelope_is_deficient() -> None:
     assert quality([], given=candidates()).tier is QualityTier.D
 
 
-def scored(score: str, saturation: str, settings: EnvelopeSettings = SETTINGS) -> Quality:
+def scored(score: str, saturation: str, settings: EnvelopeSettings = SETTINGS) -> TierResult:
     """An envelope of full coverage whose relevance makes up the score."""
     weighted = Fraction(score) - Fraction(35, 100) - Fraction(30, 100) * Fraction(saturation)
     # Rounded up to the fixed-point grid, so that a bound is met and not just missed.

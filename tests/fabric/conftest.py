@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fabric.test_live import Spy
+from tests.fabric.test_namespace_state import Spy
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.ingest import chunking
-from crp_integrations.fabric.ingest.chunking import Chunk, chunk
-from crp_integrations.fabric.ingest.chunking import cut as stream_cut
+from crp_integrations.fabric.ingest import chunker
+from crp_integrations.fabric.ingest.chunker import DocumentChunk, chunk_document
+from crp_integrations.fabric.ingest.chunker import cut_blocks as stream_cut
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 from crp_integrations.loaders.text import read_markdown, split_paragraphs
 from crp_integrations.seals import sha256
 from tests.doubles import WordCounter
@@ -35,8 +35,8 @@ def document(text: str, **fields: object) -> Document:
     ).model_copy(update=fields)
 
 
-def cut(text: str, settings: ChunkingSettings = SMALL) -> list[Chunk]:
-    return chunk(document(text), counter=COUNTER, settings=settings)
+def cut(text: str, settings: ChunkingSettings = SMALL) -> list[DocumentChunk]:
+    return chunk_document(document(text), counter=COUNTER, settings=settings)
 
 
 def sentences(count: int, words: int = 8) -> str:
@@ -158,7 +158,7 @@ def test_chunks_keep_page_heading_and_offsets() -> None:
         Block(text=long, start=0, page=3, heading="Intro > Scope"),
         Block(text=sentences(2), start=len(long) + 2, page=4, heading="Intro > End"),
     )
-    chunks = chunk(
+    chunks = chunk_document(
         Document(uri="u", title="t", blocks=blocks, document_hash="x"),
         counter=COUNTER,
         settings=SMALL,
@@ -175,7 +175,7 @@ def test_a_heading_and_a_short_paragraph_join_what_follows() -> None:
     assert chunks[0].content == f"Note well\n\n{sentences(2)}"
     assert len(chunks) == 2
     text = f"# Long heading of more than five words in all\n\n{sentences(2)}\n\nBye now\n\n## Next\n\n{sentences(2)}"
-    made = chunk(
+    made = chunk_document(
         read_markdown(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=SMALL
     )
     assert [piece.content.split("\n")[0] for piece in made] == [
@@ -189,7 +189,7 @@ def test_a_heading_and_a_short_paragraph_join_what_follows() -> None:
 def test_a_line_that_announces_a_list_stays_with_it() -> None:
     listing = "- one thing to do\n- another thing to do\n- a third thing"
     text = f"These are all of the things to do:\n\n{listing}\n\n{sentences(2)}"
-    made = chunk(
+    made = chunk_document(
         read_markdown(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=SMALL
     )
     assert made[0].content == f"These are all of the things to do:\n\n{listing}"
@@ -201,7 +201,7 @@ def test_a_word_longer_than_any_limit_is_cut() -> None:
             return len(text)
 
     word = "x" * 1000
-    chunks = chunk(document(word), counter=Letters(), settings=SMALL)
+    chunks = chunk_document(document(word), counter=Letters(), settings=SMALL)
     assert all(len(piece.content) <= SMALL.max_fact_tokens for piece in chunks)
     assert "".join(word[a.start : a.end] for a in chunks).startswith(word)
 
@@ -210,7 +210,7 @@ def test_indented_code_keeps_the_place_of_its_lines() -> None:
     code = "    if ready:\n        start the first of all reactors now\n    stop them again at noon"
     text = f"Some words before the code, so that it is not the first.\n\n{code}\n"
     loaded = read_markdown(text.encode(), uri="test:code", name="code.md")
-    chunks = chunk(loaded, counter=COUNTER, settings=SMALL)
+    chunks = chunk_document(loaded, counter=COUNTER, settings=SMALL)
     assert [piece.content for piece in chunks][-1] == code
 
 
@@ -232,7 +232,7 @@ def test_the_work_grows_with_the_text() -> None:
 
     for text in ("x" * 400_000, "word " * 80_000, sentences(8000), "- a b c d\n" * 40_000):
         counter = Measured()
-        chunk(document(text), counter=counter, settings=ChunkingSettings())
+        chunk_document(document(text), counter=counter, settings=ChunkingSettings())
         assert counter.read < 60 * len(text)
 
 
@@ -255,9 +255,9 @@ def test_the_sentences_of_a_block_are_looked_for_once_however_many_passages_it_h
         read += len(text)
         return split_sentences(text)
 
-    monkeypatch.setattr(chunking, "split_sentences", told)
+    monkeypatch.setattr(chunker, "split_sentences", told)
     every = ChunkingSettings(overlap_between="all", overlap_share=share)
-    pieces = chunk(document(text), counter=Quarters(), settings=every)
+    pieces = chunk_document(document(text), counter=Quarters(), settings=every)
     assert len(pieces) > 8
     # Once to cut the block, and once for what its passages repeat of each other.
     assert read <= 2 * len(text)
@@ -315,7 +315,7 @@ def test_joining_moves_no_cut_that_was_there_for_another_reason(text: str) -> No
 
 def test_neighbours_of_one_section_join_and_those_of_two_do_not() -> None:
     text = f"# One\n\n{sentences(2)}\n\n{sentences(2)}\n\n# Two\n\n{sentences(2)}\n\n{sentences(2)}"
-    made = chunk(
+    made = chunk_document(
         read_markdown(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=JOINING
     )
     assert [piece.heading for piece in made] == ["One", "Two"]
@@ -330,7 +330,7 @@ def test_a_joined_passage_tells_both_of_its_pages_and_where_each_stretch_is_from
         Block(text=first, start=0, page=3),
         Block(text=second, start=len(first) + gap, page=4),
     )
-    (made,) = chunk(
+    (made,) = chunk_document(
         Document(uri="u", title="t", blocks=blocks, document_hash="x"),
         counter=COUNTER,
         settings=JOINING,
@@ -350,7 +350,7 @@ def test_tables_code_and_line_ends_of_windows_are_joined_as_they_are_written() -
     code = "    if ready:\n        start()"
     text = f"---\ntitle: T\n---\n# One\n\n{sentences(1)}\n\n{table}\n\n{sentences(1)}\n\n{code}\n"
     loaded = read_markdown(text.replace("\n", "\r\n").encode(), uri="u", name="a.md")
-    (made,) = chunk(loaded, counter=COUNTER, settings=ChunkingSettings(min_fact_tokens=1))
+    (made,) = chunk_document(loaded, counter=COUNTER, settings=ChunkingSettings(min_fact_tokens=1))
     assert made.content == f"# One\n\n{sentences(1)}\n\n{table}\n\n{sentences(1)}\n\n{code}"
     assert text[made.start : made.end] == made.content
 

@@ -1,4 +1,7 @@
-"""Communities: who belongs together, what they are called, when they are found anew."""
+"""Communities: who belongs together, what they are called, when they are found anew.
+
+Two that find communities at once: one does, the other is told and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +22,23 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
-from crp_integrations.fabric.communities import naming
+from crp_integrations.fabric.communities import community_names
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.ports import Store, work_lock
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, GraphSettings
-from crp_integrations.guard.decisions import NAMESPACE, Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, VectorGraphSettings
+from crp_integrations.guard.decisions import NAMESPACE, Decision, Subject
 from crp_integrations.headers import grammar
 from crp_integrations.headers import names as header_names
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import FixedClock, HashEmbedder, WordCounter
+from tests.forking import BEGUN
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 ACME, OTHER = Subject(tenant="acme"), Subject(tenant="other")
 TOPICS = {
@@ -526,7 +532,12 @@ def test_a_kept_file_is_as_good_as_none_when_it_is_not_what_it_was(tmp_path: Pat
     assert store.check("acme") == []
     namespace.recluster()
     # A file that is whole, and says something else than its description.
-    for about in ({"facts": 17}, {"facts": "18"}, {"neighbours": 900}, {"format": "similarity@0"}):
+    for about in (
+        {"facts": 17},
+        {"facts": "many"},
+        {"neighbours": 900},
+        {"schema": "similarity-file/2"},
+    ):
         good = cache.load("similarity")
         assert good is not None
         content = Path(good.path).read_bytes()
@@ -576,7 +587,7 @@ def test_above_the_exact_size_the_graph_finds_neighbours(tmp_path: Path) -> None
     for name, size in (("exact", 20_000), ("graph", 0)):
         whole = fabric(
             graphs=HnswEngine(),
-            settings=base.model_copy(update={"graph": GraphSettings(exact_up_to=size)}),
+            settings=base.model_copy(update={"graph": VectorGraphSettings(exact_up_to=size)}),
         )
         namespace = whole.bind(ACME)
         for topic in TOPICS:
@@ -668,18 +679,78 @@ def test_many_groups_of_one_topic_are_numbered_without_trying_a_number_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []
-    token = naming.token
+    token = community_names.token
 
     def counted(name: str) -> str:
         tried.append(name)
         return token(name)
 
-    monkeypatch.setattr(naming, "token", counted)
+    monkeypatch.setattr(community_names, "token", counted)
     texts = {number: ["reactor coolant", "reactor coolant"] for number in range(60)}
-    found = naming.names_for(texts, list(range(60)), ["reactor-coolant (3)"])
+    found = community_names.name_communities(texts, list(range(60)), ["reactor-coolant (3)"])
     (topic,) = {name.split(" (")[0] for name in found.values()}
     assert list(found.values()) == [
         topic,
         *(f"{topic} ({number})" for number in range(2, 62) if number != 3),
     ]
     assert len(tried) < 4 * 60
+
+
+def test_an_erasure_meanwhile_is_no_other_reclustering(store: Store) -> None:
+    other = fabric(store).bind(ACME)
+    held = filled(other)
+    engine = Interrupted(lambda: other.forget(facts=held["raw milk"][:1]))
+    assert fabric(store, leiden=engine).bind(ACME).recluster().communities == 3
+
+
+def test_of_two_processes_one_finds_the_communities(postgres_address: str) -> None:  # noqa: F811
+    with_lock = PostgresStore(postgres_address)
+    namespace = fabric(with_lock).bind(ACME)
+    filled(namespace)
+    ours, theirs = BEGUN.Pipe()
+    process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
+    process.start()
+    assert ours.recv() == "computing"
+    with pytest.raises(StoreBusy, match="being found"):
+        namespace.recluster()
+    assert told(namespace) == []
+    ours.send("go on")
+    assert ours.recv() == 3
+    process.join()
+    # The lock went with who had it.
+    assert namespace.recluster().communities == 3
+    with_lock.close()
+
+
+def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> None:  # noqa: F811
+    with_lock = PostgresStore(postgres_address)
+    namespace = fabric(with_lock).bind(ACME)
+    filled(namespace)
+    ours, theirs = BEGUN.Pipe()
+    process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
+    process.start()
+    assert ours.recv() == "computing"
+    with work_lock(with_lock, "acme", "recluster") as free:
+        assert not free
+    with work_lock(with_lock, "other", "recluster") as free:
+        assert free
+    process.kill()
+    process.join()
+    while True:
+        # The server notices that the connection is gone.
+        with work_lock(with_lock, "acme", "recluster") as free:
+            if free:
+                break
+    assert namespace.recluster().communities == 3
+    with_lock.close()
+
+
+def recluster_slowly(address: str, wire: Connection) -> None:
+    def happens() -> None:
+        wire.send("computing")
+        wire.recv()
+
+    kept = PostgresStore(address)
+    engine = Interrupted(happens)
+    wire.send(fabric(kept, leiden=engine).bind(ACME).recluster().communities)
+    kept.close()

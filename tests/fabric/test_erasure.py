@@ -15,13 +15,13 @@ from crp_integrations.errors import RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 from tests.doubles import PARAGRAPHS
-from tests.fabric.keeping import (
+from tests.fabric.lifecycle_fixtures import (
     ACME,
     document,
     events,
@@ -282,7 +282,7 @@ def erased_bytes(root: Path, **parts: Any) -> tuple[set[str], set[str], set[str]
     labels: set[str] = set()
     if made.leiden is not None:
         namespace.recluster()
-        made.live("acme").settle(thorough=True)
+        made.namespace_state("acme").settle(thorough=True)
         labels = {fact.community_label or "" for fact in stored(made, *mine)} - {
             "",
             "Passage words",
@@ -321,7 +321,7 @@ def test_no_byte_is_in_the_files_of_graph_and_communities_either(tmp_path: Path)
         tmp_path / "kb",
         graphs=HnswEngine(),
         leiden=GraspologicLeiden(),
-        settings=FabricSettings(chunking=PARAGRAPHS, graph=GraphSettings(exact_up_to=0)),
+        settings=FabricSettings(chunking=PARAGRAPHS, graph=VectorGraphSettings(exact_up_to=0)),
     )
     plain = {"fabric.sqlite", "fabric.sqlite-wal", "fabric.sqlite-shm"}
     assert len({name for name in files if name not in plain}) >= 2

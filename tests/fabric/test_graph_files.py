@@ -13,15 +13,15 @@ import pytest
 
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.search.graph import FILE, Graphs
-from crp_integrations.fabric.search.live import Live
-from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, GraphSettings
+from crp_integrations.fabric.search.namespace_state import NamespaceState
+from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE, NeighbourGraphs
+from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, VectorGraphSettings
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
-from tests.fabric.keeping import ACME, fabric, sentence
-from tests.fabric.pictures import NAME, fact, numbered, put, vectors
-from tests.fabric.test_live import SMALL, Spy, fresh, ids, live, look, write
+from tests.fabric.lifecycle_fixtures import ACME, fabric, sentence
+from tests.fabric.test_namespace_state import SMALL, Spy, fresh, ids, live, look, write
+from tests.fabric.vector_facts import NAME, fact, numbered, put, vectors
 
 COUNT = 150
 OTHER = "other"
@@ -41,8 +41,8 @@ def store(tmp_path: Path, spy: Spy) -> Iterator[SqliteStore]:
 
 def files(store: SqliteStore, name: str = NAME) -> tuple[Path, Path]:
     """The graph's file and its manifest."""
-    data = Path(store.cache(name).load(FILE).path)
-    (sheet,) = data.parent.glob(f"{FILE}.json")
+    data = Path(store.cache(name).load(GRAPH_FILE).path)
+    (sheet,) = data.parent.glob(f"{GRAPH_FILE}.json")
     return data, sheet
 
 
@@ -85,11 +85,14 @@ def told(change: Callable[[dict[str, Any]], None]) -> Callable[[Path, Path], Non
 
     def damage(data: Path, sheet: Path) -> None:
         store = SqliteStore(data.parents[3])
-        cached = store.cache(NAME).load(FILE)
+        cached = store.cache(NAME).load(GRAPH_FILE)
         about, content = json.loads(json.dumps(dict(cached.about))), data.read_bytes()
         change(about)
         store.cache(NAME).save(
-            FILE, about, lambda path: Path(path).write_bytes(content) and None, lambda now: True
+            GRAPH_FILE,
+            about,
+            lambda path: Path(path).write_bytes(content) and None,
+            lambda now: True,
         )
         store.close()
 
@@ -162,17 +165,17 @@ def test_every_damage_is_found_and_the_graph_built_anew(
 def test_a_graph_of_another_namespace_is_not_taken(
     store: SqliteStore, spy: Spy, whole: bool
 ) -> None:
-    theirs = store.cache(OTHER).load(FILE)
+    theirs = store.cache(OTHER).load(GRAPH_FILE)
     content = Path(theirs.path).read_bytes()
     if whole:
         # With a manifest of this namespace and all hashes right: only what is said tells.
         store.cache(NAME).save(
-            FILE,
+            GRAPH_FILE,
             theirs.about,
             lambda path: Path(path).write_bytes(content) and None,
             lambda now: True,
         )
-        assert store.cache(NAME).load(FILE) is not None
+        assert store.cache(NAME).load(GRAPH_FILE) is not None
     else:
         files(store)[0].write_bytes(content)
     assert look(store, live(store, spy)).index.graph is None
@@ -188,7 +191,7 @@ def test_a_graph_of_other_rows_under_a_right_description_is_not_taken(
     other = SqliteStore(tmp_path / "other")
     put(other, numbered(COUNT), vectors(COUNT, seed=77))
     live(other, spy).settle()
-    theirs = Path(other.cache(NAME).load(FILE).path).read_bytes()
+    theirs = Path(other.cache(NAME).load(GRAPH_FILE).path).read_bytes()
     other.close()
     path = tmp_path / "swapped"
     path.write_bytes(theirs)
@@ -276,11 +279,13 @@ def test_a_process_that_only_writes_looks_at_the_file_once(store: SqliteStore, s
     cache = store.cache(NAME)
     load = cache.load
     cache.load = lambda name: looked.append(name) or load(name)  # type: ignore[method-assign]
-    writer = Live(lambda: store.begin(NAME, write=False), cache, GraphSettings(exact_up_to=50), spy)
+    writer = NamespaceState(
+        lambda: store.begin(NAME, write=False), cache, VectorGraphSettings(exact_up_to=50), spy
+    )
     for number in range(5):
         put(store, numbered(6, COUNT + 6 * number), vectors(6, seed=number))
         assert not writer.settle()
-    assert (spy.built, spy.loaded, looked) == ([], 0, [FILE])
+    assert (spy.built, spy.loaded, looked) == ([], 0, [GRAPH_FILE])
     # More than a fifth is new by now.
     put(store, numbered(1, COUNT + 30), vectors(1))
     assert writer.settle()
@@ -294,7 +299,7 @@ def test_maintenance_makes_a_lost_file_anew(store: SqliteStore, spy: Spy) -> Non
     assert not writer.settle()
     assert writer.settle(thorough=True)
     assert not writer.settle(thorough=True)
-    assert store.cache(NAME).load(FILE) is not None
+    assert store.cache(NAME).load(GRAPH_FILE) is not None
     # Also in a process that has read nothing, and once it has seen the file whole.
     other = live(store, spy)
     assert not other.settle()
@@ -309,7 +314,7 @@ class Meanwhile(Spy):
         super().__init__(spy.engine)
         self.happens = happens
 
-    def build(self, block: Any, settings: GraphSettings) -> Any:
+    def build(self, block: Any, settings: VectorGraphSettings) -> Any:
         built = super().build(block, settings)
         self.happens()
         return built
@@ -336,14 +341,14 @@ def test_no_file_is_published_with_a_vector_that_went_meanwhile(
         if what == "put again":
             put(store, [fact(7)], rows)
 
-    writer = Live(
+    writer = NamespaceState(
         lambda: store.begin(NAME, write=False),
         store.cache(NAME),
-        GraphSettings(exact_up_to=50),
+        VectorGraphSettings(exact_up_to=50),
         Meanwhile(spy, happens),
     )
     assert writer.settle()
-    assert store.cache(NAME).load(FILE) is None
+    assert store.cache(NAME).load(GRAPH_FILE) is None
     index = look(store, writer).index
     assert index.graph is not None
     query = vectors(1, seed=2)[0]
@@ -363,10 +368,10 @@ def test_what_is_written_while_a_graph_is_built_is_found(tmp_path: Path, spy: Sp
         seen.append(len(look(store, writer).index))
         assert not writer.settle()
 
-    writer = Live(
+    writer = NamespaceState(
         lambda: store.begin(NAME, write=False),
         store.cache(NAME),
-        GraphSettings(exact_up_to=50),
+        VectorGraphSettings(exact_up_to=50),
         Meanwhile(spy, happens),
     )
     assert writer.settle()
@@ -391,21 +396,21 @@ def test_a_thrown_away_file_is_told_once(
 
 
 def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) -> None:
-    settings = FabricSettings(graph=GraphSettings(exact_up_to=50))
+    settings = FabricSettings(graph=VectorGraphSettings(exact_up_to=50))
     made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings)
     namespace = made.bind(ACME)
     gone = [Fact(content=sentence(number), source_id="gone") for number in range(20)]
     namespace.add([*gone, *(sentence(number) for number in range(20, 100))])
     cache = made.store.cache("acme")
     assert cache is not None
-    assert cache.load(FILE) is not None
+    assert cache.load(GRAPH_FILE) is not None
     namespace.erase("gone")
-    kept = cache.load(FILE)
+    kept = cache.load(GRAPH_FILE)
     assert kept is not None
     assert len(kept.about["ids"]) == 80  # type: ignore[arg-type]
     # Without one it is left to the next write or to maintenance.
     namespace.erase("user", graph=False)
-    assert cache.load(FILE) is None
+    assert cache.load(GRAPH_FILE) is None
     made.store.close()
 
 
@@ -416,7 +421,7 @@ def other_communities(store: SqliteStore) -> None:
 
 
 def said(store: SqliteStore) -> dict[str, Any]:
-    return dict(store.cache(NAME).load(FILE).about)
+    return dict(store.cache(NAME).load(GRAPH_FILE).about)
 
 
 def test_a_file_says_the_state_after_a_clustering(store: SqliteStore, spy: Spy) -> None:
@@ -451,7 +456,7 @@ def test_a_file_says_the_state_after_communities_were_found_by_hand(
     tmp_path: Path, spy: Spy
 ) -> None:
     settings = FabricSettings(
-        graph=GraphSettings(exact_up_to=50),
+        graph=VectorGraphSettings(exact_up_to=50),
         communities=CommunitySettings(recluster_after=1_000_000),
     )
     leiden = engine_for("graspologic")
@@ -461,7 +466,7 @@ def test_a_file_says_the_state_after_communities_were_found_by_hand(
     namespace.recluster()
     cache = made.store.cache("acme")
     assert cache is not None
-    kept = cache.load(FILE)
+    kept = cache.load(GRAPH_FILE)
     assert kept is not None
     with made.store.begin("acme", write=False) as transaction:
         mark = transaction.facts.mark()
@@ -471,7 +476,7 @@ def test_a_file_says_the_state_after_communities_were_found_by_hand(
 
 
 def test_what_another_process_put_there_is_not_restated(store: SqliteStore, spy: Spy) -> None:
-    first = Graphs(spy, store.cache(NAME), SMALL)
+    first = NeighbourGraphs(spy, store.cache(NAME), SMALL)
     with store.begin(NAME, write=False) as transaction:
         index = first.load(transaction.facts)
     put(store, numbered(60, COUNT), vectors(60, seed=4))

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import AccessDenied, FactRejected, IllegalTransition
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.health import Examination, Finding
+from crp_integrations.fabric.inspection import HealthFinding, NamespaceExamination
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact, Source, Where, source_id
 from crp_integrations.fabric.state_hash import state_hash
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -63,7 +63,7 @@ def damage(folder: Path, *statements: str) -> Namespace:
     return fabric(SqliteStore(folder / "kb")).bind(ACME)
 
 
-def only(found: Examination) -> Finding:
+def only(found: NamespaceExamination) -> HealthFinding:
     (finding,) = found.findings
     return finding
 
@@ -103,7 +103,9 @@ def test_stats_counts_facts_sources_events_and_hashes(whole):
 
 def test_looking_at_a_namespace_makes_nothing(tmp_path):
     namespace = fabric(SqliteStore(tmp_path / "kb")).bind(ACME)
-    assert namespace.doctor() == Examination(namespace="acme", facts=0, sources=0, events=0)
+    assert namespace.doctor() == NamespaceExamination(
+        namespace="acme", facts=0, sources=0, events=0
+    )
     assert namespace.stats().files == {}
     assert list(namespace.export()) == []
     assert not (tmp_path / "kb").exists()

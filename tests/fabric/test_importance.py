@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.ingest.importance import importance
+from crp_integrations.fabric.ingest.fact_fields import fact_importance
 from crp_integrations.fabric.settings import ImportanceSettings
 from crp_integrations.vocabulary import SourceKind
 
@@ -17,7 +17,7 @@ def weigh(
     kind: SourceKind, content: str = "Nothing special stands here.", **about: object
 ) -> float:
     chosen = about.pop("settings", SETTINGS)
-    return importance(kind, content=content, settings=chosen, **about)  # type: ignore[arg-type]
+    return fact_importance(kind, content=content, settings=chosen, **about)  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("009-4.4-1")
@@ -97,7 +97,7 @@ def test_base_plus_modifier_and_at_most_one(kind: SourceKind, base: float, more:
     }.get(kind)
     change = {added: more} if added else {"internal_classification": {"x": more}}
     settings = ImportanceSettings(**{kind.value: base, **change})
-    weight = importance(
+    weight = fact_importance(
         kind,
         content="Article 5, version 2.1, this meta-analysis.",
         settings=settings,

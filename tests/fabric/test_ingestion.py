@@ -1,8 +1,13 @@
-"""What an ingestion promises: whole or nothing, again the same, resumed, bounded, side by side."""
+"""What an ingestion promises: whole or nothing, again the same, resumed, bounded, side by side.
+
+Many ids in little room are the tuple of them to whoever reads them.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import signal
 import threading
 import tracemalloc
@@ -11,6 +16,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -20,20 +26,21 @@ from hypothesis import strategies as st
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import AccessDenied, IngestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest import batch, embedding, inserting
+from crp_integrations.fabric.ingest import ingestion_batch, text_embedding
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import (
     Block,
     Document,
     Fact,
+    FactIds,
+    IngestReport,
     Notice,
     StreamedDocument,
     Where,
     source_id,
 )
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.loaders import documents as load_module
 from crp_integrations.loaders import files as find_module
 from crp_integrations.loaders.documents import load_path
@@ -550,9 +557,9 @@ def test_the_memory_of_an_ingestion_does_not_hold_the_text(
     # As if the file were longer.
     monkeypatch.setattr(load_module, "STREAMED", 1 << 18)
     monkeypatch.setattr(find_module, "_PIECE", 1 << 16)
-    monkeypatch.setattr(batch, "_HELD_CHARACTERS", 100_000)
-    monkeypatch.setattr(embedding, "_STEP", 64)
-    monkeypatch.setattr(inserting, "_STEP", 64)
+    monkeypatch.setattr(ingestion_batch, "_HELD_CHARACTERS", 100_000)
+    monkeypatch.setattr(text_embedding, "_STEP", 64)
+    monkeypatch.setattr(ingestion_batch, "_STEP", 64)
     path = tmp_path / "long.txt"
     line = "word " * 399
     with path.open("w") as out:
@@ -616,3 +623,46 @@ def test_facts_have_the_metadata_of_their_document(store: Store) -> None:
     (fact,) = namespace.facts([made])
     assert fact.metadata == {"author": "Ann", "year": 2024, "checked": True}
     assert namespace.find(Where(metadata={"author": "Bo"})) == []
+
+
+IDS = st.uuids().map(str) | st.sampled_from(["", "é", "A" * 36, str(UUID(int=10)).upper()])
+
+
+@given(st.lists(IDS, max_size=8), st.integers(-9, 9), st.integers(-9, 9))
+def test_they_are_read_like_a_tuple(ids: list[str], start: int, end: int) -> None:
+    packed, plain = FactIds(iter(ids)), tuple(ids)
+    assert packed == plain
+    assert plain == packed
+    assert packed == FactIds(plain)
+    assert packed != (*plain, "more")
+    assert (len(packed), list(packed), hash(packed)) == (len(plain), ids, hash(plain))
+    assert packed[start:end:2] == plain[start:end:2]
+    assert (packed + ("b",), ("b",) + packed) == ((*plain, "b"), ("b", *plain))  # noqa: RUF005
+    assert [id_ in packed for id_ in ids] == [True] * len(ids)
+    assert copy.deepcopy(packed) == pickle.loads(pickle.dumps(packed)) == packed
+    if -len(ids) <= start < len(ids):
+        assert packed[start] == plain[start]
+    else:
+        with pytest.raises(IndexError):
+            packed[start]
+
+
+@given(st.lists(IDS, max_size=5))
+def test_a_report_is_written_and_read_as_before(ids: list[str]) -> None:
+    report = IngestReport(facts=FactIds(ids), state_hash="sha256:0")
+    assert report.model_dump()["facts"] == tuple(ids)
+    assert IngestReport.model_validate_json(report.model_dump_json()) == report
+    assert IngestReport.model_validate({"facts": tuple(ids), "state_hash": "sha256:0"}) == report
+    schema = IngestReport.model_json_schema()["properties"]["facts"]
+    assert (schema["type"], schema["items"]) == ("array", {"type": "string"})
+
+
+def test_an_id_takes_sixteen_bytes() -> None:
+    count = 20_000
+    tracemalloc.start()
+    ids = FactIds(str(UUID(int=number)) for number in range(count))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(ids) == count
+    # Whatever else the interpreter keeps meanwhile is far below a text of 36 characters each.
+    assert held < 16 * count + 16_384

@@ -20,8 +20,8 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.fabric.view import View
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.turn import Turn
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
@@ -63,7 +63,7 @@ def sentence(owner: str, number: int) -> str:
     return f"The owner called {owner[:40]!r} wrote down remark number {number} about the vault."
 
 
-def everything(view: View, guesses: list[str]) -> Iterator[Fact | str]:
+def everything(view: FabricView, guesses: list[str]) -> Iterator[Fact | str]:
     """What every reading path gives: facts, or ids where a path gives no more."""
     vector = view.embedder.embed_query("vault remark owner")
     for where in (None, Where()):
@@ -242,7 +242,7 @@ def _public(kind: type[object]) -> Iterator[tuple[str, inspect.Signature]]:
 
 
 @pytest.mark.requirement("009-9.1-5")
-@pytest.mark.parametrize("kind", [Namespace, View, Relay, Turn])
+@pytest.mark.parametrize("kind", [Namespace, FabricView, Relay, Turn])
 def test_no_method_takes_a_tenant(kind: type[object]) -> None:
     taken = {
         (name, parameter)

@@ -20,13 +20,13 @@ from crp_integrations.errors import (
     StoreError,
 )
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.life.lifecycle import LEGAL, check
+from crp_integrations.fabric.life.lifecycle import LEGAL, check_transition
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Notice
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 from tests.doubles import NOON, HashEmbedder
-from tests.fabric.keeping import (
+from tests.fabric.lifecycle_fixtures import (
     ACME,
     Counted,
     Labelled,
@@ -69,12 +69,12 @@ def test_the_table_allows_eight_changes_and_refuses_every_other_by_name(
     legal = {(A, S), (A, D), (A, Q), (S, A), (S, D), (S, Q), (Q, A), (Q, D)}
     fact = Fact(content="any", status=start)
     if (start, to) in legal:
-        check([fact], to)
+        check_transition([fact], to)
         assert "§" in LEGAL[start, to] or "decision" in LEGAL[start, to]
         return
     ways = [way.value for before, way in legal if before is start]
     with pytest.raises(IllegalTransition) as refused:
-        check([fact], to)
+        check_transition([fact], to)
     message = str(refused.value)
     assert fact.fact_id in message
     same = f"is {to.value} already"

@@ -24,7 +24,16 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus, SourceStatus
 from tests.doubles import FixedClock
-from tests.fabric.keeping import ACME, events, everything, fabric, formula, seen, sentence, stored
+from tests.fabric.lifecycle_fixtures import (
+    ACME,
+    events,
+    everything,
+    fabric,
+    formula,
+    seen,
+    sentence,
+    stored,
+)
 
 A, S, D, Q = FactStatus.ACTIVE, FactStatus.STALE, FactStatus.DELETED, FactStatus.QUARANTINED
 SOURCES = ("user", "notes")

@@ -30,8 +30,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.loaders.text import read_text
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.block import FILE, rows_of
-from crp_integrations.fabric.search.index import Index
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.search.neighbour_graph import ROWS_FILE, rows_digest
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
-from tests.fabric.keeping import ACME, fabric, sentence
-from tests.fabric.pictures import NAME, fact, numbered, put, vectors
-from tests.fabric.test_live import Spy, fresh, live, look, write
+from tests.fabric.lifecycle_fixtures import ACME, fabric, sentence
+from tests.fabric.test_namespace_state import Spy, fresh, live, look, write
+from tests.fabric.vector_facts import NAME, fact, numbered, put, vectors
 
 COUNT = 150
 
@@ -32,18 +32,18 @@ def store(tmp_path: Path, spy: Spy) -> Iterator[SqliteStore]:
     made.close()
 
 
-def opened(store: SqliteStore, spy: Spy) -> Index:
+def opened(store: SqliteStore, spy: Spy) -> VectorIndex:
     """What another process has."""
     index = look(store, live(store, spy)).index
     assert index.graph is not None
     return index
 
 
-def is_mapped(index: Index) -> bool:
+def is_mapped(index: VectorIndex) -> bool:
     return not index.base.flags.writeable
 
 
-def as_stored(store: SqliteStore, index: Index) -> None:
+def as_stored(store: SqliteStore, index: VectorIndex) -> None:
     for query in vectors(10, seed=5):
         assert index.nearest(query, 20) == fresh(store).nearest(query, 20)
     assert index.all_rows()[0] == fresh(store).ids
@@ -52,26 +52,26 @@ def as_stored(store: SqliteStore, index: Index) -> None:
 
 def rewritten(store: SqliteStore, content: bytes, **about: Any) -> None:
     """Another file under a manifest in which everything fits."""
-    cached = store.cache(NAME).load(FILE)
+    cached = store.cache(NAME).load(ROWS_FILE)
     said = {**cached.about, **about}
     store.cache(NAME).save(
-        FILE, said, lambda path: Path(path).write_bytes(content) and None, lambda now: True
+        ROWS_FILE, said, lambda path: Path(path).write_bytes(content) and None, lambda now: True
     )
 
 
 def test_another_process_maps_the_rows_and_asks_the_store_for_none(
     store: SqliteStore, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crp_integrations.stores.sqlite.prepared import Vectors
+    from crp_integrations.stores.relational.vectors import FactVectors
 
     read: list[int] = []
-    vectors_of = Vectors.vectors
+    vectors_of = FactVectors.vectors
 
     def counted(self: Any, ids: Any, **more: Any) -> Any:
         read.append(len(ids))
         return vectors_of(self, ids, **more)
 
-    monkeypatch.setattr(Vectors, "vectors", counted)
+    monkeypatch.setattr(FactVectors, "vectors", counted)
     index = opened(store, spy)
     assert is_mapped(index)
     assert sum(read) == 0
@@ -101,7 +101,7 @@ def test_what_changed_since_is_read_out_of_the_store(store: SqliteStore, spy: Sp
     "how", ["cut", "flipped bit", "removed", "other rows", "of another graph", "not so many"]
 )
 def test_a_file_that_does_not_fit_is_not_mapped(store: SqliteStore, spy: Spy, how: str) -> None:
-    path = Path(store.cache(NAME).load(FILE).path)
+    path = Path(store.cache(NAME).load(ROWS_FILE).path)
     content = path.read_bytes()
     if how == "cut":
         path.write_bytes(content[:-4])
@@ -112,7 +112,7 @@ def test_a_file_that_does_not_fit_is_not_mapped(store: SqliteStore, spy: Spy, ho
     elif how == "other rows":
         rewritten(store, vectors(COUNT, seed=77).tobytes())
     elif how == "of another graph":
-        rewritten(store, content, rows_of=rows_of([fact(1).fact_id], [7]))
+        rewritten(store, content, rows_of=rows_digest([fact(1).fact_id], [7]))
     else:
         rewritten(store, content[:-4])
     index = opened(store, spy)
@@ -128,7 +128,7 @@ def test_what_is_mapped_stays_when_the_file_goes(store: SqliteStore, spy: Spy) -
 
 
 def test_the_file_of_an_erased_vector_goes(tmp_path: Path, spy: Spy) -> None:
-    settings = FabricSettings(graph=GraphSettings(exact_up_to=50))
+    settings = FabricSettings(graph=VectorGraphSettings(exact_up_to=50))
     made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings)
     namespace = made.bind(ACME)
     gone = [Fact(content=sentence(number), source_id="gone") for number in range(20)]
@@ -136,11 +136,11 @@ def test_the_file_of_an_erased_vector_goes(tmp_path: Path, spy: Spy) -> None:
     with made.store.begin("acme", write=False) as transaction:
         erased = transaction.facts.find(Where(sources=("gone",)))
         vector = to_bytes(transaction.facts.vectors(erased)[0])
-    files = list(tmp_path.rglob(f"{FILE}.*.bin"))
+    files = list(tmp_path.rglob(f"{ROWS_FILE}.*.bin"))
     assert len(files) == 1
     assert vector in files[0].read_bytes()
     namespace.erase("gone")
-    left = list(tmp_path.rglob(f"{FILE}.*.bin"))
+    left = list(tmp_path.rglob(f"{ROWS_FILE}.*.bin"))
     # The graph of what is left was built, with rows of its own.
     assert len(left) == 1
     assert not any(vector in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -149,7 +149,7 @@ def test_the_file_of_an_erased_vector_goes(tmp_path: Path, spy: Spy) -> None:
 
 def test_rows_without_their_graph_are_not_used(store: SqliteStore, spy: Spy) -> None:
     store.cache(NAME).drop("graph")
-    assert store.cache(NAME).load(FILE) is not None
+    assert store.cache(NAME).load(ROWS_FILE) is not None
     index = look(store, live(store, spy)).index
     assert index.graph is None
     assert not is_mapped(index)

@@ -14,7 +14,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -77,7 +77,7 @@ WHERES = (
 def test_a_filter_has_recall_one_and_brings_nothing_that_may_not_be_retrieved(
     store: Store, large: bool
 ) -> None:
-    settings = FabricSettings(graph=GraphSettings(exact_up_to=20)) if large else None
+    settings = FabricSettings(graph=VectorGraphSettings(exact_up_to=20)) if large else None
     made = fabric(store, settings=settings, graphs=graphs() if large else None)
     whole = made.bind(ACME)
     given = facts(60)

@@ -21,7 +21,7 @@ from openai import AsyncOpenAI
 from crp_integrations import Relay
 from crp_integrations.gateway import KeyFile
 from crp_integrations.gateway.keys import new_key
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
 from tests.gateway.houses import BODY, Served, served
 from tests.gateway.test_chat import BAD, CALLED, TOOL

@@ -25,7 +25,7 @@ from crp_integrations.errors import ConfigError, RequestError, StoreBusy, StoreE
 from crp_integrations.gateway import GatewaySettings, KeyFile
 from crp_integrations.gateway.keys import FixedKeys, Key, Scope, found, new_key
 from crp_integrations.gateway.limits import Busy, Rates, Together
-from crp_integrations.stores.locks import file_held
+from crp_integrations.stores.files import file_held
 from tests.doubles import NOON
 from tests.forking import run
 from tests.gateway.houses import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crp_integrations import Relay
 from crp_integrations.gateway import GatewaySettings
 from crp_integrations.gateway.tenants import Tenants
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
 from tests.gateway.houses import FACTS, SECRET, TENANTS, Gateway, opened
 from tests.servers import Double

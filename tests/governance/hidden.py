@@ -6,8 +6,7 @@ import re
 
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 
 LABEL = "pii:low"
 READER = Subject(tenant="acme", name="anna")

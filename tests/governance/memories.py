@@ -8,8 +8,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.governance.items import MemoryItem, item
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
-from crp_integrations.guard.decisions import AllowAll
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import AllowAll, Subject
 from tests.doubles import NOON
 
 ANNA = Subject(tenant="acme", name="anna")

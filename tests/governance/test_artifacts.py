@@ -22,8 +22,7 @@ from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.governance.artifacts import Artifact, Sandbox, places
 from crp_integrations.governance.artifacts.records import packed, unpacked
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import canonical, sha256, sha256_hex

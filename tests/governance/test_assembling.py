@@ -20,8 +20,7 @@ from crp_integrations.governance.pack_settings import PackSettings, Shares
 from crp_integrations.governance.packs import ContextPack, shown
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import DropReason, EventType

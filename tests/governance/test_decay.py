@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.rank import freshness, rank
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.weights import Weights, differ_in_age
+from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.rank import RankWeights, differ_in_age, freshness, rank
 from crp_integrations.governance.decay import CURVES, decay, known
 from crp_integrations.scores import SCALE
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.doubles import NOON
-from tests.fabric.keeping import fabric
+from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.memories import CONTEXT, bound, fields, item, writer
 
 DAY = 86_400 * 1_000_000
-WEIGHTS = Weights(relevance=0, importance=0, freshness=SCALE, diversity=0, horizon_days=365)
+WEIGHTS = RankWeights(relevance=0, importance=0, freshness=SCALE, diversity=0, horizon_days=365)
 
 
 @given(

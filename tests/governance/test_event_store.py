@@ -14,9 +14,9 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.governance.event_store import MemoryEventStore, replay
 from crp_integrations.seals import sha256
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
-from tests.fabric.keeping import events, fabric
+from tests.fabric.lifecycle_fixtures import events, fabric
 from tests.governance.memories import CONTEXT, TEXT, bound, memory, writer
 
 JUNE = datetime(2026, 6, 1, tzinfo=UTC)

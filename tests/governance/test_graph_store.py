@@ -12,8 +12,7 @@ from crp_integrations.governance.graph_store import GraphStore
 from crp_integrations.governance.items import MemoryItem
 from crp_integrations.governance.pack_records import AssembleRequest
 from crp_integrations.governance.writing import PolicyContext
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 from tests.governance.memories import memory

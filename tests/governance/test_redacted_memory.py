@@ -14,7 +14,7 @@ from crp_integrations.governance.event_store import MemoryEventStore
 from crp_integrations.governance.items import as_fact, of_fact
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
 from crp_integrations.seals import sha256
-from tests.fabric.keeping import fabric
+from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.hidden import OFFICER, READER, Blackening, seen_by
 from tests.governance.memories import memory
 

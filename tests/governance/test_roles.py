@@ -36,8 +36,7 @@ from crp_integrations.governance.roles.verifying import PackVerifier, citations,
 from crp_integrations.governance.roles.watching import RotSentinel, SentinelSettings
 from crp_integrations.governance.state import RuntimeState, SessionMetadata
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import AgentRole, RotSignal
 from tests.doubles import FixedClock

@@ -27,8 +27,7 @@ from crp_integrations.governance.state import (
     allow_list,
     pruned,
 )
-from crp_integrations.guard.decisions import AllowAll, Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import AllowAll, Decision, Subject
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas" / "runtime-state.schema.json"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -20,9 +20,7 @@ from crp_integrations.governance.tools import (
     ToolSpec,
 )
 from crp_integrations.governance.writing import PolicyContext
-from crp_integrations.guard.decisions import AllowAll, Decision
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, AllowAll, Decision, LabelFilter, Subject
 from crp_integrations.messages import ToolCall
 from crp_integrations.relay.build import default_embedder
 from crp_integrations.stores.memory import MemoryStore

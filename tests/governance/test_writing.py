@@ -16,14 +16,13 @@ from crp_integrations.governance.emitting import Emitter, written
 from crp_integrations.governance.items import MemoryItem, Scope, item
 from crp_integrations.governance.validity import rebuild, valid_at
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, CountingIds, FixedClock
-from tests.fabric.keeping import events, fabric, setting
+from tests.fabric.lifecycle_fixtures import events, fabric, setting
 from tests.governance.memories import ANNA, CONTEXT, TEXT, bound, fields, memory, writer
 
 MARCH, JUNE, SEPTEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (3, 6, 9))
@@ -93,7 +92,7 @@ def test_each_new_memory_has_an_audit_entry_with_signer_in_the_chain(made: Fabri
     forged[place] = signed[1].model_copy(update={"data": {**signed[1].data, "signer": "eve"}})
     from crp_integrations.audit.keys import journal_key
     from crp_integrations.errors import ChainBroken
-    from tests.fabric.keeping import KEYS
+    from tests.fabric.lifecycle_fixtures import KEYS
 
     with pytest.raises(ChainBroken):
         verify_journal(forged, journal_key(KEYS, "acme"))

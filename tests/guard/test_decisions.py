@@ -1,3 +1,5 @@
+"""Decisions of the guards that need no engine; no tenant sees the canary of another."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import AccessDenied
-from crp_integrations.guard.decisions import AllowAll, Decision, require
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, AllowAll, Decision, Subject, require
+from tests.bench.canaries import TENANTS, Canaries
 
 ACTIONS = ("read", "write", "erase")
 
@@ -50,3 +52,25 @@ def test_a_denial_names_guard_action_subject_and_reason():
 def test_a_guard_that_fails_allows_nothing():
     with pytest.raises(RuntimeError, match="down"):
         require(Broken(), LOCAL, "read")
+
+
+QUERIES = 1_000
+WAYS = ["count", "edge", "filter", "id", "question", "vector", "vector of an id", "word"]
+
+
+@pytest.mark.requirement("SUM-fail-2")
+@pytest.mark.requirement("SUM-privacy-1")
+def test_no_canary_of_another_tenant_comes_out_of_any_way_of_asking() -> None:
+    found = Canaries(seed=1).run(QUERIES)
+    assert TENANTS == 20
+    assert sorted(found.asked) == WAYS
+    assert sum(found.asked.values()) == QUERIES
+    assert found.leaks.total() == 0, found.as_json()
+    # The ways do find what is one's own.
+    assert found.own > QUERIES / 10
+
+
+@pytest.mark.requirement("SUM-fail-2")
+def test_with_the_guard_removed_every_way_leaks() -> None:
+    found = Canaries(AllowAll(), seed=1).run(QUERIES // 3)
+    assert sorted(way for way, leaks in found.leaks.items() if leaks) == WAYS

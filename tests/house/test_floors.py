@@ -187,11 +187,11 @@ def test_only_the_drivers_of_relay_await() -> None:
         if room_of_file(file) == "relay"
         and any(isinstance(node, ast.Await | ast.AsyncFor) for node in ast.walk(tree))
     }
-    # asks.py and doors.py hand a coroutine on, around.py within a step; drive.py plays it.
-    # foreign.py and the judge are no step of a turn but call a model, both halves of the port.
-    passing_on = {"relay/around.py", "relay/asks.py", "relay/doors.py", "relay/judged_answer.py"}
+    # questions.py and doors.py hand a coroutine on; drive.py plays it. The judge is no step of a
+    # turn but calls a model.
+    passing_on = {"relay/questions.py", "relay/doors.py", "relay/judged_answer.py"}
     judging = {"relay/judge.py", "relay/judge_calls.py"}
-    allowed = {"relay/drive.py", "relay/adapting/foreign.py", *judging, *passing_on}
+    allowed = {"relay/drive.py", *judging, *passing_on}
     assert awaiting <= allowed
 
 

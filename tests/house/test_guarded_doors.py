@@ -10,8 +10,7 @@ import pytest
 
 import crp_integrations
 from crp_integrations.governance.tools import ToolSelector
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import Decision, LabelFilter
 from tests.doubles import HashEmbedder
 from tests.governance.test_tools import REGISTRY
 
@@ -29,7 +28,13 @@ ASSEMBLING = (
 )  # fmt: skip
 # Ways to facts that no guard looks into: transactions, facets, a fabric's own readings.
 BEHIND = {"begin", "store", "retrievable", "get_facts", "_own", "_fabric", "_layers", "_stored"}
-CLOSED = ("stores", "engines", "fabric.fabric", "fabric.reading", "fabric.search.live")
+CLOSED = (
+    "stores",
+    "engines",
+    "fabric.fabric",
+    "fabric.namespace_reader",
+    "fabric.search.namespace_state",
+)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

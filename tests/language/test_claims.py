@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.language.claims import segment
-from crp_integrations.language.specificity import specificity
+from crp_integrations.language.claims import segment, specificity
 from crp_integrations.vocabulary import ClaimType
 
 

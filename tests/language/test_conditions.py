@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.conditions import conditions, dropped
+from crp_integrations.language.conditions import dropped_conditions, find_conditions
 
 
 def parts(text: str) -> list[str]:
-    return [span.of(text) for span in conditions(text)]
+    return [span.of(text) for span in find_conditions(text)]
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_conditions(text, expected):
     ],
 )
 def test_dropped(claim, source, missing):
-    assert [span.of(source) for span in dropped(claim, source)] == missing
+    assert [span.of(source) for span in dropped_conditions(claim, source)] == missing
 
 
 @given(st.text(max_size=120))
 def test_nothing_is_dropped_from_a_verbatim_text(text):
-    assert dropped(text, text) == []
-    for span in conditions(text):
+    assert dropped_conditions(text, text) == []
+    for span in find_conditions(text):
         assert 0 <= span.start < span.end <= len(text)

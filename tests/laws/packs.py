@@ -16,7 +16,7 @@ from typing import get_args
 
 import numpy as np
 
-from crp_integrations.envelope.offered import offered
+from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
@@ -95,7 +95,7 @@ def pack(number: int, order: int) -> Envelope:
     query, mode, using = dice.choice(QUERIES), dice.choice(MODES), dice.choice(USED)
     arriving = list(zip(facts, relevance, strict=True))
     random.Random(f"{number}:{order}").shuffle(arriving)
-    found = offered(
+    found = build_candidates(
         query,
         [fact for fact, _ in arriving],
         embedder=Compass(),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.budget import safety_margin
-from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
@@ -196,13 +197,13 @@ def test_a_whole_request_fits_with_its_answer_and_margin(
         max_tokens=answer,
         grounding=mode,
     )
-    budget = prompt.room(request, counter, limit, SETTINGS)
+    budget = prompt.reckon_room(request, counter, limit, SETTINGS).tokens
     envelope = made(given_facts(texts), budget_tokens=budget, counter=counter, grounding=mode)
     checked(envelope, counter, budget)
     if not budget:
         assert (envelope.facts, envelope.quality_tier.value) == ((), "D")
         return
-    sent = prompt.messages(request, envelope.text)
+    sent = prompt.prompt_messages(request, envelope.text)
     used = counter.count_messages(sent) + counter.count_tools(request.tools) + answer
     # Parts that are counted alone and stand side by side may differ by a few from the whole.
     slack = 8 if counter.exactness is Exactness.EXACT else 16
@@ -213,7 +214,7 @@ def test_a_whole_request_fits_with_its_answer_and_margin(
         + slack
     )
     # Not a token is given away either: what is left over is the margin alone.
-    rest = counter.count_messages(prompt.messages(request, "x")) - counter.count("x")
+    rest = counter.count_messages(prompt.prompt_messages(request, "x")) - counter.count("x")
     left = limit - answer - counter.count_tools(request.tools) - rest
     assert abs(left - safety_margin(left, counter.exactness, SETTINGS) - budget) <= slack
 
@@ -228,9 +229,9 @@ def test_the_margin_is_as_wide_as_the_count_is_unsure(model: str, share: float) 
     request = Request(query="Who pays?", model=model, max_tokens=1_000)
     whole = {}
     for limit in (8_000, 64_000):
-        left = limit - 1_000 - counter.count_messages(prompt.messages(request, "x"))
+        left = limit - 1_000 - counter.count_messages(prompt.prompt_messages(request, "x"))
         whole[limit] = left
-        kept = left - prompt.room(request, counter, limit, SETTINGS)
+        kept = left - prompt.reckon_room(request, counter, limit, SETTINGS).tokens
         assert abs(kept - max(512, share * left)) <= 8
     assert share == 0.0 or share * whole[64_000] > 512
 
@@ -242,10 +243,10 @@ def test_a_request_without_room_is_told_and_gives_an_empty_envelope(
     said = "The quay is closed. " * 900
     request = Request(query="Who pays?", model="gpt-4", system_prompt=said)
     with caplog.at_level("WARNING", logger="crp_integrations.relay"):
-        assert prompt.room(request, counter, 4_096, SETTINGS) == 0
+        assert prompt.reckon_room(request, counter, 4_096, SETTINGS).tokens == 0
     (record,) = caplog.records
     assert "gpt-4" in record.getMessage() and "4096" in record.getMessage()
     assert "quay" not in record.getMessage()
     caplog.clear()
-    assert prompt.room(request, counter, 32_000, SETTINGS) > 0
+    assert prompt.reckon_room(request, counter, 32_000, SETTINGS).tokens > 0
     assert caplog.records == []

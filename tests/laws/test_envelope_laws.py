@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.offered import offered, recounted
-from crp_integrations.envelope.rank import rank
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.caller_candidates import build_candidates, recount_tokens
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.prompt import render
+from crp_integrations.envelope.rank import rank, rank_weights
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.weights import weights
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed
@@ -132,7 +132,7 @@ def test_included_and_dropped_together_are_the_candidates(
     included = [item.fact_id for item in envelope.facts]
     dropped = [item.fact_id for item in envelope.dropped]
     assert sorted(included + dropped) == [item.fact_id for item in given_facts.facts]
-    tokens = {f.fact_id: f.tokens for f in recounted(given_facts, counter).facts}
+    tokens = {f.fact_id: f.tokens for f in recount_tokens(given_facts, counter).facts}
     assert all(item.tokens == tokens[item.fact_id] for item in envelope.dropped)
     cut = sum(item.reason.value == "k" for item in envelope.dropped)
     assert envelope.total_facts_available == len(given_facts.facts) - cut
@@ -153,7 +153,7 @@ def test_the_ranking_is_an_ordered_part_of_the_candidates(
 ) -> None:
     result = rank(
         given_facts,
-        weights(SETTINGS, mode, temporal=temporal),
+        rank_weights(SETTINGS, mode, temporal=temporal),
         share=to_fixed(SETTINGS.diversity_share),
         now=NOON,
     )
@@ -176,7 +176,7 @@ def test_the_order_of_arrival_has_no_influence(
     randomness.shuffle(shuffled)
 
     def envelope(arriving: Sequence[str]) -> Envelope:
-        found = offered(
+        found = build_candidates(
             "a question about a text",
             arriving,
             embedder=HashEmbedder(),
@@ -229,7 +229,7 @@ def test_real_counters_keep_the_budget_in_every_language(language: str, model: s
         f"{n} " + CORPUS[language] * randomness.randint(1, 12) + "…" * randomness.randint(0, 3)
         for n in range(60)
     ]
-    found = offered(
+    found = build_candidates(
         "budget of 2024",
         [Fact(content=text, source_location=str(n)) for n, text in enumerate(texts)],
         embedder=HashEmbedder(),
@@ -245,9 +245,9 @@ def test_real_counters_keep_the_budget_in_every_language(language: str, model: s
 
 SCRIPT = """
 import random, sys
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import FixedClock, HashEmbedder, WordCounter

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.cli import show_replay
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
-from crp_integrations.relay.adapting.witnessing import witness
 from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
 from tests.relay.conftest import FACTS
 
@@ -132,7 +132,7 @@ def test_the_same_facts_in_another_order_are_a_difference() -> None:
 def test_contexts_of_others_are_compared_by_their_words() -> None:
     relay, _ = opened("x")
     made = [
-        witness(relay, "It is.", [FACTS[0], other], "When?", session_id=SESSION).receipt
+        observe_answer(relay, "It is.", [FACTS[0], other], "When?", session_id=SESSION).receipt
         for other in (FACTS[1], f"{FACTS[1][:-1]}!")
     ]
     left, right = made

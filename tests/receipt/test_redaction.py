@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.cli import receipt_replay, show_receipt
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.messages import Message
@@ -21,7 +22,6 @@ from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
@@ -29,7 +29,7 @@ from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
-from tests.relay.played import looks_up
+from tests.relay.need_questions import looks_up
 
 SECRET = "The walruszq of Quimperley weighs 4711 kilograms and operates the reactor."
 SAID = "The walruszq of Quimperley weighs 4711 kilograms."
@@ -55,7 +55,9 @@ def test_a_question_goes_with_the_prompt_that_somebody_else_wrote_around_it() ->
     question = "When was the walruszq weighed?"
     prompt = f"Use this: [1] {FACTS[0]}\n\nQuestion, in short: {question.upper()}"
     messages = [Message(role="system", content="Be kind."), Message(role="user", content=prompt)]
-    seen = witness(relay, "In March.", [FACTS[0]], question, messages=messages, model="m").receipt
+    seen = observe_answer(
+        relay, "In March.", [FACTS[0]], question, messages=messages, model="m"
+    ).receipt
     assert seen is not None
     copy = redact(seen, names=["request"])
     assert verify(write(copy)).ok
@@ -83,7 +85,7 @@ def test_a_question_goes_with_what_quotes_it_word_for_word() -> None:
 def test_a_fact_goes_with_the_question_that_has_it_word_for_word() -> None:
     secret = "The walruszq weighs 105 kg."
     relay, _ = opened("It is.")
-    seen = witness(relay, "It is.", [secret], f"Is this true: {secret}").receipt
+    seen = observe_answer(relay, "It is.", [secret], f"Is this true: {secret}").receipt
     assert seen is not None
     copy = redact(seen, facts=["context-1"])
     assert "walruszq" not in in_file(copy)
@@ -107,7 +109,7 @@ def test_a_context_goes_with_what_it_is_put_together_from() -> None:
 
 def test_earlier_answers_go_with_a_fact_that_they_may_quote() -> None:
     relay, _ = opened("x")
-    witnessed = witness(relay, "It is heavy.", [SECRET, "Tulips grow."], "?", prior=[SAID])
+    witnessed = observe_answer(relay, "It is heavy.", [SECRET, "Tulips grow."], "?", prior=[SAID])
     assert witnessed.receipt is not None
     copy = redact(witnessed.receipt, facts=["context-1"])
     assert verify(write(copy)).ok
@@ -228,7 +230,7 @@ def test_a_strangers_content_is_refused_and_never_a_crash(how: str) -> None:
 
 def test_a_small_file_cannot_ask_for_huge_passages() -> None:
     relay, _ = opened("x")
-    seen = witness(relay, "It is heavy.", ["x" * 1_000_000], "How heavy?").receipt
+    seen = observe_answer(relay, "It is heavy.", ["x" * 1_000_000], "How heavy?").receipt
     assert seen is not None
     (passage,) = seen.content["examined"]["passages"]
     (leaf,) = passage["pieces"]

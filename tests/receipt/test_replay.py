@@ -38,7 +38,7 @@ from tests.receipt.relayed import (
 from tests.receipt.relayed import receipt_of as out_of
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
-from tests.relay.played import looks_up
+from tests.relay.need_questions import looks_up
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import CRPError, PolicySyntaxError, RequestError
 from crp_integrations.guard.ports import Bundle
@@ -14,7 +15,6 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.whatif import Change, whatif
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.build import default_verifier
 from crp_integrations.vocabulary import Exactness, HaltReason
 from tests.doubles import HashEmbedder, WordCounter
@@ -213,7 +213,7 @@ def test_a_change_that_is_none_is_refused(change: Change, error: Any, said: str)
 
 def test_a_fact_of_a_context_that_was_made_elsewhere_cannot_be_left_out() -> None:
     relay, _ = opened()
-    receipt = witness(relay, ANSWER, list(FACTS), QUESTION).receipt
+    receipt = observe_answer(relay, ANSWER, list(FACTS), QUESTION).receipt
     assert receipt is not None
     shown = next(leaf.fact_id for leaf in receipt.leaves if leaf.fact_id)
     with pytest.raises(RequestError, match=f"'{shown}' cannot be left out: the receipt names no"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from crp_integrations.adapters.observed_answers import ObservedAnswer, observe_answer
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
@@ -12,7 +13,6 @@ from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
-from crp_integrations.relay.adapting.witnessing import Witnessed, witness
 from crp_integrations.relay.doors import examine
 from tests.doubles import HashEmbedder
 from tests.receipt.relayed import ANSWER, QUESTION, SESSION, opened
@@ -24,7 +24,7 @@ SENT = (
 )
 
 
-def out_of(found: Witnessed) -> Receipt:
+def out_of(found: ObservedAnswer) -> Receipt:
     """The receipt as a stranger has it."""
     assert found.receipt is not None
     return read(write(found.receipt))
@@ -32,7 +32,7 @@ def out_of(found: Witnessed) -> Receipt:
 
 def test_an_answer_from_elsewhere_is_sealed_with_what_was_seen() -> None:
     relay, _ = opened()
-    found = witness(
+    found = observe_answer(
         relay, ANSWER, [FACTS[0], FACTS[2]], QUESTION, messages=SENT, model="their/model"
     )
     receipt = out_of(found)
@@ -57,7 +57,7 @@ def test_an_answer_from_elsewhere_is_sealed_with_what_was_seen() -> None:
 
 def test_it_says_what_the_front_door_says() -> None:
     relay, _ = opened()
-    found = witness(relay, ANSWER, [FACTS[0]], QUESTION)
+    found = observe_answer(relay, ANSWER, [FACTS[0]], QUESTION)
     plain = examine(ANSWER, [FACTS[0]], QUESTION, embedder=HashEmbedder(), settings=relay.settings)
     assert found.report.claims == plain.claims
     assert found.report.composite_score == plain.composite_score
@@ -66,8 +66,10 @@ def test_it_says_what_the_front_door_says() -> None:
 
 def test_answers_of_one_session_are_chained() -> None:
     relay, _ = opened()
-    first = witness(relay, FACTS[0], [FACTS[0]], QUESTION, session_id=SESSION)
-    second = witness(relay, FACTS[2], [FACTS[2]], QUESTION, session_id=SESSION, prior=[FACTS[0]])
+    first = observe_answer(relay, FACTS[0], [FACTS[0]], QUESTION, session_id=SESSION)
+    second = observe_answer(
+        relay, FACTS[2], [FACTS[2]], QUESTION, session_id=SESSION, prior=[FACTS[0]]
+    )
     one, two = out_of(first), out_of(second)
     assert two.chain.parents == (one.chain.hmac,)
     assert two.content["examined"]["prior"][0]["number"] == 1
@@ -78,7 +80,7 @@ def test_a_verdict_of_the_caller_is_recorded_and_judged_again() -> None:
     relay, _ = opened()
     policy = parse_policy("block-fabrication")
     report = examine(ANSWER, [FACTS[0]], QUESTION, embedder=HashEmbedder())
-    found = witness(
+    found = observe_answer(
         relay, ANSWER, [FACTS[0]], QUESTION, policy=policy, judgement=judge_answer(policy, report)
     )
     receipt = out_of(found)
@@ -90,7 +92,7 @@ def test_a_verdict_of_the_caller_is_recorded_and_judged_again() -> None:
 def test_facts_keep_their_ids_and_sources() -> None:
     relay, _ = opened()
     fact = Fact(content=FACTS[0], source_id="manual-7", importance_weight=0.95)
-    found = witness(relay, "Nothing is said.", [fact], QUESTION)
+    found = observe_answer(relay, "Nothing is said.", [fact], QUESTION)
     receipt = out_of(found)
     assert [one["id"] for one in receipt.content["examined"]["passages"]] == [fact.fact_id]
     assert receipt.content["report"]["omissions"][0]["fact_id"] == fact.fact_id
@@ -100,7 +102,7 @@ def test_facts_keep_their_ids_and_sources() -> None:
 @pytest.mark.parametrize("options", [{"receipts": False}])
 def test_without_receipts_the_window_is_sealed_all_the_same(options: dict[str, bool]) -> None:
     relay, _ = opened(**options)
-    found = witness(relay, ANSWER, [FACTS[0]], QUESTION)
+    found = observe_answer(relay, ANSWER, [FACTS[0]], QUESTION)
     assert found.receipt is None
     assert found.report.report_hash
     assert relay.verify().windows == 1
@@ -108,12 +110,12 @@ def test_without_receipts_the_window_is_sealed_all_the_same(options: dict[str, b
 
 def test_what_is_in_no_fabric_is_on_no_disk() -> None:
     relay, _ = opened()
-    found = witness(relay, ANSWER, ["A text of theirs."], QUESTION, session_id=SESSION)
+    found = observe_answer(relay, ANSWER, ["A text of theirs."], QUESTION, session_id=SESSION)
     receipt = out_of(found)
     relay.end_session(SESSION)
     assert relay.receipt(receipt.receipt_id) is None
     shown = relay.ask(QUESTION, model="any/model").envelope.facts
     stored = relay.fabric.facts([fact.fact_id for fact in shown])
-    kept = witness(relay, ANSWER, stored, QUESTION)
+    kept = observe_answer(relay, ANSWER, stored, QUESTION)
     relay.end_session(kept.session_id)
     assert relay.receipt(out_of(kept).receipt_id) is not None

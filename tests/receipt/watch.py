@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.receipt.records import write
-from crp_integrations.relay.sealing import receipting
+from crp_integrations.relay import close_records
 
 
 def watched(script: str, folder: Path) -> None:
     """Run a script as a process of its own would, with its receipts kept in a folder."""
-    issue = receipting.issue
+    issue = close_records.issue
 
     def issued(*arguments: Any, **options: Any) -> Any:
         receipt = issue(*arguments, **options)
         (folder / f"{receipt.receipt_id}.json").write_bytes(write(receipt))
         return receipt
 
-    receipting.issue = issued
+    close_records.issue = issued
     sys.argv, sys.path[0] = [script], str(Path(script).parent)
     runpy.run_path(script, run_name="__main__")
 

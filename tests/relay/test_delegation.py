@@ -1,4 +1,7 @@
-"""Agents that ask agents: what goes down, what comes back, and where it ends."""
+"""Agents that ask agents: what goes down, what comes back, and where it ends.
+
+Sessions that are delegated to: their budget, their depth, and what the journal says of them.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,30 @@ import pytest
 
 from crp_integrations import Answer, Relay, asked_by, from_headers, result_of
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, SafetyHalt
+from crp_integrations.headers import names
 from crp_integrations.headers.agent_headers import read_upward as up_headers
 from crp_integrations.headers.agent_headers import write_downward as down_headers
+from crp_integrations.headers.refusal_bodies import HaltBody
+from crp_integrations.policy.policy_text import parse_policy, policy_hash
+from crp_integrations.relay import steps
+from crp_integrations.relay.steps import Refusal
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import EventType, RiskLevel, SafetyMode
+from crp_integrations.vocabulary import EventType, HaltReason, RiskLevel, SafetyMode
 from tests.doubles import HashEmbedder, ScriptedModel
 from tests.forking import run
 from tests.relay.conftest import FACTS, KEY, Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     INVENTED,
     MODEL,
     NEEDS,
-    events,
+    event_data,
     made,
     session,
     windows,
 )
+from tests.relay.scripted_relays import LOW, QUESTION, SESSION, answered, opened, session_events
 
 ASKED = f"{NEEDS[0]}?"
 # What is supported and what is not, side by side, is of critical risk.
@@ -53,11 +62,7 @@ def test_what_goes_down_is_what_holds(open_relay: Opener) -> None:
     child = begun(relay, **asked_by(down))
     kept = session(relay, child.session_id)
     assert child.session_id != parent.session_id
-    assert (kept.parent_session, kept.loop_depth, kept.safety_budget) == (
-        parent.session_id,
-        1,
-        0.8,
-    )
+    assert (kept.parent_session, kept.loop_depth, kept.safety_budget) == (parent.session_id, 1, 0.8)
     assert child.headers["CRP-Agent-Loop-Depth"] == "1"
     assert child.headers["CRP-Agent-Session-Parent"] == parent.session_id
     # The mode and the policy hold together, each directive at its strictest.
@@ -89,7 +94,7 @@ def test_a_result_bounds_the_parents_budget_and_stands_in_its_trail(open_relay: 
     assert up.hmac == child.report.hmac
     assert relay.take(parent.session_id, up) == 0.65
     assert left(relay, parent.session_id) == 0.65
-    (event,) = events(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
+    (event,) = event_data(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
     assert event["session"] == child.session_id
     assert event["chain_tip"] == child.report.hmac
     assert (event["budget"], event["cost"]) == (0.65, 0.35)
@@ -108,7 +113,7 @@ def test_a_childs_451_costs_its_parent(open_relay: Opener) -> None:
     assert (up.halted, up.risk_level) == (True, RiskLevel.CRITICAL)
     assert up.session_id.startswith("crp_sess_")
     assert relay.take(parent.session_id, up) == 0.65
-    (event,) = events(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
+    (event,) = event_data(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
     assert (event["session"], event["cost"]) == (up.session_id, 0.35)
 
 
@@ -122,7 +127,7 @@ def test_a_half_open_circuit_lets_nobody_delegate(open_relay: Opener) -> None:
     relay.take(spent.session_id, Upward(safety_budget=0.1))
     with pytest.raises(SafetyHalt, match="BUDGET_DEPLETED"):
         relay.delegate(spent.session_id)
-    (event,) = events(relay, spent.session_id, EventType.SAFETY_BUDGET_DEPLETED)
+    (event,) = event_data(relay, spent.session_id, EventType.SAFETY_BUDGET_DEPLETED)
     assert event["budget"] == 0.1
     with pytest.raises(SafetyHalt, match="no model was asked"):
         begun(relay, session_id=spent.session_id)
@@ -135,7 +140,7 @@ def test_a_budget_of_nothing_ends_the_session(open_relay: Opener) -> None:
     assert session(relay, parent.session_id).ended
     # Whatever else returns is still noted.
     assert relay.take(parent.session_id, Upward(safety_budget=0.0, halted=True)) == 0.0
-    assert len(events(relay, parent.session_id, EventType.SUB_AGENT_RESULT)) == 2
+    assert len(event_data(relay, parent.session_id, EventType.SUB_AGENT_RESULT)) == 2
     with pytest.raises(AccessDenied, match="has ended"):
         begun(relay, session_id=parent.session_id)
     assert relay.verify().sessions == 1
@@ -165,7 +170,7 @@ def test_agents_three_deep(open_relay: Opener, by_headers: bool) -> None:
         said = {**child.headers, "CRP-Agent-Safety-Budget": str(budget)}
         up = up_headers(said) if by_headers else result_of(child, budget)
         assert relay.take(parent.session_id, up) == 0.65
-        (event,) = events(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
+        (event,) = event_data(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
         assert (event["session"], event["chain_tip"]) == (child.session_id, child.report.hmac)
     assert relay.verify().sessions == 4
 
@@ -233,9 +238,7 @@ def test_a_strategy_of_parts_is_refused_to_an_agent_that_may_not(open_relay: Ope
 
 def test_an_agent_of_parts_may_be_asked_for_parts_alone(open_relay: Opener) -> None:
     relay = made(
-        open_relay,
-        ScriptedModel(COMMISSIONED),
-        **registered(allowed_strategies=["hierarchical"]),
+        open_relay, ScriptedModel(COMMISSIONED), **registered(allowed_strategies=["hierarchical"])
     )
     answer = relay.ask(
         "? ".join(NEEDS) + "?", model=MODEL, agent_id="reader", strategy="hierarchical"
@@ -322,7 +325,7 @@ def test_an_agent_in_another_process_over_headers(
     assert back["status"] == status
     up = up_headers(back["headers"], status=back["status"])
     assert relay.take(parent.session_id, up) == after
-    (event,) = events(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
+    (event,) = event_data(relay, parent.session_id, EventType.SUB_AGENT_RESULT)
     if status == 200:
         assert event["chain_tip"] == back["headers"]["CRP-Provenance-HMAC"]
         assert event["session"] == back["session"]
@@ -351,3 +354,50 @@ def test_an_agent_keeps_its_name_within_a_session(open_relay: Opener) -> None:
         "Who operates it?", session_id=first.session_id, agent_id="reader", safety_budget=0.40
     )
     assert half_open.headers["CRP-Context-Strategy"] == "push"
+
+
+def test_a_delegation_of_a_spent_session_says_that_its_budget_is_spent(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    answered(relay)
+    with relay.fabric.begin(write=True) as transaction:
+        session = transaction.sessions.session(SESSION)
+        assert session is not None
+        transaction.sessions.keep(session.changed(safety_budget=0.1))
+    with pytest.raises(SafetyHalt) as halted:
+        relay.delegate(SESSION)
+    body = steps.outcome_body(Refusal(halted.value, {}))
+    assert isinstance(body, HaltBody)
+    assert body.crp_halt_reason is HaltReason.BUDGET_DEPLETED
+    assert body.session_id == SESSION
+    assert body.headers[names.RETRY_AFTER] == "new-session-required"
+
+
+def test_a_session_that_was_delegated_to_keeps_its_depth(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    answered(relay)
+    child = relay.ask(QUESTION, **asked_by(relay.delegate(SESSION)))
+    later = relay.ask(QUESTION, session_id=child.session_id)
+    assert child.headers[names.LOOP_DEPTH] == later.headers[names.LOOP_DEPTH] == "1"
+
+
+def test_the_journal_says_under_what_a_session_began(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    answered(relay, policy="halt-on CRITICAL")
+    child = relay.ask(QUESTION, **asked_by(relay.delegate(SESSION)))
+    parents, began = session_events(relay, EventType.SESSION_CREATED)
+    assert parents.data["policy_hash"] == policy_hash(parse_policy("halt-on CRITICAL"))
+    assert "parent_session" not in parents.data
+    assert began.session_id == child.session_id
+    assert began.data["parent_session"] == SESSION
+    assert began.data["loop_depth"] == 1
+    assert began.data["policy_hash"] == parents.data["policy_hash"]
+    relay.verify()
+
+
+def test_a_result_that_is_handed_over_twice_costs_once(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    parent = answered(relay, session_id="crp_sess_" + "p" * 16)
+    up = Upward(session_id="crp_sess_" + "c" * 16, hmac="sha256:" + "a" * 64, halted=True)
+    once = relay.take(parent.session_id, up)
+    assert relay.take(parent.session_id, up) == once
+    assert relay.take(parent.session_id, up.changed(hmac="sha256:" + "b" * 64)) < once

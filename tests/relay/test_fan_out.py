@@ -14,13 +14,13 @@ from crp_integrations.envelope.prompt import HIERARCHICAL
 from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, UnknownContinuation
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.strategies.parts import FOUND, MISSING
+from crp_integrations.relay.strategies.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.session import window_graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
     COST,
@@ -30,7 +30,7 @@ from tests.relay.played import (
     QUESTION,
     REVENUE,
     WHOLE,
-    events,
+    event_data,
     made,
     question,
     session,
@@ -105,9 +105,9 @@ def test_the_seal_of_a_fan_in_follows_from_all_its_parents(open_relay: Opener) -
     parents = sorted(seals[id_].hmac for id_ in whole.parents)
     assert seals[whole.window_id].parent_hmac == "|".join(parents)
     assert len({seal.parent_hmac for id_, seal in seals.items() if id_ in whole.parents}) == 1
-    (made_,) = events(relay, answer.session_id, EventType.FAN_OUT_CREATED)
+    (made_,) = event_data(relay, answer.session_id, EventType.FAN_OUT_CREATED)
     assert made_["children"] == 3
-    (merged,) = events(relay, answer.session_id, EventType.FAN_IN_MERGED)
+    (merged,) = event_data(relay, answer.session_id, EventType.FAN_IN_MERGED)
     assert set(merged["parents"]) == set(whole.parents)
 
 
@@ -123,9 +123,9 @@ def test_each_part_is_asked_alone_and_the_whole_with_what_was_found(open_relay: 
         assert all(other not in call.messages[1].content for other in NEEDS if other != need)
         assert own in system(model.of(QUESTION))
     whole = model.of(QUESTION)
-    assert FOUND in system(whole)
+    assert PART_ANSWERS in system(whole)
     assert HIERARCHICAL in system(whole)
-    assert MISSING not in system(whole)
+    assert PARTS_WITHOUT_ANSWER not in system(whole)
     assert {call.temperature for call in model.calls} == {0.4}
     assert answer.envelope.sub_queries == NEEDS
     assert answer.headers["CRP-Context-Strategy"] == "hierarchical"
@@ -168,7 +168,7 @@ def test_a_part_that_fails_is_left_out_and_said(open_relay: Opener) -> None:
     answer = relay.ask(QUESTION, model=MODEL, strategy="hierarchical")
     assert "parts-not-answered=1" in answer.report.flags
     told = system(model.of(QUESTION))
-    assert f"{MISSING}\n- {NEEDS[1]}" in told
+    assert f"{PARTS_WITHOUT_ANSWER}\n- {NEEDS[1]}" in told
     assert len(answer.parts) == 2
     outcomes = [node.outcome for node in windows(relay, answer.session_id)]
     assert sorted(outcomes) == ["failed", "released", "released", "released", "released"]
@@ -292,11 +292,7 @@ def test_a_plan_whose_model_fails_is_sealed_as_failed(open_relay: Opener) -> Non
     session_id = "crp_sess_7f3a9bc2d4e1f083"
     with pytest.raises(ModelError, match="gone"):
         relay.ask(
-            QUESTION,
-            model=MODEL,
-            strategy="hierarchical",
-            decompose="model",
-            session_id=session_id,
+            QUESTION, model=MODEL, strategy="hierarchical", decompose="model", session_id=session_id
         )
     assert [node.outcome for node in windows(relay, session_id)] == ["failed"]
 

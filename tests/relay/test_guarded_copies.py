@@ -1,22 +1,33 @@
 """Copies of what was shown, behind a guard: receipts, reports, envelopes and artifacts.
 
 Each is made from facts for one subject at one time, and may be asked for by another, or later.
+
+What a user hears of windows with facts that only another one may read.
+
+Redacted texts that are kept in memory: bounded, and gone with an erasure.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.dpe.pii.spans import PersonalSpan
+from crp_integrations.dpe.settings import PersonalSettings
+from crp_integrations.errors import AccessDenied, EngineError, RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Action, Decision, Subject
+from crp_integrations.relay.safeguards import RedactingGuard
 from crp_integrations.relay.settings import Settings
 from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.vocabulary import PersonalCategory
 from tests.doubles import FixedClock, HashEmbedder, ScriptedModel
+from tests.relay.conftest import FACTS, Opener
+from tests.relay.scripted_relays import LOW, answered, continued
 
 QUESTION = "Who answers for the pump station and its spare keys?"
 MAIL = "joan.miller@waterboard.example"
@@ -132,3 +143,113 @@ def test_a_redacted_artifact_does_not_tell_the_hash_of_the_whole_text() -> None:
     assert MAIL not in shown.text
     assert shown.artifact.checksum != whole.checksum
     assert shown.artifact.size == len(shown.data)
+
+
+SECRET = "The price of the Falcon contract of Northfield Energy is 77 million euros."
+
+
+PRICE = "What is the price of the Falcon contract of Northfield Energy?"
+
+
+class Labelled:
+    """Lets nobody but one user read what is secret."""
+
+    name = "labelled"
+
+    def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
+        allowed = action != "read" or "secret" not in labels or subject.name == "alice"
+        return Decision(allowed=allowed, guard=self.name, reason="what is secret is alice's")
+
+
+def two_users(open_relay: Opener, *said: str) -> tuple[Relay, Relay, ScriptedModel]:
+    """Relays of two users over one store, of whom one may read what is secret."""
+    store, model = MemoryStore(), ScriptedModel(*said)
+    alice, bob = (
+        open_relay(store, models=model, guard=Labelled(), subject=Subject(tenant="t", name=name))
+        for name in ("alice", "bob")
+    )
+    alice.fabric.add([Fact(content=SECRET, labels=("secret",))])
+    alice.fabric.add(list(FACTS))
+    return alice, bob, model
+
+
+def test_a_continuation_hears_nothing_of_facts_that_its_user_may_not_read(
+    open_relay: Opener,
+) -> None:
+    alice, bob, model = two_users(open_relay, SECRET)
+    first = answered(alice, PRICE)
+    second = continued(alice, first, PRICE)
+    assert SECRET in "".join(message.content for message in model.calls[-1].messages)
+    for before in (first, second):
+        continued(bob, before, PRICE)
+        assert "77" not in "".join(message.content for message in model.calls[-1].messages)
+
+
+def test_a_report_is_read_by_who_may_read_what_it_is_about(open_relay: Opener) -> None:
+    alice, bob, _ = two_users(open_relay, SECRET, SECRET, LOW)
+    first = answered(alice, PRICE)
+    second = continued(alice, first, PRICE)
+    assert alice.report(first.window_id) is not None
+    assert alice.report(second.window_id) is not None
+    assert bob.report(first.window_id) is None
+    assert bob.report(second.window_id) is None
+    plain = answered(bob, session_id="crp_sess_" + "b" * 16)
+    assert bob.report(plain.window_id) is not None
+    assert alice.report(plain.window_id) is not None
+
+
+TEXT = "Whoever finds the pump station open writes to joan.miller@waterboard.example at once."
+
+
+def test_an_erasure_takes_redacted_texts_out_of_memory() -> None:
+    redacting = RedactingGuard(PersonalSettings())
+    redacted = redacting.redacted(TEXT, ("email",))
+    assert "[redacted email]" in redacted
+    assert redacting.kept == 1
+    with Relay.open(None, embedder=HashEmbedder()) as relay:
+        (fact,) = relay.fabric.facts(relay.fabric.add([TEXT]).facts)
+        relay.fabric.erase(fact.source_id)
+    assert redacting.kept == 0
+    assert redacting.redacted(TEXT, ("email",)) == redacted
+
+
+def test_no_more_texts_are_kept_than_it_was_told() -> None:
+    redacting = RedactingGuard(PersonalSettings(), most_kept=3)
+    for number in range(9):
+        redacting.redacted(f"{TEXT} That was said {number} times.", ("email",))
+    assert redacting.kept == 3
+
+
+@pytest.mark.requirement("SUM-privacy-3")
+def test_a_kind_that_nobody_looks_for_is_an_error_and_not_a_whole_text() -> None:
+    """A policy may misspell a kind; the text would be shown as if it had been redacted."""
+    for kinds in (("e-mail",), ("email", "name"), ("",)):
+        with pytest.raises(EngineError, match="nobody looks for") as caught:
+            RedactingGuard(PersonalSettings()).redacted(TEXT, kinds)
+        assert "joan" not in str(caught.value)
+    own = RedactingGuard(PersonalSettings(), [Badges()])
+    assert own.redacted(f"{TEXT} Badge 4471.", ("badge",)) == f"{TEXT} [redacted badge]."
+
+
+@pytest.mark.requirement("SUM-privacy-3")
+def test_a_kind_that_a_policy_names_is_taken_out_though_reports_leave_it_aside() -> None:
+    settings = PersonalSettings(aside=("email", "badge"))
+    redacting = RedactingGuard(settings, [Badges()])
+    told = redacting.redacted(f"{TEXT} Badge 4471.", ("badge", "email"))
+    assert "[redacted email]" in told
+    assert "[redacted badge]" in told
+    # Every kind is every kind that is looked for.
+    assert redacting.redacted(TEXT, ("*",)) == TEXT
+
+
+class Badges:
+    """Looks for badges, a kind of its own."""
+
+    identity = "badges 1"
+    kinds: Mapping[str, PersonalCategory] = {"badge": PersonalCategory.QUASI}
+
+    def find(self, text: str) -> list[PersonalSpan]:
+        return [
+            PersonalSpan(self.kinds["badge"], "badge", found.start(), found.end(), "badges", 1.0)
+            for found in re.finditer(r"Badge \d+", text)
+        ]

@@ -19,7 +19,7 @@ from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Silent
 from crp_integrations.relay import judge_calls
-from crp_integrations.relay.facets.batches import _examined
+from crp_integrations.relay.batches import _examine_case
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.settings import Settings
@@ -28,7 +28,7 @@ from tests.doubles import HashEmbedder
 from tests.governance.hidden import Hiding
 from tests.judges import asked, by_figures, claims_of, judge_double, judging, material, named
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.scripted import HIGH, LOW, QUESTION, SESSION, opened
+from tests.relay.scripted_relays import HIGH, LOW, QUESTION, SESSION, opened
 from tests.servers import Double, Recorded, no_metadata, openai_double
 from tests.shapes import AnthropicShape, AzureShape, OllamaShape
 
@@ -385,11 +385,11 @@ def _asked_about(seen: Recorded) -> str:
 
 def test_jobs_of_an_executor_ask_the_relays_judge(open_relay: Opener, judge: Double) -> None:
     relay, _ = opened(open_relay, LOW, judge=named(judge))
-    told = _examined(relay, {"answer": HIGH, "context": list(FACTS), "question": QUESTION})
+    told = _examine_case(relay, {"answer": HIGH, "context": list(FACTS), "question": QUESTION})
     assert (told["risk_level"], told["flagged"]) == ("HIGH", True)
     assert told["checked_by"] == "judge openai/judge-1"
     alone, _ = opened(open_relay, LOW, judge=True)
-    assert _examined(alone, {"answer": HIGH, "context": list(FACTS)})["checked_by"] == "screen"
+    assert _examine_case(alone, {"answer": HIGH, "context": list(FACTS)})["checked_by"] == "screen"
 
 
 # --- where texts go ------------------------------------------------------------------------------

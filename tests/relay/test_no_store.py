@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.headers import names
-from crp_integrations.relay.memory import MOST_CHARACTERS, Remembered
 from crp_integrations.relay.steps import Halt, NotModified
+from crp_integrations.relay.world import MOST_CHARACTERS, SessionMemories
 from crp_integrations.session.window_graph import check_graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Purpose, QualityTier
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
     LOW,
@@ -26,10 +26,10 @@ from tests.relay.scripted import (
     SOUND,
     answered,
     continued,
-    events,
     opened,
     outcome,
     refusal,
+    session_events,
 )
 
 NO_STORE = {"cache": "no-store"}
@@ -147,7 +147,7 @@ def test_an_unkept_halt_tells_its_operator_all_the_same(open_relay: Opener) -> N
     relay, _ = opened(open_relay, CRITICAL)
     ended = outcome(relay, policy="halt-on CRITICAL", **NO_STORE)
     assert isinstance(ended, Halt)
-    (event,) = events(relay, EventType.SAFETY_HALT)
+    (event,) = session_events(relay, EventType.SAFETY_HALT)
     assert event.data["reason"] == "CRITICAL_HALLUCINATION_RISK"
 
 
@@ -158,7 +158,7 @@ def test_personal_data_without_no_store_is_warned_of(open_relay: Opener) -> None
     assert kept.headers[names.PERSONAL] == "true"
     assert "personal-data-without-no-store" in kept.report.flags
     assert kept.report.personal.warning
-    (event,) = events(relay, EventType.PII_DETECTED)
+    (event,) = session_events(relay, EventType.PII_DETECTED)
     assert event.data["count"] >= 1
     unkept = answered(relay, **NO_STORE)
     assert unkept.headers[names.PERSONAL] == "true"
@@ -228,7 +228,7 @@ def test_neither_journal_nor_provider_learns_what_is_not_theirs(
     relay, model = opened(open_relay, SAID, store=SqliteStore(tmp_path / "kb"))
     relay.add([SECRET], session_id=SESSION, cache="no-store")
     answered(relay, ASKED, policy="warn-on HIGH", **NO_STORE)
-    for event in events(relay):
+    for event in session_events(relay):
         assert "walruszq" not in json.dumps(dict(event.data))
     (call,) = [call for call in model.calls if call.purpose is Purpose.ANSWER]
     sent = json.dumps(call.model_dump(mode="json"))
@@ -238,12 +238,12 @@ def test_neither_journal_nor_provider_learns_what_is_not_theirs(
 
 
 def test_a_session_in_memory_alone_keeps_what_it_said_last_and_no_more_than_that() -> None:
-    remembered = Remembered()
+    remembered = SessionMemories()
     for number in range(1, 30):
-        remembered.say(SESSION, _said(number, "x" * (MOST_CHARACTERS // 10)))
-    assert [*remembered.of(SESSION).said] == [f"w{number}" for number in range(20, 30)]
-    remembered.say(SESSION, _said(30, "x" * (2 * MOST_CHARACTERS)))
-    assert [*remembered.of(SESSION).said] == ["w30"]
+        remembered.keep_prior(SESSION, _said(number, "x" * (MOST_CHARACTERS // 10)))
+    assert [*remembered.of(SESSION).priors] == [f"w{number}" for number in range(20, 30)]
+    remembered.keep_prior(SESSION, _said(30, "x" * (2 * MOST_CHARACTERS)))
+    assert [*remembered.of(SESSION).priors] == ["w30"]
 
 
 def _said(number: int, answer: str) -> PriorWindow:

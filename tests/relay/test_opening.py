@@ -1,17 +1,31 @@
-"""Opening a relay: what fails leaves nothing open."""
+"""Opening a relay: what fails leaves nothing open.
+
+Opening with something else in the place of a part: what it is and what to give are said.
+
+What opening a relay does to a store, and what asking leaves on the facts.
+"""
 
 from __future__ import annotations
 
+import logging
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.errors import AccessDenied, ConfigError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.engines.tokens import counter_for
+from crp_integrations.errors import AccessDenied, ConfigError, EngineError, RequestError, StoreBusy
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.guard.decisions import Decision, Subject
+from crp_integrations.guard.settings import GuardSettings
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from tests.doubles import HashEmbedder
-from tests.relay.conftest import FACTS, KEY
+from crp_integrations.vocabulary import FactStatus
+from tests.doubles import NOON, FixedClock, HashEmbedder, ScriptedModel
+from tests.relay.conftest import FACTS, KEY, Opener
 
 
 class Other(HashEmbedder):
@@ -56,3 +70,228 @@ def test_a_store_of_the_callers_own_stays_open(tmp_path: Path, closed: list[Path
     with Relay.open(store, embedder=HashEmbedder(), key=KEY) as relay:
         relay.add([FACTS[0]])
         assert relay.fabric.size() == 1
+
+
+QUESTION = "Who operates the Meridian reactor?"
+
+
+@pytest.mark.parametrize(
+    ("argument", "given", "said"),
+    [
+        ("models", "gpt-4o", "models is the text 'gpt-4o'; .* model='gpt-4o-mini'"),
+        ("models", ScriptedModel, "models is the class ScriptedModel"),
+        ("verifier", "alignment", r"verifier is the text 'alignment'; .* dpe=\{'verifier'"),
+        ("subject", "acme", r"subject is the text 'acme'; .* Subject\(tenant='acme'\)"),
+        ("guard", True, r"guard is of type bool; .* guard=\{'policy': True\}"),
+        ("embedder", "minilm", "embedder is the text 'minilm'"),
+        ("reranker", 5, "reranker is of type int"),
+        ("injections", "rules", "injections is the text 'rules'"),
+        ("policy", 5, "policy is of type int"),
+        ("recognisers", "presidio", "recognisers is the text 'presidio'; give a list"),
+        ("recognisers", ["presidio"], "recognisers is the text 'presidio'; give a list"),
+        ("tracer", "otel", "tracer is the text 'otel'"),
+        ("clock", 5, "clock is of type int"),
+        ("ids", 5, "ids is of type int"),
+        ("reviewer", True, "reviewer is of type bool; give a function"),
+        ("receiver", "http://x", "receiver is of type str; give a function"),
+        ("violations", "http://x", "violations is of type str"),
+        ("artifacts", "s3://bucket", r"artifacts is of type str; .* artifacts=\{'place'"),
+        ("settings", {"model": "extractive"}, "settings is of type dict; .* by their names"),
+    ],
+)
+def test_what_is_no_part_is_named_with_what_to_give(argument: str, given: Any, said: str) -> None:
+    options = {"embedder": HashEmbedder(), "key": KEY, argument: given}
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        Relay.open(None, **options)
+
+
+def test_a_store_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^store is of type int; give a folder"):
+        Relay.open(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("argument", ["artifacts", "keyring", "receiver", "settings", "violations"])
+def test_a_key_in_the_place_of_a_part_is_not_repeated(argument: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{argument} is of type str") as caught:
+        Relay.open(None, **{argument: KEY})
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("guard", [{"policy": True}, GuardSettings(policy=True)])
+def test_a_guard_is_given_by_its_settings_too(open_relay: Opener, guard: Any) -> None:
+    relay = open_relay(guard=guard)
+    with pytest.raises(AccessDenied, match="it carries no label"):
+        relay.add([FACTS[0]])
+
+
+def test_artifacts_are_given_by_their_settings_too(open_relay: Opener) -> None:
+    assert open_relay(artifacts={"url_seconds": 7}).settings.artifacts.url_seconds == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"modle": "gpt-4o"}, "setting 'modle' is unknown; did you mean 'model'?"),
+        (
+            {"dpe": {"verifer": "x"}},
+            "setting 'dpe.verifer' is unknown; did you mean 'dpe.verifier'?",
+        ),
+        ({"bananas": 1}, "setting 'bananas' is unknown"),
+    ],
+)
+def test_an_unknown_setting_is_told_with_the_nearest(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Relay.open(None, **given)
+    assert str(caught.value) == said
+
+
+def test_a_policy_of_ones_own_with_an_error_is_refused_at_opening(tmp_path: Path) -> None:
+    pytest.importorskip("regopy")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "access.rego").write_text('package crp.access\n\ndecision := {"allow": true\n')
+    with pytest.raises(ConfigError, match=r"guard\.bundle '.*mine' .* access\.rego, line [13]$"):
+        Relay.open(SqliteStore(tmp_path / "kb"), key=KEY, guard={"bundle": folder})
+    (folder / "access.rego").write_text(
+        'package crp.access\n\ndecision := {"allow": true, "reason": "", "redact": []}\n'
+    )
+    with Relay.open(None, embedder=HashEmbedder(), key=KEY, guard={"bundle": folder}) as relay:
+        assert relay.preview(QUESTION).facts_available == 0
+
+
+def test_one_word_stands_for_a_list_of_it(open_relay: Opener) -> None:
+    relay = open_relay(models=ScriptedModel("Nobody."))
+    relay.add(FACTS)
+    every = ("S", "A", "B", "C", "D")
+    tier = relay.ask(QUESTION, accept_quality=every).envelope.quality_tier
+    assert relay.ask(QUESTION, accept_quality=tier).envelope.quality_tier == tier
+    with pytest.raises(RequestError, match=r"^tools is not usable: wanted a list$"):
+        relay.ask(QUESTION, tools="search")
+
+
+def test_a_model_that_is_no_name_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"^model is of type NoneType; give a name"):
+        counter_for(None)  # type: ignore[arg-type]
+
+
+LATER = NOON + timedelta(days=2)
+
+
+class ReadOnly:
+    name = "read-only"
+
+    def decide(self, subject: Any, action: str, labels: tuple[str, ...]) -> Decision:
+        return Decision(allowed=action == "read", guard=self.name, reason="reading only")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kb")
+
+
+def state(root: Path) -> dict[Path, tuple[int, bytes]]:
+    """Every file that holds something, with time and bytes; marks in shared memory left out."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in root.rglob("*")
+        if path.is_file() and not path.name.endswith("-shm") and path.stat().st_size
+    }
+
+
+def statuses(relay: Relay, ids: Any) -> list[FactStatus]:
+    return [fact.status for fact in relay.fabric.facts(ids)]
+
+
+@pytest.mark.requirement("009-2.2-8", "009-8.1-1", "009-8.1-2")
+def test_opening_runs_what_is_due(open_relay: Opener, store: Any) -> None:
+    first = open_relay(store)
+    ids = first.fabric.add([Fact(content=FACTS[0], ttl="P1D"), FACTS[1]]).facts
+    later = open_relay(store, clock=LATER)
+    assert statuses(later, ids) == [FactStatus.STALE, FactStatus.ACTIVE]
+    report = later.ask("Which reactor delivers 412 megawatts?")
+    packed = {fact.fact_id: fact for fact in report.envelope.facts}
+    assert packed[ids[0]].freshness_score == 0.0
+    assert packed[ids[1]].freshness_score > 0.0
+
+
+def test_opening_writes_nothing_when_nothing_is_due(open_relay: Opener, tmp_path: Path) -> None:
+    root = tmp_path / "kb"
+    with open_relay(root) as first:
+        first.fabric.add(list(FACTS))
+        generation = first.fabric.generation()
+    with open_relay(root):
+        pass
+    before = state(root)
+    with open_relay(root, clock=LATER) as relay:
+        assert relay.fabric.generation() == generation
+        assert state(root) == before
+    assert state(root) == before
+
+
+def test_opening_a_folder_that_is_not_there_makes_none(open_relay: Opener, tmp_path: Path) -> None:
+    with open_relay(tmp_path / "kb", clock=LATER):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["setting", "guard"])
+def test_opening_leaves_a_store_alone_where_it_shall_or_must(
+    open_relay: Opener, store: Any, how: str
+) -> None:
+    ids = open_relay(store).fabric.add([Fact(content=FACTS[0], ttl="P1D")]).facts
+    options: dict[str, Any] = (
+        {"fabric": FabricSettings(maintain_on_open=False)}
+        if how == "setting"
+        else {"guard": ReadOnly()}
+    )
+    later = open_relay(store, clock=LATER, **options)
+    assert statuses(later, ids) == [FactStatus.ACTIVE]
+
+
+@pytest.mark.parametrize("error", [StoreBusy, EngineError])
+def test_maintenance_that_fails_is_put_off_and_the_log_says_so(
+    open_relay: Opener, caplog: pytest.LogCaptureFixture, error: type[Exception]
+) -> None:
+    class Busy(MemoryStore):
+        locked = False
+
+        def begin(self, namespace: str, *, write: bool = True) -> Any:
+            if write and self.locked:
+                raise error("not now")
+            return super().begin(namespace, write=write)
+
+    store = Busy()
+    ids = open_relay(store).fabric.add([Fact(content=FACTS[0], ttl="P1D")]).facts
+    store.locked = True
+    with caplog.at_level(logging.WARNING, logger="crp_integrations.relay"):
+        later = open_relay(store, clock=LATER)
+    assert statuses(later, ids) == [FactStatus.ACTIVE]
+    assert ["put off" in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.requirement("009-2-6", "009-6.2-4")
+def test_each_inclusion_in_an_envelope_counts_once_and_changes_no_hash(
+    open_relay: Opener, store: Any
+) -> None:
+    clock = FixedClock()
+    relay = open_relay(store, clock=clock)
+    ids = relay.fabric.add(list(FACTS)).facts
+    hashed, generation = relay.fabric.state_hash(), relay.fabric.generation()
+    used: dict[str, int] = dict.fromkeys(ids, 0)
+    last: dict[str, Any] = dict.fromkeys(ids)
+    for hours, query in enumerate(
+        ["Who operates the Meridian reactor?", "Northfield revenue?"] * 2
+    ):
+        clock.moment = NOON + timedelta(hours=hours)
+        envelope = relay.ask(query, k=2).envelope
+        assert 0 < len(envelope.facts) < len(ids)
+        for fact in envelope.facts:
+            used[fact.fact_id] += 1
+            last[fact.fact_id] = clock.moment
+    relay.preview("What of the gardens?")
+    facts = relay.fabric.facts(ids)
+    assert {fact.fact_id: fact.access_count for fact in facts} == used
+    assert {fact.fact_id: fact.last_accessed_at for fact in facts} == last
+    assert 0 in used.values()
+    assert {fact.modified_at for fact in facts} == {NOON}
+    assert (relay.fabric.state_hash(), relay.fabric.generation()) == (hashed, generation)

@@ -21,12 +21,12 @@ from crp_integrations.headers import names
 from crp_integrations.messages import Reply, ToolCall
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.policy.records import Policy, ViolationReport
-from crp_integrations.relay import outcomes
+from crp_integrations.relay import steps
 from crp_integrations.relay.steps import Halt, Refusal, Release
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, RiskLevel
 from tests.relay.conftest import FACTS, KEY, Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
     LOW,
@@ -34,10 +34,10 @@ from tests.relay.scripted import (
     SESSION,
     answered,
     continued,
-    events,
     opened,
     outcome,
     refusal,
+    session_events,
 )
 
 PERSONAL = f"{LOW} Ask Hans Gruber at hans.gruber@example.org for more."
@@ -86,7 +86,7 @@ def test_what_is_unsafe_is_withheld(
     ended = outcome(relay, policy=directive)
     assert isinstance(ended, Halt)
     assert ended.reason is reason
-    assert outcomes.status(ended) == 451
+    assert steps.outcome_status(ended) == 451
     # Nothing of it can be continued, and nothing was charged.
     assert ended.answer.continuation_id == ""
     assert ended.answer.headers[names.SAFETY_BUDGET] == "1.0"
@@ -94,9 +94,9 @@ def test_what_is_unsafe_is_withheld(
     name = directive.split()[0]
     if "=" not in name:
         assert name in ended.answer.headers[names.VIOLATION].split(", ")
-    (halted,) = events(relay, EventType.SAFETY_HALT)
+    (halted,) = session_events(relay, EventType.SAFETY_HALT)
     assert halted.data["reason"] == reason.value
-    (violated,) = events(relay, EventType.POLICY_VIOLATION)
+    (violated,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert violated.data["report_only"] is False
     # Without the directive the same answer is delivered.
     free, _ = opened(open_relay, bad)
@@ -115,10 +115,7 @@ def test_parametric_claims_are_blocked(open_relay: Opener) -> None:
 
 @pytest.mark.parametrize(
     ("directive", "first", "second"),
-    [
-        ("require-flow 0.50", LOW, FACTS[4]),
-        ("max-repetition MINOR", LOW, LOW),
-    ],
+    [("require-flow 0.50", LOW, FACTS[4]), ("max-repetition MINOR", LOW, LOW)],
 )
 def test_what_is_not_useful_is_unreachable(
     open_relay: Opener, directive: str, first: str, second: str
@@ -213,7 +210,7 @@ def test_a_policy_that_is_only_reported_withholds_nothing(open_relay: Opener) ->
         "halt-on HIGH",
         "block-fabrication",
     }
-    (event,) = events(relay, EventType.POLICY_VIOLATION)
+    (event,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert event.data["report_only"] is True
     assert sorted(event.data["directives"]) == ["block-fabrication", "halt-on"]
 
@@ -289,7 +286,7 @@ def test_within_a_session_a_policy_can_only_be_tightened(open_relay: Opener) -> 
     assert len(model.calls) == asked + 1
     (report, _) = sink.reports[-1]
     assert (report.violation_type.value, report.session_id) == ("inheritance", SESSION)
-    (event,) = events(relay, EventType.POLICY_VIOLATION)
+    (event,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert event.data["directives"] == ["halt-on"]
     tighter = answered(relay, policy=f"halt-on MEDIUM; block-pii; {TO}")
     assert "halt-on MEDIUM" in tighter.headers[names.POLICY_APPLIED]
@@ -368,7 +365,7 @@ def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str
     assert ended.headers[names.TRAIL_ID] == error.trail
     assert isinstance(error, SafetyHalt)
     assert (error.reason, error.session_id) == (HaltReason.OVERSIGHT, SESSION)
-    assert [event.data["reason"] for event in events(relay, EventType.SAFETY_HALT)] == [
+    assert [event.data["reason"] for event in session_events(relay, EventType.SAFETY_HALT)] == [
         HaltReason.OVERSIGHT.value
     ] * 2
     assert relay.verify().windows == 2
@@ -376,7 +373,7 @@ def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str
 
 def test_a_callers_mode_never_relaxes_the_policys(open_relay: Opener) -> None:
     relay, model = opened(open_relay, LOW)
-    assert outcomes.status(outcome(relay, policy="oversight halt", oversight="auto")) == 451
+    assert steps.outcome_status(outcome(relay, policy="oversight halt", oversight="auto")) == 451
     assert model.calls == []
 
 
@@ -387,7 +384,7 @@ def test_without_a_reviewer_an_answer_to_be_reviewed_is_withheld(open_relay: Ope
     assert ended.reason is HaltReason.OVERSIGHT
     assert ended.answer.headers[names.OVERSIGHT_MODE] == "human-review"
     assert len(model.calls) == 1
-    (event,) = events(relay, EventType.OVERSIGHT_TRIGGERED)
+    (event,) = session_events(relay, EventType.OVERSIGHT_TRIGGERED)
     assert event.data["mode"] == Oversight.HUMAN_REVIEW.value
     assert event.data["approved"] is False
 

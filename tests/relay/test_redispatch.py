@@ -19,7 +19,7 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
     LOW,
@@ -30,12 +30,12 @@ from tests.relay.scripted import (
     answered,
     answers_asked,
     continued,
-    events,
     medium,
     opened,
     outcome,
     priced,
     refusal,
+    session_events,
     system,
 )
 
@@ -47,9 +47,7 @@ TULIPS = FACTS[4]
 
 
 @pytest.mark.requirement("005-19.1-1", "005-19.2-1", "005-19.2-2", "005-2-3")
-def test_a_risk_above_the_threshold_is_asked_again_with_what_was_wrong(
-    open_relay: Opener,
-) -> None:
+def test_a_risk_above_the_threshold_is_asked_again_with_what_was_wrong(open_relay: Opener) -> None:
     relay, model = opened(open_relay, HIGH, LOW, SOUND)
     answer = answered(relay, policy=REFLEXIVE, seed=7, temperature=0.7)
     first, second = answers_asked(model)
@@ -79,7 +77,7 @@ def test_the_strategy_is_the_one_that_the_policy_names(open_relay: Opener) -> No
     answer = answered(relay, policy="upgrade-on-risk hierarchical")
     assert answer.envelope.strategy is Strategy.HIERARCHICAL
     assert "one after the other" in system(model.calls[1])
-    (upgrade,) = events(relay, EventType.STRATEGY_UPGRADE)
+    (upgrade,) = session_events(relay, EventType.STRATEGY_UPGRADE)
     assert (upgrade.data["before"], upgrade.data["to"]) == ("push", "hierarchical")
 
 
@@ -128,7 +126,7 @@ def test_a_third_attempt_is_refused(open_relay: Opener, policy: str) -> None:
     assert answer.text == HIGH
     assert answer.report.risk_level is RiskLevel.HIGH
     assert "re-dispatches=2" in answer.report.flags
-    redispatched = events(relay, EventType.RE_DISPATCH)
+    redispatched = session_events(relay, EventType.RE_DISPATCH)
     assert [event.data["attempt"] for event in redispatched] == [1, 2]
     assert all("risk" in event.data["triggers"] for event in redispatched)
     # The words of the second re-dispatch answer to the second reply: they stand there once.
@@ -198,7 +196,7 @@ def test_a_refused_model_in_a_redispatch_ends_the_window_as_failed(open_relay: O
     relay, _ = opened(open_relay, HIGH, RuntimeError("gone"))
     with pytest.raises(RuntimeError):
         relay.ask(QUESTION, session_id=SESSION, policy=REFLEXIVE)
-    assert [event.data["attempt"] for event in events(relay, EventType.RE_DISPATCH)] == [1]
+    assert [event.data["attempt"] for event in session_events(relay, EventType.RE_DISPATCH)] == [1]
     assert relay.verify().windows == 1
 
 
@@ -220,9 +218,9 @@ def test_a_critical_contradiction_is_asked_again_without_permission(open_relay: 
     assert earlier in LOW
     assert "correct it openly" in words
     assert "contradicts" not in system(asked)
-    (event,) = events(relay, EventType.RE_DISPATCH)
+    (event,) = session_events(relay, EventType.RE_DISPATCH)
     assert event.data["triggers"] == ["contradiction"]
-    (upgrade,) = events(relay, EventType.STRATEGY_UPGRADE)
+    (upgrade,) = session_events(relay, EventType.STRATEGY_UPGRADE)
     assert upgrade.data["why"] == "contradiction"
 
 
@@ -270,7 +268,7 @@ def test_severe_repetition_is_asked_again_with_permission(
     second = continued(relay, answered(relay), policy=policy)
     assert second.text == FACTS[1]
     assert second.report.repetition_level is RepetitionLevel.NONE
-    (event,) = events(relay, EventType.RE_DISPATCH)
+    (event,) = session_events(relay, EventType.RE_DISPATCH)
     assert "repetition" in event.data["triggers"]
     assert len(answers_asked(model)) == 3
 
@@ -315,7 +313,7 @@ def test_the_new_reply_passes_the_whole_pipeline_and_repeats_at_most_twice(
     second = continued(relay, answered(relay))
     assert len(answers_asked(model)) == 1 + 3
     assert second.report.repetition_level is RepetitionLevel.SEVERE
-    assert len(events(relay, EventType.RE_DISPATCH)) == 2
+    assert len(session_events(relay, EventType.RE_DISPATCH)) == 2
     assert {run.number for run in second.report.stages} >= set(range(1, 14)) - {13}
 
 
@@ -340,8 +338,8 @@ def test_a_broken_flow_is_asked_again_with_permission(open_relay: Opener, permis
     ):
         assert demand in words
     assert second.headers[names.FLOW].endswith("; remediation=prompt-augmented")
-    assert "flow" in events(relay, EventType.RE_DISPATCH)[0].data["triggers"]
-    remedied = events(relay, EventType.FLOW_REMEDIATION)[0]
+    assert "flow" in session_events(relay, EventType.RE_DISPATCH)[0].data["triggers"]
+    remedied = session_events(relay, EventType.FLOW_REMEDIATION)[0]
     assert remedied.data["remedy"] == "prompt-augmented"
 
 
@@ -365,7 +363,7 @@ def test_several_triggers_are_mended_together(open_relay: Opener) -> None:
     split = f"{LOW} {HIGH}"
     relay, model = opened(open_relay, LOW, split, FACTS[1], SOUND)
     continued(relay, answered(relay), QUESTION, policy=REFLEXIVE)
-    event = events(relay, EventType.RE_DISPATCH)[0]
+    event = session_events(relay, EventType.RE_DISPATCH)[0]
     assert event.data["triggers"] == ["contradiction", "repetition"]
     words = system(answers_asked(model)[2]).split("<context>")[0]
     assert "contradicts what was said before" in words
@@ -391,7 +389,7 @@ def test_what_a_policy_demands_of_a_stage_is_asked_for_again(
 ) -> None:
     relay, _ = opened(open_relay, CRITICAL, LOW, SOUND)
     outcome(relay, policy=f"{directive}; {REFLEXIVE}")
-    first = events(relay, EventType.RE_DISPATCH)[0]
+    first = session_events(relay, EventType.RE_DISPATCH)[0]
     assert trigger in first.data["triggers"]
     # Without permission the same demand is judged at once.
     relay, model = opened(open_relay, CRITICAL, LOW)

@@ -13,7 +13,7 @@ from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers.codec import parse_request
 from crp_integrations.relay.settings import load
 from crp_integrations.stores.keys import FixedKeyRing
@@ -197,7 +197,7 @@ def test_a_region_is_made_of_the_same_parts() -> None:
     assert (fabric.elsewhere, region.elsewhere) == (outside[""], outside["EU"])
     assert {name: getattr(region, name) for name in parts} == parts
     assert region.store is not fabric.store
-    assert region.hot is not fabric.hot
+    assert region.session_memory is not fabric.session_memory
 
 
 @pytest.mark.parametrize("cache", ["no-store", "max-age=60"])

@@ -9,12 +9,11 @@ import pytest
 from crp_integrations.errors import AccessDenied, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.headers.refusal_bodies import HaltBody
-from crp_integrations.relay.outcomes import body
-from crp_integrations.relay.steps import Halt, Refusal
+from crp_integrations.relay.steps import Halt, Refusal, outcome_body
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, RiskLevel
 from tests.relay.conftest import Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
     LOW,
@@ -22,11 +21,11 @@ from tests.relay.scripted import (
     SOUND,
     answered,
     continued,
-    events,
     medium,
     opened,
     outcome,
     refusal,
+    session_events,
 )
 
 
@@ -38,13 +37,11 @@ def test_low_risk_passes_clean_and_costs_nothing(open_relay: Opener) -> None:
     assert headers[names.SAFETY_BUDGET] == "1.0"
     assert names.BUDGET_WARNING not in headers
     assert names.VIOLATION not in headers
-    assert not events(relay, EventType.POLICY_VIOLATION, EventType.SAFETY_HALT)
+    assert not session_events(relay, EventType.POLICY_VIOLATION, EventType.SAFETY_HALT)
 
 
 @pytest.mark.requirement("005-7.4-4")
-def test_medium_risk_passes_with_its_headers_and_costs_five_hundredths(
-    open_relay: Opener,
-) -> None:
+def test_medium_risk_passes_with_its_headers_and_costs_five_hundredths(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, medium(open_relay))
     headers = answered(relay, policy="warn-on MEDIUM; halt-on CRITICAL").headers
     assert headers[names.RISK] == "MEDIUM"
@@ -58,7 +55,7 @@ def test_high_risk_is_upgraded_and_costs_fifteen_hundredths(open_relay: Opener) 
     answer = answered(relay, policy="upgrade-on-risk reflexive")
     assert answer.headers[names.STRATEGY] == "reflexive"
     assert answer.headers[names.SAFETY_BUDGET] == "0.85"
-    assert {event.data["to"] for event in events(relay, EventType.STRATEGY_UPGRADE)} == {
+    assert {event.data["to"] for event in session_events(relay, EventType.STRATEGY_UPGRADE)} == {
         "reflexive"
     }
     free, _ = opened(open_relay, HIGH)
@@ -91,7 +88,7 @@ def test_half_open_the_circuit_asks_for_a_reflexive_answer(open_relay: Opener) -
     assert third.headers[names.STRATEGY] == "reflexive"
     assert third.headers[names.REVISION_ROUND] == "1/2"
     assert [call.purpose for call in model.calls[2:]] == [Purpose.ANSWER, Purpose.CRITIQUE]
-    (upgrade,) = events(relay, EventType.STRATEGY_UPGRADE)
+    (upgrade,) = session_events(relay, EventType.STRATEGY_UPGRADE)
     assert (upgrade.data["before"], upgrade.data["to"]) == ("push", "reflexive")
     assert upgrade.data["why"] == "circuit"
     # What the caller chose besides a single call stays.
@@ -130,14 +127,14 @@ def test_at_a_tenth_no_model_is_asked(open_relay: Opener, left: float) -> None:
     assert ended.headers[names.TRAIL_ID].startswith("crp_trail_")
     assert ended.headers[names.TRAIL_URI] == f"/trails/{SESSION}"
     assert float(ended.headers[names.SAFETY_BUDGET]) == left
-    told = body(ended)
+    told = outcome_body(ended)
     assert isinstance(told, HaltBody)
     assert told.audit_trail_uri == f"/trails/{SESSION}"
     error = refusal(relay)
     assert isinstance(error, SafetyHalt)
     assert error.reason is HaltReason.BUDGET_DEPLETED
     assert (error.session_id, error.report) == (SESSION, None)
-    assert {event.data["reason"] for event in events(relay, EventType.SAFETY_HALT)} == {
+    assert {event.data["reason"] for event in session_events(relay, EventType.SAFETY_HALT)} == {
         HaltReason.BUDGET_DEPLETED.value
     }
     assert relay.verify().windows == 2
@@ -156,7 +153,7 @@ def test_a_budget_that_runs_out_ends_the_session(open_relay: Opener) -> None:
     )
     left = [answered(relay).headers[names.SAFETY_BUDGET] for _ in range(3)]
     assert left == ["0.65", "0.3", "0.0"]
-    (depleted,) = events(relay, EventType.SAFETY_BUDGET_DEPLETED)
+    (depleted,) = session_events(relay, EventType.SAFETY_BUDGET_DEPLETED)
     assert depleted.data["budget"] == "0.0000"
     asked = len(model.calls)
     for _ in range(2):

@@ -1,4 +1,7 @@
-"""Sessions over several questions: tokens, continuations, graphs, and two relays over one folder."""
+"""Sessions over several questions: tokens, continuations, graphs, and two relays over one folder.
+
+A session that the store has forgotten does not begin with a whole safety budget again.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from crp_integrations.errors import (
     TokenRefused,
     UnknownContinuation,
 )
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
+from crp_integrations.messages import Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.session.records import WindowNode
@@ -27,9 +31,9 @@ from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, TransferType
-from tests.doubles import NOON, CountingIds, FixedClock
+from tests.doubles import NOON, CountingIds, FixedClock, ScriptedModel
 from tests.relay.conftest import FACTS, KEY, Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     HIGH,
     LOW,
     OPERATOR,
@@ -37,10 +41,10 @@ from tests.relay.scripted import (
     SESSION,
     answered,
     continued,
-    events,
     opened,
     outcome,
     refusal,
+    session_events,
 )
 from tests.session.networkx_graph import check as check_with_networkx
 
@@ -270,7 +274,7 @@ def test_of_one_window_several_may_go_on(open_relay: Opener) -> None:
     joined = nodes(relay)[-1]
     assert joined.pattern is Pattern.FAN_IN
     assert set(joined.parents) == {a.window_id, b.window_id}
-    assert events(relay, EventType.FAN_IN_MERGED)[0].data["parents"]
+    assert session_events(relay, EventType.FAN_IN_MERGED)[0].data["parents"]
     line = both.headers[names.LINEAGE].split(" -> ")
     assert (line[0], line[-1]) == (first.window_id, both.window_id)
     assert both.headers[names.DAG_ROOT] == f"dag:{first.window_id}"
@@ -334,9 +338,7 @@ def test_pressure_names_the_window_and_the_one_that_may_follow(open_relay: Opene
 
 
 @pytest.mark.requirement("003-11.2-1", "003-11.2-2", "003-11.4-1", "003-15-6")
-def test_a_matching_etag_is_answered_before_anything_is_packed_or_asked(
-    open_relay: Opener,
-) -> None:
+def test_a_matching_etag_is_answered_before_anything_is_packed_or_asked(open_relay: Opener) -> None:
     relay, model = opened(open_relay, LOW)
     first = answered(relay)
     ended = outcome(relay, if_match=first.envelope.etag)
@@ -367,7 +369,7 @@ def test_only_if_ckf_refuses_what_the_fabric_does_not_know(open_relay: Opener) -
     assert error.status_hint == 424
     assert "0.50" in str(error)
     assert model.calls == []
-    (failed,) = events(relay, EventType.DISPATCH_FAILED)
+    (failed,) = session_events(relay, EventType.DISPATCH_FAILED)
     assert failed.data["error"] == "NoRelevantFacts"
     known = "The Meridian reactor was commissioned on 4 March 2019?"
     assert answered(relay, known, cache="only-if-ckf").text == LOW
@@ -420,3 +422,24 @@ def test_reports_are_read_back_by_their_windows_id(open_relay: Opener, tmp_path:
 def test_a_session_id_must_be_one(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
     assert isinstance(refusal(relay, session_id="mine"), RequestError)
+
+
+FORGOTTEN_SESSION = "crp_sess_abcdefgh12345678"
+FACT = "The Falcon bridge is 503 metres long and carries eight lanes of traffic."
+WRONG = "The Falcon bridge is 977 metres long. It was built by Otto Brenner in 1871 for $9 million."
+
+
+def test_its_seals_say_what_was_spent(open_relay, tmp_path):
+    relay = open_relay(tmp_path / "kb", models=ScriptedModel(Reply(text=WRONG), Reply(text=FACT)))
+    relay.add([FACT])
+    first = relay.ask("How long is the Falcon bridge?", session_id=FORGOTTEN_SESSION)
+    with relay.fabric.begin(write=False) as transaction:
+        left = transaction.sessions.session(FORGOTTEN_SESSION).safety_budget
+    assert first.report.risk_level in ("MEDIUM", "HIGH", "CRITICAL")
+    assert left < 1.0
+    relay.fabric.forget_session(FORGOTTEN_SESSION)
+    with relay.fabric.begin(write=False) as transaction:
+        assert transaction.sessions.session(FORGOTTEN_SESSION) is None
+    relay.ask("How long is the Falcon bridge?", session_id=FORGOTTEN_SESSION)
+    with relay.fabric.begin(write=False) as transaction:
+        assert transaction.sessions.session(FORGOTTEN_SESSION).safety_budget <= left

@@ -1,3 +1,10 @@
+"""
+
+What a relay's headers tell, as far as that is a choice.
+
+An operator's own weights stay the operator's: what leaves the relay has their digest alone.
+"""
+
 from __future__ import annotations
 
 import traceback
@@ -7,6 +14,8 @@ import pytest
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.relay.settings import Settings, load
+from tests.doubles import ScriptedModel
+from tests.relay.conftest import FACTS, Opener
 
 
 def test_arguments_win_over_the_environment_and_it_over_the_file(tmp_path, monkeypatch):
@@ -119,3 +128,52 @@ def test_a_variable_that_is_nearly_a_settings_is_refused(monkeypatch, name, mean
 def test_a_variable_of_somebody_else_is_passed_over(monkeypatch, name):
     monkeypatch.setenv(name, "x")
     assert load().preset == "default"
+
+
+QUESTION = "How many megawatts does the Meridian reactor deliver?"
+
+
+@pytest.mark.requirement("003-16.3-1")
+def test_the_domain_of_a_question_is_told_unless_it_is_switched_off(open_relay: Opener) -> None:
+    told = []
+    for settings in ({}, {"headers": {"show_community": False}}):
+        relay = open_relay(embedder=None, **settings)
+        relay.fabric.add(list(FACTS))
+        relay.fabric.recluster()
+        told.append(relay.ask(QUESTION))
+    shown, hidden = (answer.headers for answer in told)
+    assert set(shown) - set(hidden) == {"CRP-Memory-CKF-Community"}
+    # The envelope, which stays with the caller, still knows it.
+    assert told[1].envelope.ckf_communities
+
+
+FACT = "The Falcon bridge is 503 metres long and carries eight lanes of traffic."
+SAID = "The Falcon bridge is 977 metres long. It carries eight lanes of traffic."
+WEIGHTS = {
+    "attribution_weight": 0.33717,
+    "fidelity_weight": 0.26113,
+    "entailment_weight": 0.25937,
+    "specificity_weight": 0.14233,
+}
+
+
+@pytest.mark.requirement("005-21.3-2")
+def test_custom_weights_are_in_no_header_and_no_answer(open_relay, tmp_path):
+    relay = open_relay(tmp_path / "kb", models=ScriptedModel(SAID), dpe=WEIGHTS)
+    usual = open_relay(models=ScriptedModel(SAID))
+    for one in (relay, usual):
+        one.add([FACT])
+    answer = relay.ask("How long is the Falcon bridge?", model="scripted")
+    assert (
+        answer.report.composite_score
+        != usual.ask("How long is the Falcon bridge?", model="scripted").report.composite_score
+    )
+
+    with relay.fabric.begin(write=False) as transaction:
+        journal = "".join(event.model_dump_json() for event in transaction.journal.events())
+        stored = transaction.sessions.report(answer.window_id)
+    told = answer.model_dump_json() + journal + stored + "".join(answer.headers.values())
+    for weight in WEIGHTS.values():
+        assert str(weight) not in told
+    assert answer.report.settings_digest == relay.settings.digest
+    assert answer.report.settings_digest != usual.settings.digest

@@ -15,7 +15,7 @@ from crp_integrations.relay.drive import drive_live
 from crp_integrations.vocabulary import EventType, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
     INVENTED,
@@ -24,7 +24,7 @@ from tests.relay.played import (
     QUESTION,
     REVENUE,
     WHOLE,
-    events,
+    event_data,
     looks_up,
     made,
     windows,
@@ -115,20 +115,14 @@ def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
     assert len(model.calls) == 1
 
 
-@pytest.mark.parametrize(
-    "asking",
-    [
-        {"policy": "upgrade-on-risk reflexive"},
-        {},
-    ],
-)
+@pytest.mark.parametrize("asking", [{"policy": "upgrade-on-risk reflexive"}, {}])
 def test_what_was_shown_is_not_asked_again(open_relay: Opener, asking: dict[str, Any]) -> None:
     model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", WHOLE, "NONE")
     relay = made(open_relay, model)
     *parts, answer = live(relay, QUESTION, **asking)
     assert len(model.calls) == 1
     assert "".join(parts) == answer.text
-    assert events(relay, SESSION, EventType.RE_DISPATCH) == []
+    assert event_data(relay, SESSION, EventType.RE_DISPATCH) == []
 
 
 @pytest.mark.parametrize(
@@ -252,9 +246,7 @@ def test_a_tool_call_of_the_callers_ends_a_live_stream(open_relay: Opener) -> No
     assert [call.name for call in answer.reply.tool_calls] == ["book"]
 
 
-def test_parts_of_a_question_are_brought_together_before_they_are_shown(
-    open_relay: Opener,
-) -> None:
+def test_parts_of_a_question_are_brought_together_before_they_are_shown(open_relay: Opener) -> None:
     own = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
     relay = made(open_relay, ScriptedModel(lambda call: own.get(call.messages[-1].content, WHOLE)))
     *parts, answer = live(relay, QUESTION, strategy="hierarchical")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.evolution import deferred, evolve, seen
-from crp_integrations.envelope.prior import PriorWindow, Seen
+from crp_integrations.envelope.continuation import deferred_ids, evolve, seen_hashes
+from crp_integrations.envelope.records import PriorWindow, SeenFact
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.seals import sha256
 from crp_integrations.session import window_graph
@@ -23,7 +23,7 @@ def prior(window_id: str, number: int, *shown: str, left: tuple[str, ...] = ()) 
     return PriorWindow(
         window_number=number,
         etag=sha256("e"),
-        facts_seen=tuple(Seen(fact_id=one, content_hash=sha256(one)) for one in shown),
+        facts_seen=tuple(SeenFact(fact_id=one, content_hash=sha256(one)) for one in shown),
         deferred=left,
         window_id=window_id,
         quality_tier=A,
@@ -80,8 +80,8 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
     told = {"c": Transfer(TransferType.RESULT_ONLY, "So it is.", 3).into(kept["c"])}
     found = window_graph.prior_windows(window_graph.seen_windows(DIAMOND, ["b", "c"]), kept, told)
     assert [one.window_id for one in found] == ["root", "b", "c"]
-    assert set(seen(found)) == {"f1", "f2", "f3"}
-    assert deferred(found) == ("f4", "f5")
+    assert set(seen_hashes(found)) == {"f1", "f2", "f3"}
+    assert deferred_ids(found) == ("f4", "f5")
     made = evolve(candidates(), found, counter=LetterCounter(), settings=SETTINGS)
     assert [one.content for one in made.facts] == ["So it is."]
 
@@ -99,4 +99,4 @@ def test_siblings_with_one_summary_give_one_fact() -> None:
 
 def test_a_window_that_is_there_twice_is_refused() -> None:
     with pytest.raises(RequestError, match="told apart by their window_id"):
-        seen([prior("b", 2), prior("b", 2)])
+        seen_hashes([prior("b", 2), prior("b", 2)])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE, evolve
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE, evolve
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256
 from crp_integrations.session import transfer

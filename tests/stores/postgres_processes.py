@@ -14,14 +14,14 @@ from crp_integrations import Relay
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
-from crp_integrations.fabric import reembedding
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric import embedder_migration
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
-from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
+from tests.fabric.test_embedder_migration import ACME, Letters, fabric, sentence
 
 BATCH = 5
 OPTIONS = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}
@@ -65,7 +65,7 @@ def read_and_wait(address: str, question: str, wire: Connection) -> None:
     with Relay.open(address, **OPTIONS) as relay:
         relay._store._listener.listening(10.0)
         shown = [one.fact_id for one in relay.turn(question).preview().facts]
-        ready = relay._world.namespace._fabric.ready
+        ready = relay._world.namespace._fabric.fact_cache
         wire.send((shown, sum(len(held.entries) for held in ready._held.values())))
         wire.recv()
         deadline = time.monotonic() + 1.0
@@ -87,7 +87,7 @@ class Shifted(HashEmbedder):
 
 def search_until_refused(address: str, count: int, wire: Connection) -> None:
     """Ask for one fact after the other by its own text; tell what was wrong, and the refusal."""
-    settings = FabricSettings(graph=GraphSettings(exact_up_to=5))
+    settings = FabricSettings(graph=VectorGraphSettings(exact_up_to=5))
     store = PostgresStore(address, index_from=10)
     namespace = fabric(store, settings=settings).bind(ACME)
     found, wrong, number = 0, [], 0
@@ -109,7 +109,7 @@ def search_until_refused(address: str, count: int, wire: Connection) -> None:
 
 def move_and_die_before_the_commit(address: str) -> None:
     """Replace every vector, and be killed."""
-    reembedding.advance = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
+    embedder_migration.advance_epoch = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
     fabric(PostgresStore(address, index_from=10)).bind(ACME).reembed(Letters())
 
 

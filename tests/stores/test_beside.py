@@ -19,7 +19,7 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType
-from tests.fabric.keeping import ACME, events, fabric, seen
+from tests.fabric.lifecycle_fixtures import ACME, events, fabric, seen
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, SpawnContext

@@ -15,9 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Cached, Transaction
+from crp_integrations.fabric.ports import CachedFile, Transaction
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.stores.sqlite.cache import ABANDONED_SECONDS, FileCache, Manifest
+from crp_integrations.stores.sqlite.cache import (
+    ABANDONED_SECONDS,
+    CacheManifest,
+    FileCache,
+)
 from crp_integrations.testing.fixtures import NAMESPACE, OTHER, fill
 
 CONTENT = bytes(range(256)) * 40
@@ -96,7 +100,7 @@ DAMAGE: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-def found_meanwhile(cache: FileCache, name: str) -> Cached | None:
+def found_meanwhile(cache: FileCache, name: str) -> CachedFile | None:
     found = cache.find(name)
     return None if found is None else found.whole()
 
@@ -106,7 +110,7 @@ def found_meanwhile(cache: FileCache, name: str) -> Cached | None:
 def test_damage_is_found_and_cleared_away(
     tmp_path: Path,
     kind: str,
-    load: Callable[[FileCache, str], Cached | None],
+    load: Callable[[FileCache, str], CachedFile | None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = store_at(tmp_path)
@@ -147,7 +151,7 @@ def test_a_file_replaced_while_it_is_checked_is_not_taken_for_the_one_found(
     assert Path(whole.path).read_bytes() == CONTENT
 
     class Slow(FileCache):
-        def _whole(self, name: str, manifest: Manifest) -> Cached | None:
+        def _whole(self, name: str, manifest: CacheManifest) -> CachedFile | None:
             assert cache.save(name, {"rows": 4}, lambda path: _other(path), lambda _: True)
             return super()._whole(name, manifest)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from crp_integrations.relay.batches import evaluate_over, ingest_over
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.facets.batches import evaluate_over, ingest_over
 from tests.forking import BEGUN
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.jobs_processes import opened, opened_to_die

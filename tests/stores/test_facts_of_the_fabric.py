@@ -26,7 +26,7 @@ from crp_integrations.testing.fixtures import (
     source,
 )
 from crp_integrations.vocabulary import FactStatus
-from tests.fabric.keeping import ACME, EVERY, document, fabric, sentence
+from tests.fabric.lifecycle_fixtures import ACME, EVERY, document, fabric, sentence
 
 LATER = NOON + timedelta(days=1)
 

@@ -14,12 +14,12 @@ from pydantic import JsonValue
 
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import Mark, Transaction
+from crp_integrations.fabric.ports import LogMark, Transaction
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.sqlite import SqliteStore, cache
 from crp_integrations.vocabulary import FactStatus
-from tests.fabric.keeping import ACME, EVERY, events, fabric, formula, seen
+from tests.fabric.lifecycle_fixtures import ACME, EVERY, events, fabric, formula, seen
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
@@ -209,7 +209,7 @@ def check(path: Path, truth: Truth) -> None:
         if found is not None:
             content = Path(found.path).read_bytes()
             assert sha256_hex(content) == found.about["content"]
-            mark = Mark(int(str(found.about["sequence"])), str(found.about["token"]))
+            mark = LogMark(int(str(found.about["sequence"])), str(found.about["token"]))
             changed = facts.changes(mark)
             assert changed is not None
             held = {*content.decode().split()}

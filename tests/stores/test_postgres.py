@@ -20,13 +20,13 @@ from crp_integrations.errors import (
     StoreError,
     StoreNewer,
 )
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.view import View
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.objects import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, fill, rows
 from crp_integrations.vectors import unit_rows
@@ -95,22 +95,17 @@ def test_its_own_index_answers_as_an_exact_search_does(tmp_path, postgres_addres
 def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address, monkeypatch):  # noqa: F811
     store = PostgresStore(postgres_address, index_from=50)
     asked: list[str] = []
-    rows_of, sent_of = Connection.rows, Connection.sent
+    rows_of = PostgresConnection.rows
 
     def rows(self, statement, parameters=()):
         asked.append(statement)
         return rows_of(self, statement, parameters)
 
-    def sent(self, statement, parameters, **named):
-        asked.append(statement)
-        return sent_of(self, statement, parameters, **named)
-
     with Relay.open(tmp_path / "kb", **OPTIONS) as ours, searched(store, {}) as theirs:
         for relay in (ours, theirs):
             relay.fabric.add(TEXTS)
         vector = HashEmbedder().embed_query(QUESTION)
-        monkeypatch.setattr(Connection, "rows", rows)
-        monkeypatch.setattr(Connection, "sent", sent)
+        monkeypatch.setattr(PostgresConnection, "rows", rows)
         with theirs.fabric.moment() as view:
             view.foresee(vector, 12, QUESTION, 30)
             searches = [one for one in asked if "FROM postings" in one or "JOIN postings" in one]
@@ -126,7 +121,7 @@ def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address
         asked.clear()
         packed = theirs.preview(QUESTION).etag
         assert len([one for one in asked if "UNION ALL" in one and "<#>" in one]) == 1
-        monkeypatch.setattr(View, "foresee", lambda *given: None)
+        monkeypatch.setattr(FabricView, "foresee", lambda *given: None)
         asked.clear()
         assert theirs.preview(QUESTION + " ").etag == packed
         assert not [one for one in asked if "UNION ALL" in one and "<#>" in one]
@@ -140,7 +135,7 @@ def test_what_was_foreseen_with_other_labels_is_not_given(postgres_address):  # 
         transaction.facts.add(made, rows(made))
     vector = rows(made)[0]
     with store.begin(NAMESPACE, write=False) as transaction:
-        searching = searching_in(transaction.facts)
+        searching = vector_search_of(transaction.facts)
         searching.foresee(vector, 6, ["sea"], 6)
         assert len(searching.nearest(vector, 6)[0]) == 6
         open_ids = {one.fact_id for one in made if not one.labels}

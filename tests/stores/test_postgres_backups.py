@@ -13,7 +13,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, StoreBusy
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.fixtures import NOON
 from tests.doubles import HashEmbedder, ScriptedModel

@@ -1,4 +1,4 @@
-"""When the vectors of a namespace get their index, and what a connection keeps prepared."""
+"""When the vectors of a namespace get their index."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import StoreBusy, StoreError
-from crp_integrations.fabric.ports.searching import searching_in
-from crp_integrations.relay.facets.batches import ingest_over
-from crp_integrations.stores.postgres import PostgresStore, searching
+from crp_integrations.fabric.ports.facts import vector_search_of
+from crp_integrations.relay.batches import ingest_over
+from crp_integrations.stores.postgres import PostgresStore, vector_search
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.postgres.session import MOST_PREPARED, Session
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import OPTIONS
@@ -46,12 +45,12 @@ def indexed(address: str, namespace: str = NAMESPACE) -> bool:
 
 def size(store: PostgresStore, namespace: str = NAMESPACE) -> int:
     with store.begin(namespace, write=False) as transaction:
-        return searching_in(transaction.facts).size()
+        return vector_search_of(transaction.facts).size()
 
 
 def nearest(store: PostgresStore, text: str, namespace: str = NAMESPACE) -> str:
     with store.begin(namespace, write=False) as transaction:
-        return searching_in(transaction.facts).nearest(rows([fact(text)])[0], 1)[0][0]
+        return vector_search_of(transaction.facts).nearest(rows([fact(text)])[0], 1)[0][0]
 
 
 def test_an_index_comes_with_the_facts_that_make_it_due(stores, postgres_address):  # noqa: F811
@@ -118,13 +117,13 @@ def test_files_over_an_executor_build_the_index_once_at_their_end(
     for page in pages:
         page.write_text(f"This page tells quite a lot about {page.stem} at night.\n")
     sizes = []
-    build = searching.build
+    build = vector_search.build
 
     def built(connection, dimensions):
         sizes.append(connection.one("SELECT count(*) FROM vectors")[0])
         build(connection, dimensions)
 
-    monkeypatch.setattr(searching, "build", built)
+    monkeypatch.setattr(vector_search, "build", built)
 
     def begun() -> Relay:
         return Relay.open(PostgresStore(postgres_address, index_from=3), **OPTIONS)
@@ -152,7 +151,7 @@ def test_what_is_committed_stays_when_its_index_cannot_be_built(
         raise StoreBusy("another one holds the table")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr(searching, "build", busy)
+        patch.setattr(vector_search, "build", busy)
         add(stores[0], "a", "b", "c")
     assert "is not built" in caplog.text
     assert not indexed(postgres_address)
@@ -202,21 +201,3 @@ def test_searches_go_on_when_the_server_forgot_what_was_prepared(stores):
             raise ValueError("undone")
         add(one, "d", namespace="other")
         assert one.drop("other")
-
-
-def test_no_more_than_so_many_statements_stay_prepared(stores):
-    one = stores[0]
-    add(one, *(f"text {number}" for number in range(4)))
-    kept = []
-    for k in range(1, MOST_PREPARED + 10):
-        with one.begin(NAMESPACE, write=False) as transaction:
-            searching_in(transaction.facts).nearest(rows([fact("text 1")])[0], k)
-            connection = transaction.facts._connection
-            assert isinstance(connection.raw, Session)
-            found = connection.rows(
-                "SELECT count(*) FROM pg_prepared_statements WHERE starts_with(name, 'crp_')"
-            )
-            kept.append(found[0][0])
-    # One of them is made before the others are let go, as the next transaction begins.
-    assert MOST_PREPARED < max(kept) <= MOST_PREPARED + 1
-    assert kept[-1] < MOST_PREPARED

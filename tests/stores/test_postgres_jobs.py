@@ -12,8 +12,8 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, EngineError, RequestError
+from crp_integrations.relay.batches import evaluate_over, forget_batch, ingest_over
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.facets.batches import evaluate_over, forget_batch, ingest_over
 from crp_integrations.vocabulary import EventType
 from tests.forking import BEGUN
 from tests.postgres import postgres_address  # noqa: F401 - a fixture

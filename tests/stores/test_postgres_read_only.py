@@ -6,7 +6,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import StoreBusy
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import ScriptedModel
 from tests.postgres import postgres_address  # noqa: F401 - a fixture

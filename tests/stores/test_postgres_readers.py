@@ -14,11 +14,11 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, CRPError, StoreBusy, StoreNewer
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.postgres.rights import SEALING
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.stores.postgres.tenants import SEALING
 from crp_integrations.testing.fixtures import NOON
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import ScriptedModel
@@ -171,14 +171,16 @@ def test_rights_are_asked_for_once(setup: Setup, monkeypatch: pytest.MonkeyPatch
     setup.read()
     setup.write_all()
     asked: list[str] = []
-    rows = Connection.rows
+    rows = PostgresConnection.rows
 
-    def seen(self: Connection, statement: str, parameters: object = ()) -> list[tuple[object]]:
+    def seen(
+        self: PostgresConnection, statement: str, parameters: object = ()
+    ) -> list[tuple[object]]:
         asked.append(statement)
         return rows(self, statement, parameters)
 
     with setup.opened(ScriptedModel("On the ice.")) as relay:
-        monkeypatch.setattr(Connection, "rows", seen)
+        monkeypatch.setattr(PostgresConnection, "rows", seen)
         for _ in range(3):
             relay.ask(QUESTION, model="gpt-4o")
     assert sum("privilege" in statement for statement in asked) == 1

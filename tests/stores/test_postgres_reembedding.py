@@ -15,15 +15,15 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, StoreBusy, StoreError
-from crp_integrations.fabric import reembedding
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING
-from crp_integrations.fabric.ports.searching import searching_in
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
-from crp_integrations.stores.postgres import PostgresStore, words
+from crp_integrations.fabric import embedder_migration
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
+from crp_integrations.fabric.ports.facts import vector_search_of
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
+from crp_integrations.stores.postgres import PostgresStore, word_search
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.doubles import HashEmbedder
-from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
+from tests.fabric.test_embedder_migration import ACME, Letters, fabric, sentence
 from tests.forking import BEGUN, run
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
@@ -36,7 +36,7 @@ from tests.stores.postgres_processes import (
 
 COUNT = 40
 # The store's own index answers from so many facts on.
-SETTINGS = FabricSettings(embed_slice=8, embed_workers=1, graph=GraphSettings(exact_up_to=5))
+SETTINGS = FabricSettings(embed_slice=8, embed_workers=1, graph=VectorGraphSettings(exact_up_to=5))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def index_of(address: str) -> str:
 
 def near(store: PostgresStore, embedder: Any, number: int) -> list[str]:
     with store.begin("acme", write=False) as transaction:
-        searching = searching_in(transaction.facts)
+        searching = vector_search_of(transaction.facts)
         return searching.nearest(embedder.embed_query(sentence(number)), 1)[0]
 
 
@@ -87,7 +87,7 @@ def test_the_index_is_built_anew_with_the_new_length(stores, postgres_address): 
     assert "halfvec(32)" in index_of(postgres_address)
     assert near(stores[1], Letters(), 17)[0] == ids[17]
     with stores[1].begin("acme", write=False) as transaction:
-        assert searching_in(transaction.facts).size() == COUNT
+        assert vector_search_of(transaction.facts).size() == COUNT
     new = fabric(stores[1], Letters(), settings=SETTINGS).bind(ACME)
     added = new.add([sentence(99)]).facts
     assert new.nearest(Letters().embed_query(sentence(99)), 1)[0].fact_id == added[0]
@@ -107,7 +107,7 @@ def test_who_reads_during_the_switch_neither_waits_nor_sees_any_of_it(stores):
     mover, other = stores
     ids = filled(mover)
     with other.begin("acme", write=False) as before:
-        searching = searching_in(before.facts)
+        searching = vector_search_of(before.facts)
         # What this transaction sees is fixed here; it has looked at no vector yet.
         assert searching.size() == COUNT
         with mover.begin("acme") as transaction:
@@ -148,8 +148,8 @@ def test_what_is_added_beside_the_switch_is_refused_and_nobody_is_locked_out(
         except StoreError as error:
             failed.append(error)
 
-    noted = words.add
-    monkeypatch.setattr(words, "add", waiting)
+    noted = word_search.add
+    monkeypatch.setattr(word_search, "add", waiting)
     adding = threading.Thread(target=add)
     adding.start()
     assert has_rows.wait(10)
@@ -183,9 +183,11 @@ def test_a_server_killed_in_the_switch_leaves_the_old_state():
     try:
         store = PostgresStore(server.address(), index_from=10, busy_seconds=20.0)
         ids = filled(store)
-        advance = reembedding.advance
+        advance = embedder_migration.advance_epoch
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reembedding, "advance", lambda facts: (server.kill(), advance(facts)))
+            patch.setattr(
+                embedder_migration, "advance_epoch", lambda facts: (server.kill(), advance(facts))
+            )
             with pytest.raises(StoreError):
                 fabric(store).bind(ACME).reembed(Letters())
         server.start()

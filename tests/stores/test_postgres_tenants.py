@@ -10,7 +10,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, StoreError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NOON, fact, rows

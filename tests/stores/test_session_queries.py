@@ -11,7 +11,7 @@ import pytest
 
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.stores.sqlite.connection import Connection
+from crp_integrations.stores.sqlite.connection import SqliteConnection
 from crp_integrations.testing.fixtures import (
     NAMESPACE,
     NOON,
@@ -38,15 +38,15 @@ def test_no_question_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.Mon
     asked: dict[str, Sequence[Any]] = {}
 
     def heard(name: str) -> None:
-        real = getattr(Connection, name)
+        real = getattr(SqliteConnection, name)
 
-        def listening(self: Connection, statement: str, given: Iterable[Any] = ()) -> Any:
+        def listening(self: SqliteConnection, statement: str, given: Iterable[Any] = ()) -> Any:
             many = list(given)
             if statement.startswith(("SELECT", "UPDATE", "DELETE", "WITH", "INSERT")):
                 asked[statement] = (many[0] if many else []) if name == "executemany" else many
             return real(self, statement, many)
 
-        monkeypatch.setattr(Connection, name, listening)
+        monkeypatch.setattr(SqliteConnection, name, listening)
 
     for name in ("execute", "executemany", "rows", "one"):
         heard(name)

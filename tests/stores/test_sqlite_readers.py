@@ -18,8 +18,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import StoreError, StoreNewer
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
-from crp_integrations.stores.sqlite import standing
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.stores import files
 from crp_integrations.testing.fixtures import NOON
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import ScriptedModel
@@ -135,7 +135,7 @@ def test_a_full_disk(
     kb: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, there: bool
 ) -> None:
     disk = SimpleNamespace(f_blocks=1000, f_frsize=4096, f_bavail=blocks, f_bfree=blocks)
-    monkeypatch.setattr(standing.os, "statvfs", lambda place: disk)
+    monkeypatch.setattr(files.os, "statvfs", lambda place: disk)
     model = ScriptedModel("On the ice.")
     with Relay.open(kb if there else folder / "new", **OPTIONS, models=model) as relay:
         said = refused(relay)
@@ -143,7 +143,7 @@ def test_a_full_disk(
         # One that tells nothing of its size, as some in memory.
         disk.f_blocks = 0
         assert relay.ask(QUESTION, model="gpt-4o").text == "On the ice."
-    assert f"has {4096 * blocks} bytes left on its disk, wanted {standing.ROOM_BYTES}" in said
+    assert f"has {4096 * blocks} bytes left on its disk, wanted {files.ROOM_BYTES}" in said
     assert "make room" in said
 
 

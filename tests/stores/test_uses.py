@@ -8,22 +8,19 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.ports.faulted import faulted_in
+from crp_integrations.fabric.ports.store import fault_counts_of
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.stores.moving import move
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.migrations import VERSION, VERSION_NAME
-from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.sqlite import SqliteStore, uses
+from crp_integrations.stores.relational import usage
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.transfer import move
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import FactStatus
 from tests.postgres import server
-from tests.stores.test_migrations import older_version
 
 DAY = timedelta(days=1)
 # Used before it came here, never used, and never given a moment.
@@ -120,7 +117,7 @@ def test_findings_are_a_share_of_all_uses(store: Store) -> None:
     given(store)
     with store.begin(NAMESPACE) as transaction:
         transaction.facts.touch(IDS[:1], NOON)
-        facet = faulted_in(transaction)
+        facet = fault_counts_of(transaction)
         assert facet is not None
         assert (facet.count(IDS[:1])[IDS[0]].findings, facet.count(IDS[:1])[IDS[0]].uses) == (1, 4)
         assert facet.due(2, 0.5) == IDS[:1]
@@ -154,22 +151,6 @@ def test_a_move_takes_them_along(tmp_path: Path) -> None:
         assert counts(new)["used"] == (4, NOON + DAY)
 
 
-def test_counts_of_an_older_store_go_on(tmp_path: Path) -> None:
-    path = older_version(tmp_path / "kb", 6)
-    with closing(sqlite3.connect(path)) as raw:
-        raw.execute("UPDATE facts SET access_count = 7, last_accessed_at = '2026-05-25T12:00:00Z'")
-        raw.commit()
-    with closing(SqliteStore(tmp_path / "kb")) as store:
-        with store.begin(NAMESPACE, write=False) as transaction:
-            (id_, _), *_ = transaction.facts.retrievable()
-            (before,) = transaction.facts.get([id_])
-            assert (before.access_count, before.last_accessed_at) == (7, NOON)
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([id_], NOON + DAY)
-            (after,) = transaction.facts.get([id_])
-        assert after == before.changed(access_count=8, last_accessed_at=NOON + DAY)
-
-
 def test_a_use_writes_few_pages(tmp_path: Path) -> None:
     """A row of a fact with its text is long, and dozens of them are used by each question."""
     many = [fact(f"number {number} " + "of a long text " * 60) for number in range(400)]
@@ -197,32 +178,7 @@ def test_facts_out_of_use_are_found_by_an_index(tmp_path: Path) -> None:
     (path,) = tmp_path.rglob("*.sqlite")
     with closing(sqlite3.connect(path)) as raw:
         plan = raw.execute(
-            f"EXPLAIN QUERY PLAN SELECT fact_id FROM facts WHERE {uses.UNUSED_LIVE}", ["", "", ""]
+            f"EXPLAIN QUERY PLAN SELECT fact_id FROM facts WHERE {usage.UNUSED_LIVE}", ["", "", ""]
         ).fetchall()
     assert any("facts_unused" in said for *_, said in plan)
     assert not any(said == "SCAN facts" for *_, said in plan)
-
-
-def test_who_was_let_in_before_may_count_uses() -> None:
-    """The table comes with a step that its owner takes, after tenants were admitted."""
-    schema = schema_of(NAMESPACE)
-    with server().database() as name, closing(PostgresStore(server().address(name))) as operator:
-        given(operator)
-        role = operator.admit(NAMESPACE, "a-password")
-        try:
-            with psycopg.connect(server().address(name), autocommit=True) as raw:
-                raw.execute(f"DROP TABLE {schema}.fact_uses")
-                raw.execute(f"UPDATE {schema}.own SET value = 2 WHERE name = '{VERSION_NAME}'")
-            with closing(PostgresStore(server().address(name))) as again:
-                assert counts(again)["used"] == (3, NOON)
-            with closing(PostgresStore(server().address(name, role, "a-password"))) as tenant:
-                with tenant.begin(NAMESPACE) as transaction:
-                    transaction.facts.touch(IDS[:1], NOON + DAY)
-                assert counts(tenant)["used"] == (4, NOON + DAY)
-            with psycopg.connect(server().address(name), autocommit=True) as raw:
-                found = raw.execute(
-                    f"SELECT value FROM {schema}.own WHERE name = '{VERSION_NAME}'"
-                ).fetchone()
-            assert found == (VERSION,)
-        finally:
-            operator.dismiss(NAMESPACE)

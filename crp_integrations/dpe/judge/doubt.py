@@ -15,7 +15,7 @@ from typing import Final
 from crp_integrations.dpe.judge.quotation import Folded, folded_words
 from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.language.conditions import dropped
+from crp_integrations.language.conditions import dropped_conditions
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.words import content_stems
@@ -156,7 +156,7 @@ class _Units:
         for span in split_sentences(text):
             if span.start <= place[0] < span.end:
                 around = text[span.start : max(span.end, place[1])]
-                return bool(dropped(claim, around)) or polarity_differs(claim, around)
+                return bool(dropped_conditions(claim, around)) or polarity_differs(claim, around)
         return False
 
     def _by_value(self, claim: str) -> tuple[str, int, int] | None:
@@ -177,7 +177,11 @@ class _Units:
                 for span in split_sentences(text)
             ]
         for number, start, end, unit, told in self._units:
-            if wanted in told and not dropped(claim, unit) and not polarity_differs(claim, unit):
+            if (
+                wanted in told
+                and not dropped_conditions(claim, unit)
+                and not polarity_differs(claim, unit)
+            ):
                 return self._passages[number][0], start, end
         return None
 

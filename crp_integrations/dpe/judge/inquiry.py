@@ -22,7 +22,7 @@ from crp_integrations.dpe.judge.records import (
 )
 from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
-from crp_integrations.language.overlap import coverage
+from crp_integrations.language.lexical_overlap import coverage
 from crp_integrations.messages import Message, ModelCall, Usage
 from crp_integrations.vocabulary import Purpose
 

@@ -22,7 +22,7 @@ from crp_integrations.dpe.session_texts import SessionSentences, SessionText
 from crp_integrations.dpe.settings import COVERED_NEED, QualitySettings
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.values import read
-from crp_integrations.language.profile import named
+from crp_integrations.language.lexical_overlap import named_stems
 from crp_integrations.language.words import content_stems, stem
 from crp_integrations.vocabulary import CompletenessLevel
 
@@ -151,7 +151,7 @@ def needs_of(texts: Sequence[str]) -> list[Need]:
     stems = [frozenset(content_stems(text)) - _ASKING for text in texts]
     held = Counter(one for own in stems for one in own)
     total = len(texts)
-    things = {text: frozenset(frozenset(found) for _, found in named(text)) for text in texts}
+    things = {text: frozenset(frozenset(found) for _, found in named_stems(text)) for text in texts}
     times = Counter(name for names in things.values() for name in names)
     shared = {name for name, count in times.items() if count > 1}
     return [

@@ -19,7 +19,7 @@ from crp_integrations.dpe.verifier.features_verifier import says_nothing
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
 from crp_integrations.dpe.verifier.values import MARKER, Reading, Value, read
-from crp_integrations.language.coded import code_of
+from crp_integrations.language.blocks import code_of
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain

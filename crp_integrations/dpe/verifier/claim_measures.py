@@ -16,7 +16,7 @@ from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.source_records import Records
 from crp_integrations.dpe.verifier.word_measures import Read, Source, read_words, word_columns
 from crp_integrations.dpe.verifier.wording import Flags, Floats, Ints, Words, words_of
-from crp_integrations.language.gist import gist
+from crp_integrations.language.identifiers import gist
 from crp_integrations.language.negation import negations
 from crp_integrations.language.text import fold
 from crp_integrations.vocabulary import Checked, ClaimType

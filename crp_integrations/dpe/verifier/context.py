@@ -23,9 +23,9 @@ from crp_integrations.dpe.verifier.values import (
     same_value,
 )
 from crp_integrations.language.dates import WEEK, weekdays
+from crp_integrations.language.lexical_overlap import OverlapIndex
 from crp_integrations.language.memo import remembered_of_sentences
-from crp_integrations.language.overlap import Index
-from crp_integrations.language.places import countries_of, state_code
+from crp_integrations.language.names import countries_of, state_code
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.text import plain
@@ -123,7 +123,7 @@ class Context:
         self.passages = tuple(passages)
         self.told = tuple(_once(self.passages))
         self.units = [u for n, text in enumerate(self.told) for u in units_of(n, text)]
-        self._index = Index([self.text(unit) for unit in self.units])
+        self._index = OverlapIndex([self.text(unit) for unit in self.units])
 
     @property
     def idf(self) -> dict[str, float]:

@@ -21,7 +21,7 @@ from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name
 from crp_integrations.dpe.verifier.word_edits import Edits
 from crp_integrations.language.negation import negations, without_answer
 from crp_integrations.language.quantities import Quantity
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 THRESHOLDS: Final[dict[str, float]] = {
     # Share of a claim's other words in the sentence from which a differing value is a changed one.

@@ -20,8 +20,13 @@ from crp_integrations.dpe.verifier.features import THRESHOLDS, Alignment, align
 from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Curve, Fitted, Said
 from crp_integrations.dpe.verifier.word_measures import Source
 from crp_integrations.errors import EngineError
-from crp_integrations.language.kinds import unopened
-from crp_integrations.language.talk import is_greeting, is_request, is_silent, is_talk
+from crp_integrations.language.claim_kinds import (
+    is_greeting,
+    is_request,
+    is_silent,
+    is_talk,
+    without_opener,
+)
 from crp_integrations.language.text import fold, plain
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
@@ -208,7 +213,7 @@ def says_nothing(claim: Claim, question: str) -> bool:
     """Whether a claim is talk about the answer with no name, figure or date but the question's."""
     if claim.claim_type is not ClaimType.META:
         return False
-    text = unopened(fold(claim.text).text.strip().strip("*_# "))
+    text = without_opener(fold(claim.text).text.strip().strip("*_# "))
     if is_talk(text):
         return True
     asked = plain(question)

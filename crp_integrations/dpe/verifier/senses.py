@@ -7,10 +7,9 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from crp_integrations.dpe.verifier.values import Reading
-from crp_integrations.language.conditions import dropped
+from crp_integrations.language.conditions import dropped_conditions
 from crp_integrations.language.negation import negations, polarity_differs, without_sense
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import plain
+from crp_integrations.language.text import Span, plain
 from crp_integrations.language.words import ContentWord, content_words
 
 # Content words after a negation cue that it can be about.
@@ -196,7 +195,7 @@ def stripped(claim: Reading, sentence: str, source: Reading) -> Span | None:
         the answer says the rest of what the source says, or nearly all of it where the words
         of the condition are as often mere circumstance ("where", "at least").
     """
-    missing = dropped(sentence, source.text)
+    missing = dropped_conditions(sentence, source.text)
     if not missing:
         return None
     every = content_words(source.text)

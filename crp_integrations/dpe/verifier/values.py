@@ -9,11 +9,9 @@ from functools import lru_cache
 from typing import Literal
 
 from crp_integrations.language.dates import DateMention, dates, gives, weekdays
-from crp_integrations.language.gist import gist
-from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.memo import forgotten_with
-from crp_integrations.language.names import names
-from crp_integrations.language.places import countries_of, same_state
+from crp_integrations.language.names import countries_of, names, same_state
 from crp_integrations.language.quantities import Quantity, agree, quantities, same_kind
 from crp_integrations.language.text import plain
 from crp_integrations.language.units import to_base, unit_of

@@ -13,8 +13,8 @@ from functools import cached_property
 
 from crp_integrations.dpe.verifier.value_swaps import Token, rare, tokens
 from crp_integrations.dpe.verifier.values import Reading, Value
-from crp_integrations.language.opposites import exclude, other_units
-from crp_integrations.language.spans import Span
+from crp_integrations.language.differences import other_units, words_exclude
+from crp_integrations.language.text import Span
 from crp_integrations.language.words import STOP_WORDS
 
 # Words of a claim that agree with the source in order, from which the others are edits.
@@ -292,7 +292,7 @@ def _excluding(own: list[Token], other: list[Token]) -> list[tuple[Token, Token]
         if mine.norm != theirs.norm
         and not mine.denies
         and not theirs.denies
-        and exclude(mine.lower, theirs.lower)
+        and words_exclude(mine.lower, theirs.lower)
     ]
 
 

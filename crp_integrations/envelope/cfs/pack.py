@@ -1,14 +1,19 @@
-"""The three ways to fill a budget with chunks."""
+"""The three ways to fill a budget with chunks, and which chunks say the same."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from crp_integrations.envelope.cfs.ranking import reading_order
-from crp_integrations.envelope.cfs.records import DocumentGroup, RetrievalResult
-from crp_integrations.envelope.cfs.settings import PackingName
-from crp_integrations.envelope.cfs.tokens import DOTS, Tokenizer
+from crp_integrations.envelope.cfs.records import DocumentGroup, PackingName, RetrievalResult
+from crp_integrations.envelope.cfs.search import reading_order
+from crp_integrations.envelope.cfs.tokens import DOTS, ContextTokenizer
+from crp_integrations.language.text import plain
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.seals import blake3_of
 
 ALGORITHMS: Mapping[PackingName, str] = {
     "greedy": "cfs-greedy@1",
@@ -38,7 +43,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class ContextPackResult:
     """What was packed, in the order of the context.
 
     Attributes:
@@ -67,7 +72,7 @@ class _Filling:
     available: int
     overhead: int
     counts: Mapping[str, int]
-    tokenizer: Tokenizer
+    tokenizer: ContextTokenizer
     allow_partial: bool
     used: int = 0
     placed: list[Placed] = field(default_factory=list)
@@ -108,7 +113,7 @@ class _Filling:
         self.placed.append(placed)
 
 
-def cut_to(text: str, tokens: int, tokenizer: Tokenizer) -> tuple[str, int] | None:
+def cut_to(text: str, tokens: int, tokenizer: ContextTokenizer) -> tuple[str, int] | None:
     """The beginning of a text with its dots and their tokens, at most so many; None for nothing.
 
     A tokenizer's own cut may come out above what was asked, as the simple one's dots do, so it is
@@ -134,19 +139,12 @@ def pack(
     available: int,
     overhead: int,
     counts: Mapping[str, int],
-    tokenizer: Tokenizer,
+    tokenizer: ContextTokenizer,
     allow_partial: bool,
-) -> Packing:
+) -> ContextPackResult:
     """Fill the available tokens with whole chunks, and cut ones where they are allowed.
 
     Spec: CFS-021 §7, §8
-
-    Args:
-        groups: the results by document, the best document first.
-        results: in the total order.
-        packing: which of the three ways.
-        overhead: tokens of a document's marker, charged once for each.
-        counts: tokens by chunk id.
     """
     filling = _Filling(available, overhead, counts, tokenizer, allow_partial)
     if packing == "score_weighted":
@@ -156,16 +154,13 @@ def pack(
             _greedy if packing == "greedy" else _interleaved
         )
         ended = way(groups, filling)
-    return Packing(tuple(filling.placed), ended)
+    return ContextPackResult(tuple(filling.placed), ended)
 
 
 def _greedy(groups: Sequence[DocumentGroup], filling: _Filling) -> bool:
     """Document by document in reading order; a chunk that does not fit is skipped.
 
     Spec: CFS-021 §7
-
-    Returns:
-        Whether documents were left untried.
     """
     for group in groups:
         if filling.full:
@@ -180,9 +175,6 @@ def _interleaved(groups: Sequence[DocumentGroup], filling: _Filling) -> bool:
     """The best chunk of each document, then the second of each, until a round adds nothing.
 
     Spec: CFS-021 §8.1
-
-    Returns:
-        Whether chunks were left untried.
     """
     left, depth = list(groups), 0
     while left:
@@ -204,12 +196,68 @@ def _score_weighted(results: Sequence[RetrievalResult], filling: _Filling) -> bo
     """Chunk by chunk in the total order, up to the first that does not fit.
 
     Spec: CFS-021 §8.2
-
-    Returns:
-        Whether chunks were left untried.
     """
     for number, result in enumerate(results, start=1):
         if not filling.take(result):
             filling.cut(result)
             return number < len(results)
     return False
+
+
+DEDUP = "cfs-dedup@1"
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def token_set(text: str) -> frozenset[str]:
+    """The distinct words of a text, in lower case."""
+    return frozenset(_WORD.findall(plain(text)))
+
+
+def overlap(left: frozenset[str], right: frozenset[str]) -> float:
+    """Shared tokens by the size of the smaller set, [0, 1]; 0 when one of them is empty.
+
+    Spec: CFS-021 §10
+
+    >>> overlap(frozenset("abcd"), frozenset("abx"))
+    0.6666666666666666
+    """
+    smaller = min(len(left), len(right))
+    return len(left & right) / smaller if smaller else 0.0
+
+
+def deduplicate(
+    results: Sequence[RetrievalResult], threshold: float
+) -> tuple[list[RetrievalResult], list[tuple[RetrievalResult, str]]]:
+    """Drop each result whose text an earlier one has, or overlaps above the threshold.
+
+    Spec: CFS-021 §10 (decisions F3, E23)
+    """
+    least = to_fixed(threshold)
+    kept: list[RetrievalResult] = []
+    dropped: list[tuple[RetrievalResult, str]] = []
+    hashes: dict[str, str] = {}
+    sizes: list[int] = []
+    # Numbers of the kept results that hold a word, so that only those with shared words are met.
+    holders: defaultdict[str, list[int]] = defaultdict(list)
+    for result in results:
+        text_hash = blake3_of(result.chunk.text)
+        words = token_set(result.chunk.text)
+        stands = hashes.get(text_hash)
+        if stands is None:
+            shared = Counter(chain.from_iterable(holders[word] for word in words))
+            alike = [
+                number
+                for number, count in shared.items()
+                if count * SCALE > least * min(sizes[number], len(words))
+            ]
+            stands = kept[min(alike)].chunk.id if alike else None
+        if stands is not None:
+            dropped.append((result, stands))
+            continue
+        hashes[text_hash] = result.chunk.id
+        for word in words:
+            holders[word].append(len(kept))
+        sizes.append(len(words))
+        kept.append(result)
+    return kept, dropped

@@ -1,26 +1,32 @@
-"""Hybrid search over a view: nearest vectors and word hits, merged by reciprocal rank."""
+"""Hybrid search over a view, merged by reciprocal rank, and the total order of its results."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from crp_integrations.envelope.cfs.records import Chunk, Document, RetrievalResult
-from crp_integrations.envelope.cfs.settings import AssemblySettings
-from crp_integrations.envelope.cfs.tokens import Tokenizer
-from crp_integrations.errors import StoreBusy, StoreError
+from crp_integrations.envelope.cfs.records import (
+    AssemblySettings,
+    DocumentGroup,
+    RetrievalResult,
+    SourceChunk,
+    SourceDocument,
+)
+from crp_integrations.envelope.cfs.tokens import ContextTokenizer
+from crp_integrations.errors import RequestError, StoreBusy, StoreError
 from crp_integrations.fabric.records import Fact, Source, shown
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.search.scanning import Hit
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.search.vector_index import Hit
+    from crp_integrations.fabric.view import FabricView
 
 RRF = "rrf@1"
 _ATTEMPTS = 3
@@ -31,7 +37,7 @@ Left = TypeVar("Left")
 Right = TypeVar("Right")
 
 
-class Both(Protocol):
+class PairRunner(Protocol):
     """Runs two functions, in whatever order or at once."""
 
     def __call__(
@@ -41,18 +47,18 @@ class Both(Protocol):
         ...
 
 
-def in_turn(left: Callable[[], Left], right: Callable[[], Right], /) -> tuple[Left, Right]:
+def run_in_turn(left: Callable[[], Left], right: Callable[[], Right], /) -> tuple[Left, Right]:
     """One after the other."""
     return left(), right()
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class SearchedChunks:
     """What was found in one state of the fabric.
 
     Attributes:
         counts: tokens by chunk id.
-        generation: of the state; see `View.generation`.
+        generation: of the state; see `FabricView.generation`.
     """
 
     results: tuple[RetrievalResult, ...]
@@ -62,19 +68,16 @@ class Retrieved:
 
 
 def hybrid_search(
-    view: View,
+    view: FabricView,
     query: str,
     *,
-    tokenizer: Tokenizer,
+    tokenizer: ContextTokenizer,
     settings: AssemblySettings,
-    both: Both = in_turn,
-) -> Retrieved:
+    both: PairRunner = run_in_turn,
+) -> SearchedChunks:
     """The chunks that are nearest or hold words of the question, from one state of the fabric.
 
     Spec: CFS-021 §11, §Parallel
-
-    Raises:
-        StoreBusy: the fabric changed during every one of three attempts to read it.
     """
     vector: list[FloatRows] = []
 
@@ -82,7 +85,7 @@ def hybrid_search(
         if not settings.semantic_k or not view.size():
             return []
         if not vector:
-            # The dear part of a question, so another attempt does not repeat it.
+            # The costly part of a question, so another attempt does not repeat it.
             vector.append(view.embedder.embed_query(query))
         return view.nearest(vector[0], settings.semantic_k)
 
@@ -102,7 +105,7 @@ def hybrid_search(
                 raise
             continue
         if view.generation() == generation:
-            return Retrieved(results, counts, state_root, generation)
+            return SearchedChunks(results, counts, state_root, generation)
     raise StoreBusy(f"the fabric changed during {_ATTEMPTS} attempts to read it, wanted a pause")
 
 
@@ -122,7 +125,7 @@ def rrf(rankings: Sequence[Sequence[str]], k: int) -> dict[str, float]:
 
 
 def _results(
-    view: View, near: Sequence[Hit], worded: Sequence[Hit], settings: AssemblySettings
+    view: FabricView, near: Sequence[Hit], worded: Sequence[Hit], settings: AssemblySettings
 ) -> tuple[RetrievalResult, ...]:
     scores = rrf([[hit.fact_id for hit in hits] for hits in (near, worded)], settings.rrf_k)
     ids = sorted(scores, key=lambda id_: (-scores[id_], id_))[: settings.top_k]
@@ -143,7 +146,7 @@ def _results(
     )
 
 
-def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, Document]:
+def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, SourceDocument]:
     """The source of each fact as a document, modified when it, or a fact of it here, last was."""
     moments: dict[str, list[datetime]] = defaultdict(list)
     for fact in facts:
@@ -151,7 +154,7 @@ def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, D
         known = (fact.modified_at, fact.ingested_at, source.ingested_at if source else None)
         moments[fact.source_id] += [moment for moment in known if moment is not None]
     return {
-        source_id: Document(
+        source_id: SourceDocument(
             id=source_id,
             # What is no document of the registry, such as a session's facts, has its id alone.
             path=shown(sources[source_id].uri) if source_id in sources else source_id,
@@ -161,7 +164,7 @@ def _documents(facts: Sequence[Fact], sources: dict[str, Source]) -> dict[str, D
     }
 
 
-def _chunk(fact: Fact) -> Chunk:
+def _chunk(fact: Fact) -> SourceChunk:
     """A fact as a chunk; a fabric numbers no chunks, so their place in the document orders them."""
     place = _OFFSET.search(fact.source_location)
     start = int(place[1]) if place else 0
@@ -173,12 +176,14 @@ def _chunk(fact: Fact) -> Chunk:
         "status": fact.status.value,
         "metadata": fact.metadata,
     }
-    return Chunk(
+    return SourceChunk(
         id=fact.fact_id, text=fact.content, sequence=start, byte_offset=start, metadata=about
     )
 
 
-def _counts(view: View, results: Sequence[RetrievalResult], tokenizer: Tokenizer) -> dict[str, int]:
+def _counts(
+    view: FabricView, results: Sequence[RetrievalResult], tokenizer: ContextTokenizer
+) -> dict[str, int]:
     texts = {result.chunk.id: result.chunk.text for result in results}
     if not tokenizer.keeps_counts:
         return dict(zip(texts, tokenizer.count_many(list(texts.values())), strict=True))
@@ -186,3 +191,120 @@ def _counts(view: View, results: Sequence[RetrievalResult], tokenizer: Tokenizer
     if counts.keys() != texts.keys():
         raise StoreBusy("a fact was withdrawn while its tokens were counted, wanted a pause")
     return counts
+
+
+ORDER = "cfs-order@1"
+RECENT = "cfs-recent@1"
+
+
+def sort_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
+    """By score, highest first and NaN last, then path, sequence, byte offset and id.
+
+    Spec: CFS-021 §5 (decision E18)
+    """
+    return sorted(results, key=_place)
+
+
+def unique_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
+    """One result for each chunk id, the first in the total order."""
+    found: dict[str, RetrievalResult] = {}
+    for result in sort_results(results):
+        held = found.setdefault(result.chunk.id, result)
+        if held.chunk.text != result.chunk.text:
+            raise RequestError(f"chunk id {result.chunk.id!r:.80} stands for two texts, wanted one")
+    return list(found.values())
+
+
+def prefer_recent(
+    results: Sequence[RetrievalResult], settings: AssemblySettings
+) -> list[RetrievalResult]:
+    """The results with higher scores for documents modified recently.
+
+    The newest document that was found gains `recency_boost` of its score, and the others less,
+    the older they are beside it. No clock is read, so the same state gives the same scores.
+
+    Spec: CFS-021 §Config
+    """
+    moments = [r.document.modified_at for r in results if r.document.modified_at is not None]
+    if not moments:
+        return list(results)
+    newest, horizon = max(moments), timedelta(days=settings.recency_horizon_days)
+    boosted = []
+    for result in results:
+        modified = result.document.modified_at
+        fresh = 0.0 if modified is None else max(0.0, 1.0 - (newest - modified) / horizon)
+        gain = abs(result.score) * settings.recency_boost * fresh if fresh else 0.0
+        boosted.append(replace(result, score=result.score + gain))
+    return boosted
+
+
+def best_of_each(
+    results: Sequence[RetrievalResult], most: int | None
+) -> tuple[list[RetrievalResult], list[RetrievalResult]]:
+    """The first so many results of each document, and the others; both keep their order.
+
+    Spec: CFS-021 §Config
+    """
+    if most is None:
+        return list(results), []
+    seen: dict[str, int] = defaultdict(int)
+    kept: list[RetrievalResult] = []
+    over: list[RetrievalResult] = []
+    for result in results:
+        seen[result.document.id] += 1
+        (kept if seen[result.document.id] <= most else over).append(result)
+    return kept, over
+
+
+def group_by_document(
+    results: Sequence[RetrievalResult], counts: Mapping[str, int]
+) -> list[DocumentGroup]:
+    """Groups by document id, the one with the best chunk first, ties by path and id.
+
+    Spec: CFS-021 §6
+    """
+    held: dict[str, list[RetrievalResult]] = defaultdict(list)
+    for result in results:
+        held[result.document.id].append(result)
+    groups = [
+        DocumentGroup(
+            document=chunks[0].document,
+            chunks=tuple(chunks),
+            total_tokens=sum(counts[result.chunk.id] for result in chunks),
+            # In the total order a number comes before every NaN.
+            max_score=chunks[0].score,
+        )
+        for chunks in held.values()
+    ]
+    return sorted(
+        groups, key=lambda group: (*_falling(group.max_score), group.document.path,
+                                   group.document.id)
+    )  # fmt: skip
+
+
+def reading_order(group: DocumentGroup) -> list[RetrievalResult]:
+    """The chunks of a group by sequence, then byte offset; others keep the total order.
+
+    Spec: CFS-021 §7
+    """
+    return sorted(group.chunks, key=lambda r: (r.chunk.sequence, r.chunk.byte_offset))
+
+
+def _falling(score: float) -> tuple[bool, float]:
+    """A key that puts the highest first and a NaN last."""
+    return (True, 0.0) if math.isnan(score) else (False, -score)
+
+
+def _place(result: RetrievalResult) -> tuple[object, ...]:
+    chunk, document = result.chunk, result.document
+    return (
+        *_falling(result.score),
+        document.path,
+        chunk.sequence,
+        chunk.byte_offset,
+        chunk.id,
+        # Beyond the specification: results of one chunk that differ in nothing that counts.
+        document.id,
+        *_falling(result.semantic_score),
+        *_falling(result.lexical_score),
+    )

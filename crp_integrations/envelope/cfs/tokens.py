@@ -12,7 +12,7 @@ SIMPLE = "simple@1"
 CHARACTERS = 4
 
 
-class Tokenizer(Protocol):
+class ContextTokenizer(Protocol):
     """Counts the tokens of texts and cuts them.
 
     Spec: CFS-021 §4

@@ -1,13 +1,12 @@
-"""From documents, or facts made by hand, to stored facts with vectors.
+"""Documents, or facts made by hand, become stored facts with vectors.
 
 Spec: CRP-SPEC-009 §4
 
-In come documents from a loader, or facts under their owner's ids; out goes one committed batch,
+Documents from a loader, or facts under their owner's ids, come in; one committed batch comes out,
 whole or not at all.
 
-Read in this order: `grouping` and `chunking` (a document becomes passages), `decomposition`
-(a passage becomes facts), `importance`, `listing` (the passages of one document, read as often as
-wanted), `changes` (what of them the store lacks), `batch`, `embedding`, `inserting` and
-`ingestion` (the step as a whole); `metadata`, `given`, `collected` and `putting` for facts that
-come one by one.
+Read in this order: `paragraph_groups` and `chunker` (a document becomes passages),
+`document_passages` (passages become facts), `fact_fields` (checks and importance), `ingestion_plan`
+(what the store lacks), `text_embedding`, `ingestion_batch` and `ingestion` (the step as a whole);
+`fact_upsert` for facts that come one by one.
 """

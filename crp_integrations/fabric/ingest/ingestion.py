@@ -7,55 +7,91 @@ there and what has vanished, and writes sources, facts, vectors and journal toge
 What is above one slice of the embedder keeps its vectors in the store as they come, by content
 hash and outside every search, so an ingestion that was killed embeds only what is missing when it
 is run again. Passages of long documents are not held for these steps but put down in a scratch.
+
+What facts are brought into: one namespace, on behalf of one subject.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 
 from crp_integrations.errors import IngestError, StoreBusy
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING
-from crp_integrations.fabric.ids import FactIds
-from crp_integrations.fabric.ingest.batch import AnyDocument, Batch, by_hand, distinct, gather
-from crp_integrations.fabric.ingest.changes import (
-    Change,
-    additions,
-    entry,
-    of_another_ttl,
-    sources_with_stale,
-    unchanged,
-)
-from crp_integrations.fabric.ingest.embedding import Embedding
-from crp_integrations.fabric.ingest.given import given_facts
-from crp_integrations.fabric.ingest.inserting import (
-    Insert,
+from crp_integrations.fabric.ingest.document_passages import ChunkSpill, PassageReader
+from crp_integrations.fabric.ingest.fact_fields import prepare_facts
+from crp_integrations.fabric.ingest.ingestion_batch import (
+    AnyDocument,
+    IngestionBatch,
     Insertion,
+    InsertTransaction,
     OvertakenError,
     Row,
+    distinct_documents,
+    gather_batch,
+    insertion_of_facts,
 )
-from crp_integrations.fabric.ingest.into import Into
-from crp_integrations.fabric.ingest.laid import Laying
-from crp_integrations.fabric.ingest.listing import Listed
-from crp_integrations.fabric.ports import Transaction
-from crp_integrations.fabric.progress import Progress, Told, silent
-from crp_integrations.fabric.records import (
-    Fact,
-    IngestReport,
-    Notice,
-    Source,
-    source_id,
+from crp_integrations.fabric.ingest.ingestion_plan import (
+    SourceChange,
+    compare_facts,
+    is_unchanged,
+    of_another_ttl,
+    source_entry,
+    sources_with_stale,
 )
-from crp_integrations.vectors import FloatRows, unit_rows
+from crp_integrations.fabric.ingest.text_embedding import TextEmbedding
+from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
+from crp_integrations.fabric.ports.engines import Progress, ProgressCount, ignore_progress
+from crp_integrations.fabric.ports.store import Scratch
+from crp_integrations.fabric.records import Fact, FactIds, IngestReport, Notice, Source, source_id
+from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.vocabulary import SourceKind
 
-__all__ = ["EMBEDDER_SETTING", "Ingestion", "Progress", "silent"]
+
+@dataclass(frozen=True, slots=True)
+class IngestionTarget:
+    """Where facts go to and what that needs, in whichever way they come.
+
+    Attributes:
+        begin: opens a transaction of the namespace; true for a writing one.
+        key: gives the journal's key, 32 bytes; asked for when there is something to write, since
+            a key that is not there yet is made.
+        allow: raises AccessDenied when things with these labels may not be written.
+        check: raises ConfigError when the stored vectors are of another embedder.
+        hash_in: the state hash as a transaction sees it.
+        notify: is told which facts of a source that was stored before have changed or came back.
+        check_shared: raises AccessDenied for facts, given and stored, that say something else than
+            a shared fact of their id.
+        scratch: gives a place for passages of long documents; None for a store without one.
+    """
+
+    namespace: str
+    begin: Callable[[bool], AbstractContextManager[Transaction]]
+    embedder: Embedder
+    counter: TokenCounter
+    clock: Clock
+    key: Callable[[], bytes]
+    settings: FabricSettings
+    tracer: Tracer
+    allow: Callable[[tuple[str, ...]], None]
+    check: Callable[[FactsFacet], None]
+    hash_in: Callable[[FactsFacet], str]
+    notify: Notify
+    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
+    scratch: Callable[[], Scratch | None]
+
+    @property
+    def embedding(self) -> TextEmbedding:
+        """What embeds texts for the namespace."""
+        return TextEmbedding(self.begin, self.check, self.embedder, self.clock, self.settings)
+
 
 # How often an ingestion begins anew when another writer was faster.
 _TRIES = 3
 
 
-class Ingestion(Into):
+class Ingestion(IngestionTarget):
     """Writes documents and facts as they are into one namespace."""
 
     __slots__ = ()
@@ -72,18 +108,14 @@ class Ingestion(Into):
         """Ingest documents; those with too little text for a fact are skipped and named.
 
         Spec: CRP-SPEC-009 §4.1
-
-        Raises:
-            IngestError: a URI is given twice with different content, a document changed while it
-                was read, or nothing that is given has enough text for a fact.
         """
         with self.tracer.step("fabric.read"):
-            given = distinct(documents, progress)
-        listed: dict[str, Listed] = {}
-        with closing(Laying(self.scratch)) as laying:
+            given = distinct_documents(documents, progress)
+        readers: dict[str, PassageReader] = {}
+        with closing(ChunkSpill(self.scratch)) as spill:
             for _ in range(_TRIES):
                 try:
-                    return self._ingested(given, listed, laying, kind, labels, ttl, progress)
+                    return self._ingested(given, readers, spill, kind, labels, ttl, progress)
                 except OvertakenError:
                     continue
         raise self._overtaken()
@@ -91,8 +123,8 @@ class Ingestion(Into):
     def _ingested(
         self,
         given: Sequence[AnyDocument],
-        listed: dict[str, Listed],
-        laying: Laying,
+        readers: dict[str, PassageReader],
+        spill: ChunkSpill,
         kind: SourceKind | None,
         labels: tuple[str, ...],
         ttl: str | None,
@@ -104,10 +136,10 @@ class Ingestion(Into):
             self.check(facts)
             stored = {one.uri: facts.source(source_id(one.uri)) for one in given}
             entries = [
-                (one, entry(one, stored[one.uri], kind=kind, labels=labels, now=now))
+                (one, source_entry(one, stored[one.uri], kind=kind, labels=labels, now=now))
                 for one in given
             ]
-            same_as_stored = {own.uri for _, own in entries if unchanged(own, stored[own.uri])}
+            same_as_stored = {own.uri for _, own in entries if is_unchanged(own, stored[own.uri])}
             same_as_stored -= of_another_ttl(facts, same_as_stored, ttl)
             aged = sources_with_stale(facts, map(source_id, same_as_stored), now)
             before = "" if len(same_as_stored) < len(entries) else self.hash_in(facts)
@@ -123,8 +155,8 @@ class Ingestion(Into):
                 if own.source_id in aged and own.uri in same_as_stored
             ],
             stored,
-            listed,
-            laying,
+            readers,
+            spill,
         )
         pairs = [(one, own) for one, own in entries if own.uri not in same_as_stored]
         told = {own.uri for _, own in pairs}
@@ -133,11 +165,11 @@ class Ingestion(Into):
             return IngestReport(unchanged=same, state_hash=before)
 
         with self.tracer.step("fabric.chunk"):
-            batch = gather(
+            batch = gather_batch(
                 pairs,
                 stored,
-                listed,
-                laying,
+                readers,
+                spill,
                 ttl=ttl,
                 counter=self.counter,
                 settings=self.settings.chunking,
@@ -148,7 +180,7 @@ class Ingestion(Into):
             more = f" (the first of {many} documents like it)" if many > 1 else ""
             raise IngestError(next(iter(batch.refused.values())) + more)
         with self.tracer.step("fabric.facts"), self.begin(False) as transaction:
-            if not batch.listed:
+            if not batch.readers:
                 return IngestReport(
                     unchanged=same,
                     skipped=tuple(batch.refused),
@@ -184,27 +216,25 @@ class Ingestion(Into):
         self,
         aged: Sequence[tuple[AnyDocument, Source]],
         stored: Mapping[str, Source | None],
-        listed: dict[str, Listed],
-        laying: Laying,
+        readers: dict[str, PassageReader],
+        spill: ChunkSpill,
     ) -> set[str]:
         """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
-
-        Most STALE facts are of passages that are gone, so the document is cut to find out.
 
         Spec: CRP-SPEC-009 §2.2
         """
         if not aged:
             return set()
         with self.tracer.step("fabric.chunk"):
-            batch = gather(
+            batch = gather_batch(
                 aged,
                 stored,
-                listed,
-                laying,
+                readers,
+                spill,
                 ttl=None,
                 counter=self.counter,
                 settings=self.settings.chunking,
-                progress=silent,
+                progress=ignore_progress,
             )
         with self.begin(False) as transaction:
             changes = batch.changes(transaction.facts)
@@ -226,7 +256,7 @@ class Ingestion(Into):
         now = self.clock.now()
         with self.begin(False) as transaction:
             self.check(transaction.facts)
-            found = additions(transaction.facts, given, now)
+            found = compare_facts(transaction.facts, given, now)
             after = self.hash_in(transaction.facts)
         self.check_shared([fact for _, made in found for fact in made], ())
         if found:
@@ -237,11 +267,11 @@ class Ingestion(Into):
                 if fact.content_hash not in change.known
             }
             with self.tracer.step("fabric.embed"):
-                rows = self._embedding.vectors(texts, progress)
+                rows = self.embedding.vectors(texts, progress)
             key = self.key()
             with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
-                found = additions(transaction.facts, given, now)
-                insertions = [by_hand(change, made) for change, made in found]
+                found = compare_facts(transaction.facts, given, now)
+                insertions = [insertion_of_facts(change, made) for change, made in found]
                 after = self._write(transaction, insertions, rows, key, progress)
         new = {fact.fact_id for _, made in found for fact in made}
         back = {id_ for change, _ in found for id_ in (*change.returned, *change.restored)}
@@ -254,21 +284,6 @@ class Ingestion(Into):
             state_hash=after,
         )
 
-    def unstored(
-        self, facts: Sequence[Fact | str], *, kind: SourceKind | None
-    ) -> tuple[list[Fact], FloatRows]:
-        """The facts as `facts` would store them, with their vectors; nothing is written.
-
-        Spec: CRP-SPEC-009 §7.2
-
-        Returns:
-            Facts unique by id, and their unit rows, shape (len(facts), dimensions).
-        """
-        given = self._given(facts, kind)
-        with self.tracer.step("fabric.embed"):
-            rows = self.embedder.embed_passages([fact.content for fact in given])
-        return given, unit_rows(rows, dimensions=self.embedder.dimensions)
-
     def _overtaken(self) -> StoreBusy:
         return StoreBusy(
             f"other writers changed the sources of namespace {self.namespace!r} during "
@@ -276,7 +291,7 @@ class Ingestion(Into):
         )
 
     def _given(self, facts: Sequence[Fact | str], kind: SourceKind | None) -> list[Fact]:
-        return given_facts(
+        return prepare_facts(
             facts,
             namespace=self.namespace,
             kind=kind,
@@ -286,21 +301,15 @@ class Ingestion(Into):
             allow=self.allow,
         )
 
-    # --- embedding ---------------------------------------------------------------------
-
-    @property
-    def _embedding(self) -> Embedding:
-        return Embedding(self.begin, self.check, self.embedder, self.clock, self.settings)
-
     def _embedded(
-        self, batch: Batch, changes: Sequence[Change], progress: Progress
+        self, batch: IngestionBatch, changes: Sequence[SourceChange], progress: Progress
     ) -> dict[str, Row]:
         """Vectors of the new texts by content hash; none when they are kept in the store."""
         total = batch.waiting_count(changes)
         waiting = batch.waiting(changes)
         if total <= self.settings.embed_slice:
-            return self._embedding.vectors(dict(waiting), progress)
-        self._embedding.prepare(waiting, Told("embed", progress, total))
+            return self.embedding.vectors(dict(waiting), progress)
+        self.embedding.prepare(waiting, ProgressCount("embed", progress, total))
         return {}
 
     # --- writing -----------------------------------------------------------------------
@@ -317,8 +326,8 @@ class Ingestion(Into):
         facts = transaction.facts
         self.check(facts)
         before = self.hash_in(facts)
-        told = Told("store", progress, sum(len(one.ids) for one in insertions) or 1)
-        insert = Insert(
+        told = ProgressCount("store", progress, sum(len(one.ids) for one in insertions) or 1)
+        insert = InsertTransaction(
             transaction=transaction,
             embedder=self.embedder.identity,
             rows=rows,

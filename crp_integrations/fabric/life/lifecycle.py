@@ -1,7 +1,7 @@
-"""Which changes of a fact's status are legal, and why. One table; every verb asks it.
+"""The legal changes of a fact's status in one table, and the reports of changes.
 
-DELETED has no way out: a deleted fact leaves the store for good (`erasure.py`,
-`maintenance.py`), and its text, given again, becomes a new row.
+DELETED has no way out: a deleted fact leaves the store for good (`erasure`, `maintenance`), and its
+text, given again, becomes a new row.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from types import MappingProxyType
+from typing import Literal
 
 from crp_integrations.errors import FactRejected, IllegalTransition
-from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.records import Fact, Moment
+from crp_integrations.records import Record
 from crp_integrations.vocabulary import FactStatus
 
 ACTIVE, STALE = FactStatus.ACTIVE, FactStatus.STALE
@@ -36,22 +38,12 @@ def legal_from(status: FactStatus) -> list[FactStatus]:
     return [to for to in FactStatus if (status, to) in LEGAL]
 
 
-def check(
+def check_transition(
     facts: Iterable[Fact], to: FactStatus, *, among: Set[FactStatus] = frozenset(FactStatus)
 ) -> None:
     """Refuse a change of status that the table does not hold.
 
     Spec: CRP-SPEC-009 §2.2
-
-    Args:
-        facts: as they are stored now.
-        to: the status that they are to have. One that a fact has already is no change, and is
-            refused like any other that the table does not hold.
-        among: statuses that the verb at hand starts from; others are refused even where another
-            verb could make the change.
-
-    Raises:
-        IllegalTransition: names the first such fact by id, both statuses, and what is legal.
     """
     for fact in facts:
         if fact.status in among and (fact.status, to) in LEGAL:
@@ -70,7 +62,7 @@ def check(
         )
 
 
-def outlived(fact: Fact, now: datetime) -> bool:
+def has_outlived(fact: Fact, now: datetime) -> bool:
     """Whether a fact's time to live is over: such a fact is not ACTIVE again before it gets more.
 
     Spec: CRP-SPEC-009 §8.1
@@ -80,11 +72,7 @@ def outlived(fact: Fact, now: datetime) -> bool:
 
 
 def check_content(fact: Fact) -> None:
-    """Refuse to change what a withdrawn fact says.
-
-    Raises:
-        IllegalTransition: names the fact and its status.
-    """
+    """Refuse to change what a withdrawn fact says."""
     if fact.status in (DELETED, QUARANTINED):
         raise IllegalTransition(
             f"fact {fact.fact_id} is {fact.status.value} and cannot be updated; "
@@ -93,11 +81,7 @@ def check_content(fact: Fact) -> None:
 
 
 def check_validity(fact: Fact) -> None:
-    """Refuse a fact that ends before it begins.
-
-    Raises:
-        FactRejected: names the fact and both moments.
-    """
+    """Refuse a fact that ends before it begins."""
     begun, ended = fact.valid_from, fact.valid_to
     if begun is not None and ended is not None and ended < begun:
         raise FactRejected(
@@ -110,9 +94,6 @@ def check_archived(facts: Iterable[Fact], wanted: bool) -> None:
     """Refuse to archive what is archived or withdrawn, or to restore what is not archived.
 
     Spec: CRP-SPEC-009 §8.2
-
-    Raises:
-        IllegalTransition: names the first such fact and what it is.
     """
     for fact in facts:
         archived = fact.archived_at is not None
@@ -125,3 +106,82 @@ def check_archived(facts: Iterable[Fact], wanted: bool) -> None:
         if archived is not wanted:
             state = "archived already" if archived else "not archived"
             raise IllegalTransition(f"fact {fact.fact_id} is {state} and cannot be {verb}")
+
+
+Verb = Literal["stale", "deleted", "archived", "restored", "quarantined", "lifted"]
+
+
+class ChangeReport(Record):
+    """What one verb did.
+
+    Attributes:
+        verb: what the facts are now, or what was done to them.
+        facts: ids of the facts that were changed, ascending.
+        sources: ids of their sources, ascending.
+        state_hash: of the namespace afterwards.
+    """
+
+    SCHEMA = "change-report/1"
+
+    verb: Verb
+    facts: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    state_hash: str = ""
+
+
+class ErasureReport(Record):
+    """What an erasure removed, and the link of the chain that says so.
+
+    Spec: CRP-SPEC-009 §8.3
+
+    Attributes:
+        source_id: the source that is erased.
+        facts: ids of the facts that were removed now; empty when nothing was left to erase.
+        state_before, state_after: state hash of the namespace before and after.
+        event_seq, event_hmac: the journal's event of this erasure, the first of several when
+            there were very many facts; 0 and empty when nothing was left to erase.
+        scrubbed: whether the bytes are off the disk; when not, since a reader held an old state,
+            `maintain` or another `erase` finishes it.
+    """
+
+    SCHEMA = "erasure/1"
+
+    source_id: str
+    facts: tuple[str, ...] = ()
+    state_before: str
+    state_after: str
+    erased_at: Moment
+    event_seq: int = 0
+    event_hmac: str = ""
+    scrubbed: bool
+
+
+class MaintenanceReport(Record):
+    """What time had made due, in counts; no ids, since it covers what a subject may not see.
+
+    Attributes:
+        stale: facts whose ttl had run out.
+        purged: deleted facts whose bytes were removed after the retention period.
+        archived: facts put aside for disuse.
+        sessions: `no-store` sessions whose facts were purged from memory.
+        forgotten: stored sessions that were removed after their time, with all that they said.
+        reclustered: whether communities were found anew.
+        graph_rebuilt: whether the index was brought up to date or built anew.
+        changes_trimmed: whether the log of changes was cut.
+        prepared_cleared: whether vectors that a killed ingestion left behind were removed.
+        scrubbed: whether bytes of what was removed were taken off the disk; None when none were
+            left, False when a reader held an old state.
+    """
+
+    SCHEMA = "maintenance-report/1"
+
+    stale: int = 0
+    purged: int = 0
+    archived: int = 0
+    sessions: int = 0
+    forgotten: int = 0
+    reclustered: bool = False
+    graph_rebuilt: bool = False
+    changes_trimmed: bool = False
+    prepared_cleared: bool = False
+    scrubbed: bool | None = None

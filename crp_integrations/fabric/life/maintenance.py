@@ -10,18 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crp_integrations.fabric import kept
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING
-from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
-from crp_integrations.fabric.life.erasure import SCRUB_SETTING, scrubbed
-from crp_integrations.fabric.life.reports import MaintenanceReport
-from crp_integrations.fabric.life.withdrawing import (
+from crp_integrations.fabric import namespace_counters
+from crp_integrations.fabric.ingest.text_embedding import PREPARED_SETTING
+from crp_integrations.fabric.life.erasure import (
+    SCRUB_SETTING,
     forget_sessions,
+    scrubbed,
     windows_due,
     windows_scrubbed,
 )
-from crp_integrations.fabric.life.writing import Writing, by_source
-from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
+from crp_integrations.fabric.life.fact_writer import FactWriter, by_source
+from crp_integrations.fabric.life.lifecycle import MaintenanceReport
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
+from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
+from crp_integrations.fabric.ports.engines import Progress
 from crp_integrations.fabric.records import Where
 from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
@@ -36,8 +38,6 @@ _MOMENT = timedelta(microseconds=1)
 # Steps after which bytes of what was removed may be left.
 SCRUBBING = frozenset({"purge", "sessions", "windows", "scrub"})
 
-Progress = Callable[[str, int, int], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
@@ -50,7 +50,7 @@ class Maintenance:
         purge_sessions: forgets what idle sessions hold in memory; returns how many sessions.
     """
 
-    writing: Writing
+    writer: FactWriter
     recluster_due: Callable[[FactsFacet, datetime], bool]
     recluster: Callable[[], object]
     settle: Callable[[], bool]
@@ -60,13 +60,10 @@ class Maintenance:
         """Do what is due.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
-
-        Raises:
-            StoreBusy: another process held the write lock for too long; what was done stays done.
         """
-        now = self.writing.clock.now()
+        now = self.writer.clock.now()
         sessions = self.purge_sessions(now)
-        with self.writing.begin(False) as transaction:
+        with self.writer.begin(False) as transaction:
             facts = transaction.facts
             idle = self._idle(transaction, now)
             untouched = not facts.generation() and facts.setting(PREPARED_SETTING) is None
@@ -86,14 +83,14 @@ class Maintenance:
             }
         due = [name for name, is_due in steps.items() if is_due]
         if due:
-            self.writing.require("write", NAMESPACE)
+            self.writer.require("write", NAMESPACE)
         done: dict[str, int] = {}
         for number, name in enumerate(due):
             progress(name, number, len(due))
             done[name] = self._step(name, now)
         progress("settle", len(due), len(due))
         rebuilt = self.settle()
-        with self.writing.begin(False) as transaction:
+        with self.writer.begin(False) as transaction:
             facts = transaction.facts
             left = facts.setting(SCRUB_SETTING) is not None or windows_due(facts)
         return MaintenanceReport(
@@ -112,7 +109,7 @@ class Maintenance:
     # --- steps -------------------------------------------------------------------------
 
     def _step(self, name: str, now: datetime) -> int:
-        with self.writing.tracer.step(f"fabric.maintain.{name}"):
+        with self.writer.tracer.step(f"fabric.maintain.{name}"):
             match name:
                 case "stale":
                     return self._expire(now)
@@ -123,7 +120,7 @@ class Maintenance:
                 case "sessions":
                     return self._forget_sessions(now)
                 case "windows":
-                    return int(windows_scrubbed(self.writing))
+                    return int(windows_scrubbed(self.writer))
                 case "prepared":
                     return self._clear_prepared(now)
                 case "trim":
@@ -132,20 +129,20 @@ class Maintenance:
                     self.recluster()
                     return 1
                 case _:
-                    return int(scrubbed(self.writing))
+                    return int(scrubbed(self.writer))
 
     def _expire(self, now: datetime) -> int:
         """Mark STALE what the ttl has run out of.
 
         Spec: CRP-SPEC-009 §8.1
         """
-        key = self.writing.key()
-        with self.writing.begin(True) as transaction:
+        key = self.writer.key()
+        with self.writer.begin(True) as transaction:
             ids = transaction.facts.find(_expired(now))
             if ids:
-                before = self.writing.hash_in(transaction.facts)
+                before = self.writer.hash_in(transaction.facts)
                 transaction.facts.set_status(ids, FactStatus.STALE, now)
-                self.writing.tell(
+                self.writer.journal_changes(
                     transaction, [], before=before, cause="ttl", now=now, key=key, facts=ids
                 )
         return len(ids)
@@ -155,14 +152,14 @@ class Maintenance:
 
         Spec: CRP-SPEC-009 §2.2
         """
-        key = self.writing.key()
-        with self.writing.begin(False) as transaction:
+        key = self.writer.key()
+        with self.writer.begin(False) as transaction:
             due = transaction.facts.find(self._retained(now))
-        self.writing.erase_elsewhere(due)
-        with self.writing.begin(True) as transaction:
+        self.writer.erase_elsewhere(due)
+        with self.writer.begin(True) as transaction:
             ids = transaction.facts.find(self._retained(now))
             if ids:
-                before = self.writing.hash_in(transaction.facts)
+                before = self.writer.hash_in(transaction.facts)
                 drafts = [
                     (
                         EventType.FACT_DELETED,
@@ -171,11 +168,11 @@ class Maintenance:
                     for name, held in by_source(transaction.facts.get(ids)).items()
                 ]
                 transaction.facts.remove(ids)
-                _, events = self.writing.tell(
+                _, events = self.writer.journal_changes(
                     transaction, drafts, before=before, cause="retention", now=now, key=key
                 )
                 transaction.facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
-        scrubbed(self.writing)
+        scrubbed(self.writer)
         return len(ids)
 
     def _archive(self, now: datetime) -> int:
@@ -183,13 +180,13 @@ class Maintenance:
 
         Spec: CRP-SPEC-009 §8.2
         """
-        key = self.writing.key()
-        with self.writing.begin(True) as transaction:
+        key = self.writer.key()
+        with self.writer.begin(True) as transaction:
             ids = self._unused(transaction.facts, now)
             if ids:
-                before = self.writing.hash_in(transaction.facts)
+                before = self.writer.hash_in(transaction.facts)
                 transaction.facts.set_archived(ids, now)
-                self.writing.tell(
+                self.writer.journal_changes(
                     transaction, [], before=before, cause="archived", now=now, key=key, facts=ids
                 )
         return len(ids)
@@ -197,14 +194,14 @@ class Maintenance:
     def _forget_sessions(self, now: datetime) -> int:
         """Forget the sessions that nobody has gone on with for long, to their bytes."""
         gone = forget_sessions(
-            self.writing, lambda transaction: self._idle(transaction, now), "retention"
+            self.writer, lambda transaction: self._idle(transaction, now), "retention"
         )
-        windows_scrubbed(self.writing)
+        windows_scrubbed(self.writer)
         return len(gone)
 
     def _clear_prepared(self, now: datetime) -> int:
         """Remove the vectors of an ingestion that was killed and that nobody went on with."""
-        with self.writing.begin(True) as transaction:
+        with self.writer.begin(True) as transaction:
             facts = transaction.facts
             due = self._abandoned(facts, now)
             if due:
@@ -214,7 +211,7 @@ class Maintenance:
         return int(due)
 
     def _trim(self) -> int:
-        with self.writing.begin(True) as transaction:
+        with self.writer.begin(True) as transaction:
             facts = transaction.facts
             due = _trim_due(facts)
             if due:
@@ -226,25 +223,25 @@ class Maintenance:
 
     def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
         """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""
-        kept_at = kept.moment(facts, PREPARED_SETTING)
+        kept_at = namespace_counters.stored_moment(facts, PREPARED_SETTING)
         if kept_at is None:
             return False
-        days = self.writing.settings.lifecycle.prepared_days
+        days = self.writer.settings.lifecycle.prepared_days
         return kept_at <= _ago(now, days)
 
     def _idle(self, transaction: Transaction, now: datetime) -> list[str]:
         """Ids of the stored sessions whose time is over."""
-        days, shown = self.writing.settings.lifecycle.session_days, shown_in(transaction)
+        days, shown = self.writer.settings.lifecycle.session_days, window_records_of(transaction)
         return [] if days is None or shown is None else shown.idle(_ago(now, days))
 
     def _retained(self, now: datetime) -> Where:
         """Deleted as long ago as the retention period, or longer."""
         # The bound is exclusive, and at the end of the period the bytes are to be gone.
-        before = _ago(now, self.writing.settings.lifecycle.retention_days) + _MOMENT
+        before = _ago(now, self.writer.settings.lifecycle.retention_days) + _MOMENT
         return Where(statuses=(FactStatus.DELETED,), modified_before=before)
 
     def _unused(self, facts: FactsFacet, now: datetime) -> list[str]:
-        days = self.writing.settings.lifecycle.archive_after_days
+        days = self.writer.settings.lifecycle.archive_after_days
         if days is None:
             return []
         since = _ago(now, days)
@@ -277,6 +274,6 @@ def _kept(facts: FactsFacet) -> int:
 
 
 def _trim_due(facts: FactsFacet) -> bool:
-    trimmed = kept.number(facts, TRIMMED_SETTING)
+    trimmed = namespace_counters.stored_number(facts, TRIMMED_SETTING)
     grown = facts.mark().sequence - trimmed
     return grown > 2 * KEEP_CHANGES and grown > 2 * _kept(facts)

@@ -1,8 +1,7 @@
 """What the fabric needs of a store and of libraries.
 
 A store is a set of namespaces. A transaction belongs to one namespace, sees and changes
-nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `shown`,
-`engines`.
+nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `engines`.
 """
 
 from crp_integrations.fabric.ports.engines import (
@@ -13,40 +12,41 @@ from crp_integrations.fabric.ports.engines import (
     LexicalIndex,
     Notify,
 )
-from crp_integrations.fabric.ports.facts import Brief, FactsFacet, Mark, Outline
-from crp_integrations.fabric.ports.shown import ShownFacet, shown_in
+from crp_integrations.fabric.ports.facts import FactBrief, FactOutline, FactsFacet, LogMark
 from crp_integrations.fabric.ports.store import (
     Cache,
-    Cached,
-    Elsewhere,
-    Found,
+    CachedFile,
+    CacheEntry,
+    DerivedContent,
     Store,
     Transaction,
-    alone_in,
+    WindowRecordsFacet,
+    build_due_index,
     must_write,
-    settled_in,
+    window_records_of,
+    work_lock,
 )
 
 __all__ = [
-    "Brief",
     "Cache",
-    "Cached",
+    "CacheEntry",
+    "CachedFile",
     "CommunityEngine",
-    "Elsewhere",
+    "DerivedContent",
+    "FactBrief",
+    "FactOutline",
     "FactsFacet",
-    "Found",
     "GraphEngine",
     "GraphIndex",
     "LexicalEngine",
     "LexicalIndex",
-    "Mark",
+    "LogMark",
     "Notify",
-    "Outline",
-    "ShownFacet",
     "Store",
     "Transaction",
-    "alone_in",
+    "WindowRecordsFacet",
+    "build_due_index",
     "must_write",
-    "settled_in",
-    "shown_in",
+    "window_records_of",
+    "work_lock",
 ]

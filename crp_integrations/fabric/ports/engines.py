@@ -1,15 +1,15 @@
-"""What a library does for the fabric: graphs, communities, word search; and who is told."""
+"""What libraries do for the fabric: graphs, communities, word search; notices and progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.fabric.records import Notice
-from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.vectors import FloatRows
 
 
@@ -35,7 +35,7 @@ class GraphEngine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def build(self, block: FloatRows, settings: GraphSettings) -> GraphIndex:
+    def build(self, block: FloatRows, settings: VectorGraphSettings) -> GraphIndex:
         """Build a graph over unit rows, shape (n, dimensions), in their order.
 
         Raises:
@@ -43,7 +43,7 @@ class GraphEngine(Protocol):
         """
         ...
 
-    def load(self, path: str, block: FloatRows, settings: GraphSettings) -> GraphIndex:
+    def load(self, path: str, block: FloatRows, settings: VectorGraphSettings) -> GraphIndex:
         """Read a graph that was saved for exactly these rows.
 
         Raises:
@@ -141,3 +141,37 @@ class Notify(Protocol):
     """Tells the operator or another stage; must not raise and must not block for long."""
 
     def __call__(self, notice: Notice) -> None: ...
+
+
+Progress = Callable[[str, int, int], None]
+
+
+def ignore_progress(step: str, done: int, total: int) -> None:
+    """The progress callback that shows nothing."""
+
+
+class ProgressCount:
+    """Counts what is done of a step and tells it; never backwards and never beyond the total."""
+
+    def __init__(self, step: str, progress: Progress, total: int) -> None:
+        """Tell that nothing is done yet.
+
+        Args:
+            total: how many there are to do.
+        """
+        self._progress = progress
+        self._step = step
+        self._total = total
+        self._done = 0
+        progress(step, 0, total)
+
+    def more(self, count: int) -> None:
+        """So many more are done."""
+        count = min(count, self._total - self._done)
+        if count:
+            self._done += count
+            self._progress(self._step, self._done, self._total)
+
+    def end(self) -> None:
+        """Everything is done."""
+        self.more(self._total)

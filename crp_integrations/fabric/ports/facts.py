@@ -1,11 +1,11 @@
-"""Facts, vectors, sources, text index, token counts and edges: the facet of a transaction."""
+"""The facts of a transaction: vectors, sources, text index, token counts, edges, vector search."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from crp_integrations.vocabulary import FactStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     """A place in a namespace's log of changes.
 
     Attributes:
@@ -31,7 +31,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class FactOutline:
     """What communities are made of: a fact without its text and its vector.
 
     Attributes:
@@ -46,7 +46,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class FactBrief:
     """What selection reads of a retrievable fact: not its use, its metadata and its vector.
 
     Attributes:
@@ -67,7 +67,7 @@ class Brief:
     decay: str | None = None
 
     @classmethod
-    def of(cls, fact: Fact) -> Brief:
+    def of(cls, fact: Fact) -> FactBrief:
         """That of a whole fact."""
         return cls(
             fact.fact_id,
@@ -183,11 +183,11 @@ class FactsFacet(Protocol):
         """Id, content hash and status of a source's facts, by id; no texts are read."""
         ...
 
-    def mark(self) -> Mark:
+    def mark(self) -> LogMark:
         """The end of the log of changes."""
         ...
 
-    def changes(self, since: Mark) -> list[str] | None:
+    def changes(self, since: LogMark) -> list[str] | None:
         """Ids of the facts that were added, changed or removed after a mark, each once, by id.
 
         A change is one of content, vector, status, archiving, labels or community; use and token
@@ -207,7 +207,7 @@ class FactsFacet(Protocol):
         """Facts by id in the order asked for, whatever their status; unknown ids are left out."""
         ...
 
-    def briefs(self, ids: Sequence[str]) -> list[Brief]:
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of those of the ids that are retrievable, by id."""
         ...
 
@@ -305,7 +305,7 @@ class FactsFacet(Protocol):
         """Id and content of those of the ids that are retrievable, by id."""
         ...
 
-    def outline(self) -> Iterator[Outline]:
+    def outline(self) -> Iterator[FactOutline]:
         """Every retrievable fact, by id; no texts are read."""
         ...
 
@@ -324,3 +324,88 @@ class FactsFacet(Protocol):
     def edges(self, ids: Sequence[str]) -> list[Edge]:
         """Edges that leave any of the facts, by source, kind and target."""
         ...
+
+
+Labels = tuple[str, ...]
+
+
+class VectorSearch(Protocol):
+    """Vector search over what a transaction sees, by an index of the store's own."""
+
+    def size(self) -> int:
+        """How many facts are retrievable; 0 while the store has no index of their vectors."""
+        ...
+
+    def label_sets(self) -> list[Labels]:
+        """The different sets of labels that retrievable facts carry, ascending as JSON."""
+        ...
+
+    def count(self, label_sets: Sequence[Labels]) -> int:
+        """How many retrievable facts carry one of these sets of labels."""
+        ...
+
+    def nearest(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        *,
+        label_sets: Sequence[Labels] | None = None,
+        among: Sequence[str] | None = None,
+    ) -> tuple[list[str], FloatRows]:
+        """At least the k retrievable facts that the index finds nearest, with their unit rows.
+
+        Args:
+            label_sets: only facts that carry one of these; None for all.
+            among: only these facts, compared one by one; None for all.
+        """
+        ...
+
+    def foresee(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        terms: Sequence[str],
+        k_words: int,
+        *,
+        label_sets: Sequence[Labels] | None = None,
+    ) -> None:
+        """Search for a vector and for words at once, since both are going to be asked for.
+
+        `nearest`, and `search_text` of the same transaction, give the same with it as without.
+
+        Args:
+            terms, k_words: as `search_text` is going to be asked.
+        """
+        ...
+
+
+class _SearchingEach(Protocol):
+    def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]: ...
+
+
+class _Lasting(Protocol):
+    def last(self) -> None: ...
+
+
+def announce_last_read(searching: VectorSearch) -> None:
+    """Tell a store that nothing is read of the transaction after the `nearest` that comes next.
+
+    A store that has `last` then ends the transaction with the search itself.
+    """
+    if hasattr(searching, "last"):
+        cast("_Lasting", searching).last()
+
+
+def search_each(facts: FactsFacet, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+    """What `search_text` finds for each of some different terms alone.
+
+    A store that answers by statements has `search_each`, which asks one for all of them.
+    """
+    if hasattr(facts, "search_each"):
+        return cast("_SearchingEach", facts).search_each(terms, k)
+    return [facts.search_text([term], k) for term in terms]
+
+
+def vector_search_of(facts: FactsFacet) -> VectorSearch | None:
+    """The vector search of an open transaction's store; None for a store that has none."""
+    return cast("VectorSearch | None", getattr(facts, "searching", None))

@@ -1,12 +1,12 @@
-"""Transactions over all facets of a namespace, and the store that opens them."""
+"""The store, its transactions, and the optional parts that a store may offer beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -25,7 +25,7 @@ class Transaction(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class CachedFile:
     """A derived file that was found whole.
 
     Attributes:
@@ -37,7 +37,7 @@ class Cached:
     about: Mapping[str, JsonValue]
 
 
-class Found(Protocol):
+class CacheEntry(Protocol):
     """A derived file that is being checked while its caller reads something else.
 
     Attributes:
@@ -47,7 +47,7 @@ class Found(Protocol):
     @property
     def about(self) -> Mapping[str, JsonValue]: ...
 
-    def whole(self) -> Cached | None:
+    def whole(self) -> CachedFile | None:
         """The file when it fits its manifest, else None; waits for the check to end."""
         ...
 
@@ -59,11 +59,11 @@ class Cache(Protocol):
     anything else is logged, removed and reported as absent.
     """
 
-    def load(self, name: str) -> Cached | None:
+    def load(self, name: str) -> CachedFile | None:
         """A file whose manifest was checked; None when there is none or it is damaged."""
         ...
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> CacheEntry | None:
         """What `load` would give, the bytes being checked meanwhile; None without a manifest."""
         ...
 
@@ -106,7 +106,7 @@ class Cache(Protocol):
         ...
 
 
-class Elsewhere(Protocol):
+class DerivedContent(Protocol):
     """What is kept of facts outside of the store, such as artifacts."""
 
     def erase(self, namespace: str, ids: Iterable[str], now: datetime) -> int:
@@ -185,7 +185,7 @@ class Store(Protocol):
         ...
 
 
-class Alone(Protocol):
+class WorkLocks(Protocol):
     """What a store has that many processes open, beside `Store`."""
 
     def alone(self, namespace: str, work: str) -> AbstractContextManager[bool]:
@@ -202,7 +202,7 @@ class Alone(Protocol):
         ...
 
 
-class Indexed(Protocol):
+class IndexedStore(Protocol):
     """What a store has that searches with an index of its own, beside `Store`."""
 
     def settle(self, namespace: str) -> bool:
@@ -210,7 +210,7 @@ class Indexed(Protocol):
         ...
 
 
-class Standing(Protocol):
+class WriteCheck(Protocol):
     """What a store has that may be open where nothing can be written, beside `Store`."""
 
     def must_write(self, namespace: str) -> None:
@@ -228,18 +228,203 @@ class Standing(Protocol):
 
 
 def must_write(store: Store, namespace: str) -> None:
-    """As `Standing`; a store that has no such thing finds out as it writes."""
+    """As `WriteCheck`; a store that has no such thing finds out as it writes."""
     if hasattr(store, "must_write"):
-        cast("Standing", store).must_write(namespace)
+        cast("WriteCheck", store).must_write(namespace)
 
 
-def settled_in(store: Store, namespace: str) -> bool:
-    """As `Indexed`; a store without an index of its own has nothing to build."""
-    return hasattr(store, "settle") and cast("Indexed", store).settle(namespace)
+def build_due_index(store: Store, namespace: str) -> bool:
+    """As `IndexedStore`; a store without an index of its own has nothing to build."""
+    return hasattr(store, "settle") and cast("IndexedStore", store).settle(namespace)
 
 
-def alone_in(store: Store, namespace: str, work: str) -> AbstractContextManager[bool]:
-    """As `Alone`; a store that has no such lock lets everyone begin."""
+def work_lock(store: Store, namespace: str, work: str) -> AbstractContextManager[bool]:
+    """As `WorkLocks`; a store that has no such lock lets everyone begin."""
     if not hasattr(store, "alone"):
         return nullcontext(True)
-    return cast("Alone", store).alone(namespace, work)
+    return cast("WorkLocks", store).alone(namespace, work)
+
+
+class WindowRecordsFacet(Protocol):
+    """What sessions keep, as far as it must go with facts or with time."""
+
+    def withdraw(self, fact_ids: Sequence[str], at: datetime, *, source_id: str = "") -> int:
+        """Remove what windows said with some facts, and keep nothing of what is on its way.
+
+        A window that showed one of them is emptied, and so is every window that follows it, near
+        or far, and every later window of the sessions that its session was delegated from or to:
+        their answers may repeat it. A window under way that shows one keeps nothing when it is
+        added within a day, unless the namespace then holds a fact of that id that is not DELETED.
+
+        Args:
+            fact_ids: stored in this namespace or not.
+            at: the moment of the withdrawal.
+            source_id: also what was said with facts of this source; empty for none.
+
+        Returns:
+            How many windows were emptied.
+        """
+        ...
+
+    def has(self, session_id: str) -> bool:
+        """Whether a session is kept."""
+        ...
+
+    def idle(self, since: datetime) -> list[str]:
+        """Ids of the sessions not gone on with since a moment, ascending."""
+        ...
+
+    def forget(self, session_id: str) -> bool:
+        """Remove a session, its windows and all that they said; whether there was one."""
+        ...
+
+
+def window_records_of(transaction: Transaction) -> WindowRecordsFacet | None:
+    """What an open transaction's store keeps of sessions; None for a store that keeps none."""
+    return cast("WindowRecordsFacet | None", getattr(transaction, "sessions", None))
+
+
+class FaultCounts(NamedTuple):
+    """How often a fact was found at fault, and how often it was shown to a model."""
+
+    findings: int
+    uses: int
+
+
+class FaultCountsFacet(Protocol):
+    """Counts of one namespace, which go with the facts that they are of."""
+
+    def count(self, fact_ids: Sequence[str]) -> dict[str, FaultCounts]:
+        """Count one more finding against each fact.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Args:
+            fact_ids: each once; ids that are not stored in this namespace are left out.
+
+        Returns:
+            What is counted of each since it was last reset. A fact's uses are its `access_count`.
+        """
+        ...
+
+    def due(self, findings: int, share: float) -> list[str]:
+        """Retrievable facts with at least so many findings, in such a share of their uses.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Returns:
+            Their ids, ascending.
+        """
+        ...
+
+    def reset(self, fact_ids: Sequence[str]) -> None:
+        """Begin anew, so that a fact whose quarantine is lifted is not held against its past."""
+        ...
+
+
+class _WithFaultCounts(Protocol):
+    @property
+    def faulted(self) -> FaultCountsFacet: ...
+
+
+def fault_counts_of(transaction: Transaction) -> FaultCountsFacet | None:
+    """The counts of an open transaction's store; None for a store that keeps none."""
+    if not hasattr(transaction, "faulted"):
+        return None
+    return cast("_WithFaultCounts", transaction).faulted
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job that nobody else has.
+
+    Attributes:
+        finish: notes the job's result, ids and numbers as JSON; it stands when the block ends.
+    """
+
+    job_id: str
+    finish: Callable[[str], None]
+
+
+class Jobs(Protocol):
+    """Jobs of one batch after another; a job is its id, a hash, and its result is no content."""
+
+    def put(self, namespace: str, batch: str, ids: Sequence[str]) -> int:
+        """Add the jobs that are not there yet; returns how many that were."""
+        ...
+
+    def claim(self, namespace: str, batch: str) -> AbstractContextManager[ClaimedJob | None]:
+        """The next job without a result that nobody has, for the length of the block.
+
+        When the block raises, or the process dies, the job is free again without a result.
+
+        Returns:
+            None when every job has a result or is somebody's.
+        """
+        ...
+
+    def results(self, namespace: str, batch: str) -> Mapping[str, str | None]:
+        """The result of each job in the order they came, None for one without."""
+        ...
+
+    def forget(self, namespace: str, batch: str) -> int:
+        """Remove a batch; returns how many jobs it had."""
+        ...
+
+
+class _WithJobs(Protocol):
+    @property
+    def jobs(self) -> Jobs: ...
+
+    def loading(self, namespace: str) -> AbstractContextManager[None]: ...
+
+
+def jobs_of(store: Store) -> Jobs | None:
+    """The jobs of a store; None for one that keeps none."""
+    if not hasattr(store, "jobs"):
+        return None
+    return cast("_WithJobs", store).jobs
+
+
+def bulk_load(store: Store, namespace: str) -> AbstractContextManager[None]:
+    """Tells a store that many batches of facts come within the block.
+
+    One that keeps an index of vectors builds it once, after them; for another it does nothing.
+    """
+    if not hasattr(store, "loading"):
+        return nullcontext()
+    return cast("_WithJobs", store).loading(namespace)
+
+
+class Scratch(Protocol):
+    """Bytes that bear no name: no other process finds them, and they are gone when it is closed."""
+
+    def put(self, data: bytes) -> int | None:
+        """Where the bytes begin; None where there is no room for them."""
+        ...
+
+    def get(self, start: int, size: int) -> bytes:
+        """Bytes that were put.
+
+        Raises:
+            StoreError: they cannot be read back.
+        """
+        ...
+
+    def close(self) -> None:
+        """Forget everything."""
+        ...
+
+
+@runtime_checkable
+class ScratchStore(Protocol):
+    """What a store has that can put bytes down for a while, beside `Store`."""
+
+    def scratch(self) -> Scratch | None:
+        """A new scratch; None where none can be made."""
+        ...
+
+
+def scratch_of(store: object) -> Scratch | None:
+    """As `ScratchStore`; None of a store that has none."""
+    return store.scratch() if isinstance(store, ScratchStore) else None

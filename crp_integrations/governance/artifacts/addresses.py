@@ -17,7 +17,7 @@ from crp_integrations.errors import AccessDenied
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.artifacts.keys import keys_of
 from crp_integrations.governance.artifacts.records import PATTERN, PREFIX
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.ports import Ids, KeyRing
 from crp_integrations.records import Record
 from crp_integrations.seals import ARTIFACT_INFO, address_hmac, same, sha256_hex

@@ -17,9 +17,8 @@ from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.artifacts.records import TEXT, Artifact, Content
 from crp_integrations.governance.artifacts.settings import ArtifactSettings
 from crp_integrations.governance.compaction.records import ArtifactRef
-from crp_integrations.guard.decisions import Action, Decision, Guard, require
+from crp_integrations.guard.decisions import Action, Decision, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.ports import Clock, Ids, KeyRing
 from crp_integrations.seals import HANDLE_INFO, sha256
 from crp_integrations.vocabulary import EventType

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.json_text import Node, parse
 from crp_integrations.governance.compaction.readings import (
     Cut,

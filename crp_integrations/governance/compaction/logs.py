@@ -10,7 +10,7 @@ from functools import cached_property
 from crp_integrations.governance.compaction.protected import joined, protected
 from crp_integrations.governance.compaction.readings import Cut, Kind, Piece, lost_fields, whole
 from crp_integrations.governance.compaction.spans import merged
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 _LINE = re.compile(r"[^\n]+")
 _STAMP = re.compile(

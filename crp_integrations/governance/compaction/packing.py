@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from crp_integrations.envelope.render import marker_text, render
+from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.board import Board, Entry, Standing
 from crp_integrations.governance.compaction.records import Summary

@@ -9,7 +9,7 @@ from crp_integrations.language.blocks import blocks
 from crp_integrations.language.dates import dates
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.quantities import quantities
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 # Within one paragraph; a longer one is more likely a mark that was never closed.
 QUOTATION = re.compile(

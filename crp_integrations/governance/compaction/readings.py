@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
-from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.protected import joined, protected
 from crp_integrations.governance.compaction.spans import Spans, merged
 from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 Kind = Literal["prose", "log", "search", "data"]
 

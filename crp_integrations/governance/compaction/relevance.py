@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 
 from crp_integrations.envelope import hybrid
-from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.governance.compaction.data import Data, data
 from crp_integrations.governance.compaction.logs import Log, is_log
 from crp_integrations.governance.compaction.protected import FIGURE
 from crp_integrations.governance.compaction.readings import Prose, Reading
-from crp_integrations.language.overlap import coverages
-from crp_integrations.language.profile import profiles
+from crp_integrations.language.lexical_overlap import coverages, profiles
 from crp_integrations.scores import to_fixed
 
 RELEVANCE: Final = "relevance@1"
@@ -60,8 +59,8 @@ class Relevance:
         count = len(texts)
         prior = np.zeros(count) if dense is None else np.asarray(dense, dtype=np.float64)
         beside = np.full((count, 2), -1, dtype=np.intp)
-        pool = hybrid.Pool(question, texts, prior, beside)
-        self._scores = hybrid.scores(hybrid.weighed(pool, self._settings), self._settings)
+        pool = hybrid.CandidatePool(question, texts, prior, beside)
+        self._scores = hybrid.score_pool(hybrid.weigh_pool(pool, self._settings), self._settings)
 
     def of(self, at: int) -> int:
         """A text's score, fixed point."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.board import Board, Reason, Standing
 from crp_integrations.governance.compaction.ports import Artifacts
 from crp_integrations.governance.compaction.readings import Cut

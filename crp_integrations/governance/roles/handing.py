@@ -10,8 +10,7 @@ from crp_integrations.errors import AccessDenied
 from crp_integrations.governance.evidence import GIVEN
 from crp_integrations.governance.packs import ContextItem
 from crp_integrations.governance.roles.records import Handover
-from crp_integrations.guard.decisions import Guard, PolicyDecisionRef
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Guard, PolicyDecisionRef, Subject
 from crp_integrations.ports import Clock
 from crp_integrations.records import Record
 from crp_integrations.seals import digest

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from crp_integrations.envelope.decompose import DecomposeSettings, decompose
+from crp_integrations.envelope.decomposition import DecomposeSettings, decompose
 from crp_integrations.errors import ConfigError
 from crp_integrations.governance.assembling import ContextAssembler
 from crp_integrations.governance.compaction.compactor import AutoCompactor

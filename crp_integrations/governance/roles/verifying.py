@@ -14,9 +14,7 @@ from crp_integrations.governance.roles.handing import given, labels_of
 from crp_integrations.governance.roles.records import Check, Draft, Material, Verdict
 from crp_integrations.governance.tool_checks import TOOL_ID, check_offered
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.guard.decisions import Decision, Guard
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Guard, LabelFilter, Subject
 
 
 @dataclass(frozen=True, slots=True)

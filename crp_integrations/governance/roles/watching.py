@@ -11,7 +11,7 @@ from pydantic import Field
 from crp_integrations.governance.roles.handing import given
 from crp_integrations.governance.roles.records import Draft, Material, Noticed, Verdict, Watch
 from crp_integrations.governance.roles.verifying import shown_texts
-from crp_integrations.guard.injection.detect import detect_many
+from crp_integrations.guard.injection.detection import detect_many
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import RotSignal
 

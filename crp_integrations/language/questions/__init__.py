@@ -3,7 +3,6 @@
 In: one question. Out: its tasks, the things it compares or lists, and the needs that another need
 rests on, as texts made of the question's own words.
 
-Read `asked.py` first (names as single signs, tidy wording), then `tasks.py`, `coordination.py`,
-`comparing.py`, `listing.py` and `bridging.py`. The rules are for English; every pattern looks at a
-bounded stretch, so the work grows with the length of the question.
+Read `frame` first, then `comparisons` and `bridges`. The rules are for English; every pattern
+looks at a bounded part, so the work grows with the length of the question.
 """

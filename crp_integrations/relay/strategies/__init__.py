@@ -1,7 +1,7 @@
 """Strategies: how the windows of one answer are composed of Turns.
 
-In: a request. Out: something playable by `drive.py`. `choose.py` says which strategy a request
-gets; `continued.py` goes on while an answer is incomplete; `parts.py` answers the parts of a
-question side by side and brings them together; `batch.py` answers many questions. Passes within
-one window (reflexive, pull, agentic) are `relay/passes.py`. Nothing here calls a model.
+In: a request. Out: something playable by `drive.py`. `composition.py` chooses the strategy of a
+request, answers its parts side by side, and plays many questions at once; `continuation.py` goes on
+while an answer is incomplete; `single_window.py` holds the passes and searches within one window.
+Nothing here calls a model.
 """

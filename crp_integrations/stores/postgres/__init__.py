@@ -1,9 +1,9 @@
 """A store on PostgreSQL with pgvector: a schema for each namespace, for many machines at once.
 
 Read `tables` and `dialect`, then `store`. Statements that PostgreSQL and SQLite share stand in
-`stores/sqlite`; here stands what differs: `facts` (COPY, postings), `words` (BM25 over postings),
-`ordering` (whose turn it is to write), `indexing` (when an index is built), `session` (what a
-connection keeps prepared), `upkeep` (bytes of what was removed).
+`stores/relational`; here stands what differs: `facts` (whose turn it is to write, COPY),
+`word_search` (BM25 over postings), `vector_search` and `vector_index` (when it is built), `upkeep`
+(bytes of what was removed), `tenants` (logins).
 """
 
 from crp_integrations.stores.postgres.store import PostgresStore

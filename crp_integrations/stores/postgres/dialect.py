@@ -19,8 +19,8 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.array import ListDumper as TextListDumper
 from psycopg.types.string import StrBinaryDumper, StrDumper, StrDumperUnknown
 
-from crp_integrations.stores.sqlite.migrations import TOUCHED_SQL as SQLITE_TOUCHED_SQL
-from crp_integrations.stores.statements import AMONG, Among, Packed
+from crp_integrations.stores.statements import AMONG, Among, PackedVector
+from crp_integrations.stores.statements import TOUCHED_SQL as SQLITE_TOUCHED_SQL
 
 ESCAPE = "\x1a"
 TOUCHED_SQL = SQLITE_TOUCHED_SQL.replace("max(", "greatest(", 1)
@@ -47,17 +47,6 @@ def spelled(statement: str) -> str:
     for theirs, ours in _SPELLINGS:
         statement = statement.replace(theirs, ours)
     return statement
-
-
-@lru_cache(maxsize=512)
-def numbered(statement: str) -> str:
-    """The same as the server itself reads it.
-
-    >>> numbered("SELECT 1 FROM facts WHERE fact_id = ? AND status = ?")
-    'SELECT 1 FROM facts WHERE fact_id = $1 AND status = $2'
-    """
-    first, *others = (part.replace("%%", "%") for part in spelled(statement).split("%s"))
-    return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
 
 
 def escaped(text: str) -> str:
@@ -130,6 +119,6 @@ def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
     adapters.register_dumper(Among, TextListDumper)
     if vector_oid:
         vectors = type("VectorDumper", (_VectorDumper,), {"oid": vector_oid})
-        adapters.register_dumper(Packed, vectors)
+        adapters.register_dumper(PackedVector, vectors)
         adapters.register_loader(vector_oid, _VectorLoader)
         adapters.types.add(TypeInfo("vector", vector_oid, 0))

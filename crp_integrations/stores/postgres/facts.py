@@ -11,20 +11,57 @@ from typing import Any
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
-from crp_integrations.stores.postgres import indexing, words
-from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.postgres.notices import CHANNEL
-from crp_integrations.stores.postgres.ordering import Turn
+from crp_integrations.stores.postgres import vector_index, word_search
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import OWN
-from crp_integrations.stores.postgres.searching import INDEXED, PostgresSearching
-from crp_integrations.stores.postgres.series import SERIES
-from crp_integrations.stores.sqlite.base import Seen
-from crp_integrations.stores.sqlite.facts import SqliteFacts
-from crp_integrations.stores.sqlite.moments import sortable
-from crp_integrations.stores.sqlite.rows import columns, row
-from crp_integrations.stores.statements import AMONG, Among, Packed, among
+from crp_integrations.stores.postgres.tables import SERIES
+from crp_integrations.stores.postgres.vector_search import INDEXED, PostgresSearching
+from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.rows import columns, row, sortable
+from crp_integrations.stores.relational.transaction import Snapshot
+from crp_integrations.stores.rules import TransactionGate
+from crp_integrations.stores.statements import AMONG, Among, PackedVector, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
+
+_LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
+
+
+class WriterTurn(TransactionGate):
+    """A gate that takes the namespace's lock before the first read or write of a writer."""
+
+    __slots__ = ("_connection", "_held")
+
+    def __init__(self, connection: PostgresConnection, *, write: bool) -> None:
+        super().__init__(write=write)
+        self._connection = connection
+        # A reader sees one state throughout and waits for nobody.
+        self._held = not write
+
+    def reading(self) -> None:
+        """Let a read pass; a writer's sees what the last writer left.
+
+        Raises:
+            StoreBusy: another writer held the lock for too long.
+            StoreError: the transaction has ended.
+        """
+        super().reading()
+        if not self._held:
+            self._connection.rows(_LOCK)
+            self._held = True
+
+    def adding(self) -> None:
+        """Let facts be added before the lock is taken.
+
+        Raises:
+            StoreError: the transaction has ended or was opened for reading.
+        """
+        if self._held:
+            self.writing()
+        else:
+            super().reading()
+
 
 # Below so many facts every process compares all rows itself, as with the embedded store.
 INDEX_FROM = 10_000
@@ -33,16 +70,16 @@ _FACT_COLUMNS = ("fact", "words", "expires_at", *columns(Fact))
 _FACT_TYPES = ("int8", "int4", *(_TYPES.get(name, "text") for name in _FACT_COLUMNS[2:]))
 
 
-class PostgresFacts(SqliteFacts):
+class PostgresFacts(RelationalFacts):
     """Facts, vectors, sources, postings, token counts and edges of one namespace."""
 
-    _connection: Connection
-    _gate: Turn
+    _connection: PostgresConnection
+    _gate: WriterTurn
 
     def __init__(
         self,
-        connection: Connection,
-        gate: Turn,
+        connection: PostgresConnection,
+        gate: WriterTurn,
         namespace: str,
         owned: Mapping[str, Any] | None = None,
         index_from: int = INDEX_FROM,
@@ -57,7 +94,7 @@ class PostgresFacts(SqliteFacts):
         """
         self._index_from = index_from
         self._want_index = want_index
-        super().__init__(connection, gate, namespace, None if owned is None else Seen(owned))
+        super().__init__(connection, gate, namespace, None if owned is None else Snapshot(owned))
         self.searching = PostgresSearching(connection, gate, owned)
 
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
@@ -91,11 +128,11 @@ class PostgresFacts(SqliteFacts):
             f"vectors (fact, vector, {SERIES})",
             ("int8", "vector", "int4"),
             (
-                (number, Packed(to_bytes(one)), series)
+                (number, PackedVector(to_bytes(one)), series)
                 for number, one in zip(numbers, vectors, strict=True)
             ),
         )
-        lengths = words.add(self._connection, list(zip(numbers, texts, strict=True)))
+        lengths = word_search.add(self._connection, list(zip(numbers, texts, strict=True)))
         self._connection.copy(
             f"facts ({', '.join(_FACT_COLUMNS)})",
             _FACT_TYPES,
@@ -148,8 +185,10 @@ class PostgresFacts(SqliteFacts):
             if old[fact.fact_id][1] != fact.content
         ]
         if changed:
-            words.remove(self._connection, [(number, text) for number, text, _ in changed])
-            lengths = words.add(self._connection, [(number, text) for number, _, text in changed])
+            word_search.remove(self._connection, [(number, text) for number, text, _ in changed])
+            lengths = word_search.add(
+                self._connection, [(number, text) for number, _, text in changed]
+            )
             self._connection.execute(
                 "UPDATE facts SET words = new.words FROM unnest(?::bigint[], ?::int[]) "
                 "AS new (fact, words) WHERE facts.fact = new.fact",
@@ -159,7 +198,7 @@ class PostgresFacts(SqliteFacts):
     def remove(self, ids: Sequence[str]) -> None:
         """Remove facts and everything that hangs on them; unknown ids are left out."""
         self._gate.writing()
-        words.remove(self._connection, list(self._texts(ids).values()))
+        word_search.remove(self._connection, list(self._texts(ids).values()))
         super().remove(ids)
 
     def set_communities(self, labels: Mapping[str, str | None]) -> None:
@@ -180,19 +219,19 @@ class PostgresFacts(SqliteFacts):
         """Best retrievable facts that hold any of the terms: id and BM25 score."""
         self._gate.reading()
         foreseen = self.searching.worded.get(((*terms,), k))
-        return words.search(self._connection, terms, k) if foreseen is None else [*foreseen]
+        return word_search.search(self._connection, terms, k) if foreseen is None else [*foreseen]
 
     def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
         """What `search_text` finds for each of some different terms alone."""
         self._gate.reading()
-        return words.search_each(self._connection, terms, k)
+        return word_search.search_each(self._connection, terms, k)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]
     ) -> tuple[list[str], list[Sequence[Any]]]:
         """Columns and rows of facts that are about to arrive; their postings are written."""
         number, content = names.index("fact"), names.index("content")
-        lengths = words.add(self._connection, [(row[number], row[content]) for row in rows])
+        lengths = word_search.add(self._connection, [(row[number], row[content]) for row in rows])
         return [*names, "words"], [
             (*row, length) for row, length in zip(rows, lengths, strict=True)
         ]
@@ -208,7 +247,7 @@ class PostgresFacts(SqliteFacts):
         self._look_at_index()
 
     def _look_at_index(self) -> None:
-        if indexing.due(dict(self._connection.rows(OWN)), self._index_from):
+        if vector_index.due(dict(self._connection.rows(OWN)), self._index_from):
             self._want_index()
 
     def _leave_to_scrub(self) -> None:

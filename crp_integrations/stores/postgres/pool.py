@@ -1,7 +1,13 @@
-"""The connections of a store: opened when they are needed, met again when the server was lost."""
+"""The connections of a store: opened when they are needed, met again when the server was lost.
+
+One more listens to what other processes erased, so that memory lets go of it. Every read asks for
+the state that is committed, so nothing erased is ever retrieved; that is about texts which a
+process keeps ready for its next question.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -15,17 +21,81 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from crp_integrations.errors import ConfigError, CRPError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.connection import Connection, translated
+from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, translated
 from crp_integrations.stores.postgres.dialect import adapt
-from crp_integrations.stores.postgres.session import Session
+
+# The one channel: a note bears the schema of the namespace, a hash, and nothing else.
+CHANNEL = "crp_erased"
+# How long to wait before asking again whether the store was closed, and after a lost connection.
+PAUSE_SECONDS = 0.25
+# And after a refusal, as of a standby, which may be promoted.
+REFUSED_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Listens on a connection of its own for as long as its store is open."""
+
+    def __init__(self, address: str, forget: Callable[[], None]) -> None:
+        """Do nothing yet.
+
+        Args:
+            forget: called after each note, and whenever one may have been missed.
+        """
+        self._address = address
+        self._forget = forget
+        self._closed = threading.Event()
+        self._listening = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to listen, once."""
+        if self._thread is not None:
+            return
+        with self._lock:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="crp-erased", daemon=True)
+                self._thread.start()
+
+    def listening(self, seconds: float) -> bool:
+        """Wait until the server was told; whether it was."""
+        return self._listening.wait(seconds)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._closed.set()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with psycopg.connect(self._address, autocommit=True) as raw:
+                    raw.execute(f"LISTEN {CHANNEL}")
+                    self._listening.set()
+                    # Whatever was told before is not known here.
+                    self._forget()
+                    self._take(raw)
+            except psycopg.Error as error:
+                self._listening.clear()
+                _log.info("the server's notes are not heard: %s", type(error).__name__)
+                lost = isinstance(error, psycopg.OperationalError)
+                self._closed.wait(PAUSE_SECONDS if lost else REFUSED_SECONDS)
+
+    def _take(self, raw: psycopg.Connection) -> None:
+        while not self._closed.is_set():
+            for _ in raw.notifies(timeout=PAUSE_SECONDS, stop_after=1):
+                self._forget()
+
 
 # A connection that was in use so lately is taken without a question to the server.
 TRUSTED_SECONDS = 1.0
 # Until a first connection is made, so often it is asked whether the server refused it.
 _ASK_SECONDS = 0.05
-# The server's glibc returns blocks of 128 kB and more to the system, and takes them anew, page by
-# page, for every search. Once it was given back a larger one, it keeps those of up to that size.
-_KEEP_MEMORY = b"SELECT length(repeat('x', 4000000))"
 # What waiting does not mend. libpq tells no SQLSTATE of a login that fails (classes 28 and 3D),
 # only the server's sentence; one in another language is waited for, and said at the end.
 _REFUSED = re.compile(
@@ -35,7 +105,7 @@ _REFUSED = re.compile(
 )
 
 
-class _Telling(Session):
+class _Telling(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose failure to open is told; the pool would only log it."""
 
     @classmethod
@@ -55,7 +125,7 @@ class _Telling(Session):
             raise
 
 
-class Pool:
+class PostgresPool:
     """Connections to one database; safe under threads."""
 
     def __init__(
@@ -96,7 +166,7 @@ class Pool:
         self._failure: Exception | None = None
         # When a refusal was told last. A try that had begun by then says nothing of what is new.
         self._told_at = 0.0
-        self._pool: ConnectionPool[Session] = ConnectionPool(
+        self._pool: ConnectionPool[Raw] = ConnectionPool(
             address,
             connection_class=_Telling,
             kwargs={
@@ -120,7 +190,7 @@ class Pool:
         return self._server.extension_schema
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self) -> Iterator[PostgresConnection]:
         """A connection for the length of the block, without a transaction before and after.
 
         Raises:
@@ -142,7 +212,7 @@ class Pool:
             raise StoreError(f"store {self.name} is closed") from error
         try:
             self._given()
-            yield Connection(raw, self.name)
+            yield PostgresConnection(raw, self.name)
         except BaseException:
             _undo(raw)
             raise
@@ -154,7 +224,7 @@ class Pool:
         """Close them; calling it twice does nothing."""
         self._pool.close()
 
-    def _taken(self) -> Session:
+    def _taken(self) -> Raw:
         """A connection of the pool's. Before the first one, an answer that stands ends the wait."""
         deadline = time.monotonic() + self._busy_seconds
         if self._told_at:
@@ -191,30 +261,28 @@ class Pool:
         if began >= self._told_at:
             self._failure = error
 
-    def _check(self, raw: Session) -> None:
+    def _check(self, raw: Raw) -> None:
         """Meet a server that was started anew with a new connection, not with a lost one."""
         used = self._used.get(id(raw))
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
             ConnectionPool.check_connection(raw)
 
-    def _configure(self, raw: Session) -> None:
+    def _configure(self, raw: Raw) -> None:
         began = time.monotonic()
         try:
             with translated(self.name):
                 server = self._server or schemas.look(raw, self.name)
                 adapt(raw, server.vector_oid)
-                raw.vector_oid = server.vector_oid
                 schemas.set_up(raw)
                 # How long a statement waits for what another one holds.
                 raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
-                raw.execute(_KEEP_MEMORY)
         except CRPError as error:
             self._failed(error, began)
             raise
         self._server, self._failure = server, None
 
 
-def _undo(raw: Session) -> None:
+def _undo(raw: Raw) -> None:
     """End what an error left half done; a connection that cannot do that is closed."""
     try:
         raw.rollback()

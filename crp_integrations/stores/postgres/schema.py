@@ -9,11 +9,14 @@ from functools import lru_cache
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreDamaged, StoreNewer
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.postgres import migrations
-from crp_integrations.stores.postgres.connection import Connection, Raw, refused
+from crp_integrations.stores.postgres import tables
+from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, refused
 from crp_integrations.stores.rules import checked_name
 
 PREFIX = "crp_"
+# What the server and its extension must be; earlier pgvector lacks fixes of damaged indexes.
+OLDEST_SERVER = 160_000
+OLDEST_PGVECTOR = (0, 8, 4)
 # Hexadecimal digits of a name's hash in its schema's name; a name of PostgreSQL has at most 63.
 DIGITS = 40
 # Candidates that a search of the index keeps.
@@ -42,7 +45,7 @@ def look(raw: Raw, place: str) -> Server:
     Raises:
         ConfigError: the server or its pgvector is too old.
     """
-    if raw.info.server_version < migrations.OLDEST_SERVER:
+    if raw.info.server_version < OLDEST_SERVER:
         found = raw.info.server_version // 10_000
         raise ConfigError(f"{place} is PostgreSQL {found}; 16 is the oldest that is used")
     row = _extension(raw)
@@ -53,7 +56,7 @@ def look(raw: Raw, place: str) -> Server:
         row = _extension(raw)
     assert row is not None
     version, schema, oid = row
-    if tuple(map(int, version.split(".")[:3])) < migrations.OLDEST_PGVECTOR:
+    if tuple(map(int, version.split(".")[:3])) < OLDEST_PGVECTOR:
         raise ConfigError(f"{place} has pgvector {version}; 0.8.4 is the oldest that is used")
     return Server(int(oid), str(schema))
 
@@ -94,7 +97,7 @@ def there(schema: str) -> str:
     return f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
 
 
-def is_there(connection: Connection, schema: str) -> bool:
+def is_there(connection: PostgresConnection, schema: str) -> bool:
     """Whether there is such a schema.
 
     Raises:
@@ -109,7 +112,7 @@ def is_there(connection: Connection, schema: str) -> bool:
     return found is not None
 
 
-def make(connection: Connection, namespace: str, schema: str) -> None:
+def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Bring a schema to today's tables within the transaction that is open.
 
     Raises:
@@ -121,14 +124,14 @@ def make(connection: Connection, namespace: str, schema: str) -> None:
     if is_there(connection, schema):
         version = _version(connection)
         check(connection, namespace, version)
-        if version != migrations.VERSION:
+        if version != len(tables.STEPS):
             _bring_up(connection, namespace, schema)
         return
     connection.script(f'CREATE SCHEMA "{schema}"')
     fill(connection, namespace)
 
 
-def _bring_up(connection: Connection, namespace: str, schema: str) -> None:
+def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Take the steps that a schema of an older version lacks.
 
     Raises:
@@ -140,35 +143,35 @@ def _bring_up(connection: Connection, namespace: str, schema: str) -> None:
     owned = connection.one(
         "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
     )
-    if version < migrations.VERSION and owned != (True,):
+    if version < len(tables.STEPS) and owned != (True,):
         raise AccessDenied(
             f"the schema of namespace {namespace!r:.80} has version {version}, wanted "
-            f"{migrations.VERSION}; whoever made it brings it up by opening the namespace once"
+            f"{len(tables.STEPS)}; whoever made it brings it up by opening the namespace once"
         )
-    for step in migrations.STEPS[version:]:
+    for step in tables.STEPS[version:]:
         connection.script(";\n".join(step))
     connection.execute(
-        "UPDATE own SET value = ? WHERE name = ?", [migrations.VERSION, migrations.VERSION_NAME]
+        "UPDATE own SET value = ? WHERE name = ?", [len(tables.STEPS), tables.VERSION_NAME]
     )
 
 
-def _version(connection: Connection) -> int | None:
-    found = connection.one("SELECT value FROM own WHERE name = ?", [migrations.VERSION_NAME])
+def _version(connection: PostgresConnection) -> int | None:
+    found = connection.one("SELECT value FROM own WHERE name = ?", [tables.VERSION_NAME])
     return None if found is None else int(found[0])
 
 
-def fill(connection: Connection, namespace: str) -> None:
+def fill(connection: PostgresConnection, namespace: str) -> None:
     """Make the tables of an empty schema."""
-    for step in migrations.STEPS:
+    for step in tables.STEPS:
         connection.script(";\n".join(step))
     connection.execute("INSERT INTO named (namespace) VALUES (?)", [namespace])
     connection.execute(
         "INSERT INTO own (name, value) VALUES (?, ?)",
-        [migrations.VERSION_NAME, migrations.VERSION],
+        [tables.VERSION_NAME, len(tables.STEPS)],
     )
 
 
-def check(connection: Connection, namespace: str, version: int | None) -> None:
+def check(connection: PostgresConnection, namespace: str, version: int | None) -> None:
     """Refuse a schema that cannot be used.
 
     Raises:
@@ -177,10 +180,10 @@ def check(connection: Connection, namespace: str, version: int | None) -> None:
     """
     if version is None:
         raise StoreDamaged(f"the schema of namespace {namespace!r} has no version")
-    if version > migrations.VERSION:
+    if version > len(tables.STEPS):
         raise StoreNewer(
             f"the schema of namespace {namespace!r} has version {version}; this version of the "
-            f"package reads up to {migrations.VERSION}"
+            f"package reads up to {len(tables.STEPS)}"
         )
     found = connection.one(
         "SELECT namespace, pg_get_userbyid(nspowner) = nspname FROM named "
@@ -195,7 +198,7 @@ def check(connection: Connection, namespace: str, version: int | None) -> None:
         raise StoreDamaged(f"the schema of namespace {namespace!r} belongs to another namespace")
 
 
-def names(connection: Connection) -> list[str]:
+def names(connection: PostgresConnection) -> list[str]:
     """Names of the namespaces that this login may read, ascending."""
     # Only a plain table is read, whoever made the schema: reading it runs nothing of theirs.
     schemas = connection.rows(

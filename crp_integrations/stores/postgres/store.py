@@ -3,35 +3,86 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports.store import ClaimedJob
 from crp_integrations.language import memo
+from crp_integrations.stores.files import FileScratch, temporary_scratch
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.stores.postgres import rights, upkeep
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.admitting import Admitting
-from crp_integrations.stores.postgres.connection import Connection, translated
-from crp_integrations.stores.postgres.facts import INDEX_FROM
-from crp_integrations.stores.postgres.indexing import Indexing, due
-from crp_integrations.stores.postgres.jobs import PostgresJobs
-from crp_integrations.stores.postgres.migrations import VERSION, VERSION_NAME
-from crp_integrations.stores.postgres.notices import Listener
-from crp_integrations.stores.postgres.pool import Pool
+from crp_integrations.stores.postgres import tables, upkeep
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterTurn
+from crp_integrations.stores.postgres.pool import Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.postgres.transaction import facets
+from crp_integrations.stores.postgres.tenants import TenantAdministration, refuse_reader
+from crp_integrations.stores.postgres.vector_index import VectorIndexes, due
+from crp_integrations.stores.relational import receipts, sessions
+from crp_integrations.stores.relational.transaction import facets
 from crp_integrations.stores.rules import checked_name
-from crp_integrations.stores.scratch import FileScratch, anywhere
-from crp_integrations.stores.sqlite import receipts, sessions
+from crp_integrations.stores.statements import Among
+
+_NEXT = (
+    "SELECT job_id FROM jobs WHERE batch = ? AND result IS NULL "
+    "ORDER BY place LIMIT 1 FOR UPDATE SKIP LOCKED"
+)
+_PUT = (
+    "INSERT INTO jobs (batch, job_id) SELECT ?, job_id FROM unnest(?::text[]) "
+    "WITH ORDINALITY AS given (job_id, number) ORDER BY number ON CONFLICT DO NOTHING"
+)
+
+
+class PostgresJobs:
+    """The jobs of a store's namespaces."""
+
+    def __init__(self, begin: Callable[[str], AbstractContextManager[PostgresConnection]]) -> None:
+        """Take what opens a transaction in the schema of a namespace."""
+        self._begin = begin
+
+    def put(self, namespace: str, batch: str, ids: Sequence[str]) -> int:
+        """Add the jobs that are not there yet."""
+        with self._begin(namespace) as connection:
+            return connection.execute(_PUT, [batch, Among(dict.fromkeys(ids))]).rowcount
+
+    @contextmanager
+    def claim(self, namespace: str, batch: str) -> Iterator[ClaimedJob | None]:
+        """The next job without a result whose row nobody has locked."""
+        with self._begin(namespace) as connection:
+            found = connection.one(_NEXT, [batch])
+            if found is None:
+                yield None
+                return
+            job_id = str(found[0])
+
+            def finish(result: str) -> None:
+                connection.execute(
+                    "UPDATE jobs SET result = ? WHERE batch = ? AND job_id = ?",
+                    [result, batch, job_id],
+                )
+
+            yield ClaimedJob(job_id, finish)
+
+    def results(self, namespace: str, batch: str) -> dict[str, str | None]:
+        """The result of each job in the order they came."""
+        with self._begin(namespace) as connection:
+            statement = "SELECT job_id, result FROM jobs WHERE batch = ? ORDER BY place"
+            return dict(connection.rows(statement, [batch]))
+
+    def forget(self, namespace: str, batch: str) -> int:
+        """Remove a batch; waits for those who work on it."""
+        with self._begin(namespace) as connection:
+            return connection.execute("DELETE FROM jobs WHERE batch = ?", [batch]).rowcount
+
 
 # Connections of one store; a thread that writes while it reads uses two.
 MOST_CONNECTIONS = 16
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresStore(Admitting):
+class PostgresStore(TenantAdministration):
     """Keeps namespaces in a database; safe under threads and beside other processes."""
 
     def __init__(
@@ -54,7 +105,7 @@ class PostgresStore(Admitting):
             ConfigError: the address cannot be read.
         """
         self._listener = Listener(address, memo.forget)
-        self._pool = Pool(address, busy_seconds, connections, self._listener.start)
+        self._pool = PostgresPool(address, busy_seconds, connections, self._listener.start)
         self._index_from = index_from
         self._writing: set[tuple[int, str]] = set()
         # Schemas that were seen to have today's tables.
@@ -64,7 +115,7 @@ class PostgresStore(Admitting):
         self._empty = MemoryStore()
         self._open = True
         self._jobs = PostgresJobs(self._changing)
-        self._indexing = Indexing(self._connection, self._within, index_from)
+        self._indexing = VectorIndexes(self._connection, self._within, index_from)
 
     @property
     def jobs(self) -> PostgresJobs:
@@ -91,9 +142,12 @@ class PostgresStore(Admitting):
             wanted = threading.Event()
             try:
                 with self._once(namespace), self._changing(namespace) as connection:
-                    yield from facets(
-                        connection, namespace, self._index_from, want_index=wanted.set
+                    turn = WriterTurn(connection, write=True)
+                    facts = PostgresFacts(
+                        connection, turn, namespace, None, self._index_from, wanted.set
                     )
+                    with facets(facts, connection, turn) as transaction:
+                        yield transaction
             except AccessDenied:
                 # It may have lost a right since it was asked for it.
                 self._sealing.discard(schema)
@@ -106,7 +160,10 @@ class PostgresStore(Admitting):
             self._reading(connection, namespace, schema) as owned,
         ):
             if owned is not None:
-                yield from facets(connection, namespace, self._index_from, owned)
+                turn = WriterTurn(connection, write=False)
+                facts = PostgresFacts(connection, turn, namespace, owned, self._index_from)
+                with facets(facts, connection, turn) as transaction:
+                    yield transaction
         if owned is None:
             with self._empty.begin(namespace, write=False) as nothing:
                 yield nothing
@@ -124,7 +181,7 @@ class PostgresStore(Admitting):
         with self._connection() as connection:
             connection.must_write(namespace)
             if schema not in self._sealing:
-                rights.refuse_reader(connection, namespace, schema)
+                refuse_reader(connection, namespace, schema)
                 self._sealing.add(schema)
 
     def namespaces(self) -> list[str]:
@@ -139,7 +196,7 @@ class PostgresStore(Admitting):
 
     def scratch(self) -> FileScratch | None:
         """A file without a name on this machine, for what an ingestion puts down."""
-        return anywhere()
+        return temporary_scratch()
 
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the server's disk; cheap when nothing was.
@@ -271,12 +328,12 @@ class PostgresStore(Admitting):
         finally:
             self._writing.discard(key)
 
-    def _connection(self) -> AbstractContextManager[Connection]:
+    def _connection(self) -> AbstractContextManager[PostgresConnection]:
         self._refuse_closed()
         return self._pool.connection()
 
     @contextmanager
-    def _changing(self, namespace: str) -> Iterator[Connection]:
+    def _changing(self, namespace: str) -> Iterator[PostgresConnection]:
         """A transaction that may write, in the namespace's schema, which is made if need be."""
         schema = schema_of(namespace)
         with self._connection() as connection:
@@ -289,15 +346,16 @@ class PostgresStore(Admitting):
         self._ready.add(schema)
 
     @contextmanager
-    def _within(self, connection: Connection, schema: str, begin: str = "BEGIN") -> Iterator[None]:
+    def _within(
+        self, connection: PostgresConnection, schema: str, begin: str = "BEGIN"
+    ) -> Iterator[None]:
         connection.script(self._begin(begin, schema))
         yield
-        if connection.within:
-            connection.script("COMMIT")
+        connection.script("COMMIT")
 
     @contextmanager
     def _reading(
-        self, connection: Connection, namespace: str, schema: str
+        self, connection: PostgresConnection, namespace: str, schema: str
     ) -> Iterator[dict[str, int] | None]:
         """A transaction that sees one state; the namespace's own numbers, None for none."""
         if schema not in self._ready:
@@ -310,17 +368,9 @@ class PostgresStore(Admitting):
             with self._within(connection, schema):
                 schemas.make(connection, namespace, schema)
             self._ready.add(schema)
-        if connection.raw.doubts:
-            with translated(self.name):
-                connection.raw.settle()
         # One round trip; the first read fixes what the whole transaction sees.
         try:
-            if connection.raw.schema == schema:
-                found = connection.together(SNAPSHOT, schemas.OWN)
-            else:
-                connection.raw.schema = schema
-                path = self._path(schema, "SESSION")
-                found = connection.at_once(f"{path}; {SNAPSHOT}; {schemas.OWN}")
+            found = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
         except StoreDamaged:
             connection.script("ROLLBACK")
             if schemas.is_there(connection, schema):
@@ -330,16 +380,15 @@ class PostgresStore(Admitting):
             yield None
             return
         yield {name: int(value or 0) for name, value in found}
-        if connection.within:
-            connection.at_once("COMMIT")
+        connection.script("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
-        return f"{begin}; {self._path(schema, 'LOCAL')}"
+        path = f'"{schema}", "{self._pool.extension_schema}", pg_temp'
+        return f"{begin}; SET LOCAL search_path = {path}"
 
-    def _path(self, schema: str, how: str) -> str:
-        return f'SET {how} search_path = "{schema}", "{self._pool.extension_schema}", pg_temp'
-
-    def _owned(self, connection: Connection, namespace: str, schema: str) -> dict[str, int] | None:
+    def _owned(
+        self, connection: PostgresConnection, namespace: str, schema: str
+    ) -> dict[str, int] | None:
         """The namespace's own numbers; None for one that was never written.
 
         Its tables may be an older version's, and then it is not ready.
@@ -348,9 +397,9 @@ class PostgresStore(Admitting):
             return None
         owned = dict(connection.rows(schemas.OWN))
         if schema not in self._ready:
-            version = owned.get(VERSION_NAME)
+            version = owned.get(tables.VERSION_NAME)
             schemas.check(connection, namespace, version)
-            if version == VERSION:
+            if version == len(tables.STEPS):
                 self._ready.add(schema)
         return owned
 

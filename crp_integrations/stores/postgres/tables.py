@@ -1,17 +1,26 @@
-"""The tables of one namespace's schema: the first step."""
+"""The tables of one namespace's schema, as numbered steps.
 
-# ruff: noqa: S608 - only names of ours are put into a statement.
+A step that was released is never changed; another one is added behind it.
+"""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 from __future__ import annotations
 
 from typing import Final
 
 from crp_integrations.stores.postgres.dialect import TOUCHED_SQL
-from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL
+from crp_integrations.stores.statements import ASIDE_SQL, RETRIEVABLE_SQL
 
 # Texts sort by their code points, as they do in Python and SQLite, whatever the database's locale.
 _T = 'TEXT COLLATE "C"'
 _TOKEN = "replace(gen_random_uuid()::text, '-', '')"
+
+
+# Under this name `own` keeps the number of the series in use; none is 0.
+SERIES = "series"
+# Under this name `own` keeps the number of the last step that was taken.
+VERSION_NAME = "schema_version"
 
 
 # Runs under the lock of the generation, so that numbers follow each other as commits do.
@@ -41,7 +50,7 @@ def _trigger(table: str, event: str, rows: str, body: str) -> tuple[str, str]:
     )
 
 
-FACTS: Final = (
+_FACTS: Final = (
     # Numbers of the namespace as a whole: `generation`, whose row is the writers' lock,
     # `dimensions`, and how many facts and words can be retrieved.
     f"CREATE TABLE own (name {_T} PRIMARY KEY, value BIGINT)",
@@ -81,7 +90,7 @@ FACTS: Final = (
     """CREATE TABLE vectors (
         fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE
             DEFERRABLE INITIALLY DEFERRED,
-        vector vector NOT NULL
+        vector vector NOT NULL, series INTEGER NOT NULL DEFAULT 0
     )""",
     # Where each stem stands in each fact: places as four little-endian bytes each.
     f"""CREATE TABLE postings (
@@ -106,6 +115,12 @@ FACTS: Final = (
     """CREATE TABLE fact_findings (
         fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
         findings BIGINT NOT NULL, uses_before BIGINT NOT NULL
+    )""",
+    # Apart from the facts: a change of a fact's row writes a new one into each of its indexes, and
+    # runs what watches `facts`.
+    f"""CREATE TABLE fact_uses (
+        fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
+        uses BIGINT NOT NULL, last_used_at {_T} NOT NULL
     )""",
     f"""CREATE TABLE changes (
         sequence BIGINT PRIMARY KEY, fact_id {_T} NOT NULL, token {_T} NOT NULL
@@ -160,7 +175,7 @@ FACTS: Final = (
 
 # Never changed or removed, by nobody.
 SEALED = ("events", "seals", "receipts", "receipt_log")
-JOURNAL: Final = (
+_JOURNAL: Final = (
     f"""CREATE TABLE events (
         seq BIGINT PRIMARY KEY, schema {_T} NOT NULL, event_type {_T} NOT NULL,
         timestamp {_T} NOT NULL, session_id {_T} NOT NULL, window_id {_T} NOT NULL,
@@ -175,14 +190,14 @@ JOURNAL: Final = (
     )""",
 )
 # What processes do together: a job is a hash, and its result ids and numbers.
-JOBS: Final = (
+_JOBS: Final = (
     f"""CREATE TABLE jobs (
         batch {_T} NOT NULL, job_id {_T} NOT NULL,
         place BIGINT GENERATED ALWAYS AS IDENTITY, result {_T}, PRIMARY KEY (batch, job_id)
     )""",
     "CREATE INDEX jobs_waiting ON jobs (batch, place) WHERE result IS NULL",
 )
-SESSIONS: Final = (
+_SESSIONS: Final = (
     f"""CREATE TABLE sessions (
         session_id {_T} PRIMARY KEY, parent_session {_T} NOT NULL, modified_at {_T} NOT NULL,
         record {_T} NOT NULL
@@ -217,7 +232,7 @@ SESSIONS: Final = (
     f"CREATE TABLE withdrawn_facts (fact_id {_T} PRIMARY KEY, withdrawn_at {_T} NOT NULL)",
     "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
 )
-RECEIPTS: Final = (
+_RECEIPTS: Final = (
     f"""CREATE TABLE receipts (
         place BIGINT PRIMARY KEY, receipt_id {_T} NOT NULL UNIQUE, session_id {_T} NOT NULL,
         window_id {_T} NOT NULL, payload BYTEA NOT NULL, signature BYTEA NOT NULL,
@@ -245,4 +260,47 @@ RECEIPTS: Final = (
         FOR EACH STATEMENT EXECUTE FUNCTION refuse()"""
         for table in SEALED
     ),
+)
+# Run as the owner of the tables, whoever calls; they take nothing from the caller's search path,
+# and name a schema in whatever they carry out.
+AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
+WRITE_ANEW = "write_anew(text)"
+INDEX_VECTORS = "index_vectors(integer)"
+_DEFINED: Final = (
+    f"""CREATE FUNCTION write_anew(wanted text) {AS_OWNER} AS $$ DECLARE
+        place text := format('%I.%I', current_schema(), wanted);
+        key text;
+    BEGIN
+        SELECT relname INTO STRICT key FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+            WHERE indrelid = place::regclass AND indisprimary;
+        -- Unlike VACUUM FULL it can be called within a function.
+        EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
+        EXECUTE format('ANALYZE %s', place);
+    END $$""",
+    # The rows that one embedder made are a series, and the index is over the series in use alone. A
+    # change of embedder puts another vector and another series into every row, and leaves the index
+    # as it is: who began to read before goes on with it, and nobody who reads waits. It is taken
+    # away afterwards, and one of the new series is built.
+    f"""CREATE FUNCTION index_vectors(dimensions integer) {AS_OWNER} AS $$ DECLARE
+        used bigint;
+    BEGIN
+        EXECUTE format('DROP INDEX IF EXISTS %I.vectors_near', current_schema());
+        IF dimensions > 0 THEN
+            EXECUTE format(
+                'SELECT coalesce(max(value), 0) FROM %I.own WHERE name = %L',
+                current_schema(), '{SERIES}'
+            ) INTO used;
+            EXECUTE format(
+                'CREATE INDEX vectors_near ON %I.vectors '
+                'USING hnsw ((vector::halfvec(%s)) halfvec_ip_ops) WHERE {SERIES} = %s',
+                current_schema(), dimensions, used
+            );
+            -- Else the planner takes a series that it never saw for a few rows.
+            EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
+        END IF;
+    END $$""",
+    *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in (WRITE_ANEW, INDEX_VECTORS)),
+)
+STEPS: tuple[tuple[str, ...], ...] = (
+    (*_FACTS, *_JOURNAL, *_JOBS, *_SESSIONS, *_RECEIPTS, *_DEFINED),
 )

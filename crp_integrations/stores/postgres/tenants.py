@@ -1,22 +1,123 @@
 """A login role for each tenant, which PostgreSQL itself keeps within its own schema.
 
 The operator makes a tenant's schema and role, and owns the tables; the tenant's processes log in as
-that role. It reads and writes the rows of its schema, see `rights`, and owns nothing; shared
-namespaces it reads by grants.
+that role. It reads and writes the rows of its schema and owns nothing; shared namespaces it reads
+by grants. A tenant that owned tables could hang triggers, rules, columns or indexes on them, and
+what these call runs as whoever writes, the operator too.
 """
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
 
 from psycopg import sql
 
-from crp_integrations.errors import StoreError
-from crp_integrations.stores.postgres import rights
+from crp_integrations.errors import AccessDenied, StoreError
+from crp_integrations.governance.artifacts import places
+from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.language import memo
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres import upkeep
+from crp_integrations.stores.postgres.connection import PostgresConnection, translated
+from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.stores.postgres.tables import INDEX_VECTORS, SEALED, WRITE_ANEW
 from crp_integrations.vocabulary import EventType
+
+# Tables whose rows a tenant adds and never changes; and the one that only the operator writes.
+_GRANTS = (
+    "REVOKE ALL ON SCHEMA {schema} FROM PUBLIC",
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    *(f"REVOKE UPDATE, DELETE ON {{schema}}.{table} FROM {{role}}" for table in SEALED),
+    "REVOKE INSERT, UPDATE, DELETE ON {schema}.named FROM {role}",
+    "GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+    *(
+        f"GRANT EXECUTE ON FUNCTION {{schema}}.{one} TO {{role}}"
+        for one in (WRITE_ANEW, INDEX_VECTORS)
+    ),
+)
+_READING = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+)
+# What sealing an answer takes, by table or sequence.
+SEALING: Final = (
+    ("own", "UPDATE"),
+    ("fact_uses", "UPDATE"),
+    *(
+        (table, "INSERT")
+        for table in (
+            *("fact_uses", *SEALED),
+            *("sessions", "windows", "window_contents", "window_facts", "window_sources"),
+            *("receipt_contents", "receipt_facts"),
+        )
+    ),
+    ("sessions", "UPDATE"),
+    ("withdrawn_facts", "DELETE"),
+    ("windows_window_seq", "USAGE"),
+)
+_LACKING = (
+    "SELECT 'CREATE', 'a schema', 0 AS place "
+    "WHERE NOT has_database_privilege(current_database(), 'CREATE') "
+    "AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?) "
+    "UNION ALL SELECT what, name, place FROM (VALUES "
+    + ", ".join(f"({place}, '{name}', '{what}')" for place, (name, what) in enumerate(SEALING, 1))
+    + ") AS wanted (place, name, what) JOIN pg_class AS c ON relname = name "
+    "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? AND NOT CASE "
+    # A right to some columns may do.
+    "WHEN what IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(c.oid, what) "
+    "WHEN relkind = 'S' THEN has_sequence_privilege(c.oid, what) "
+    "ELSE has_table_privilege(c.oid, what) END ORDER BY place"
+)
+# So many of them are named.
+_NAMED = 3
+
+
+def refuse_reader(connection: PostgresConnection, namespace: str, schema: str) -> None:
+    """Refuse a login that could not seal an answer in a namespace.
+
+    Raises:
+        AccessDenied: it lacks a right to that.
+    """
+    found = connection.rows(_LACKING, [schema, schema])
+    lacking = [f"{what} on {name}" for what, name, _ in found]
+    if lacking == ["CREATE on a schema"]:
+        raise AccessDenied(
+            f"namespace {namespace!r:.80} was never written, and the login of {connection.place} "
+            "may not make its schema, so no answer in it could be sealed; let the operator admit "
+            "it (`PostgresStore.admit`), or ask with a login that may"
+        )
+    if lacking:
+        more = f" and {len(lacking) - _NAMED} more" * (len(lacking) > _NAMED)
+        raise AccessDenied(
+            f"the login of {connection.place} may not write namespace {namespace!r:.80}, so no "
+            f"answer in it could be sealed: it lacks {', '.join(lacking[:_NAMED])}{more}; GRANT "
+            "its role these (`PostgresStore.admit` does for a tenant's), or ask with a login "
+            "that has them"
+        )
+
+
+def let_write(connection: PostgresConnection, schema: str, role: str) -> None:
+    """Let a tenant's role read and write the rows of its schema."""
+    _grant(connection, _GRANTS, schema, role)
+
+
+def let_read(connection: PostgresConnection, schema: str, role: str) -> None:
+    """Let a role read a schema."""
+    _grant(connection, _READING, schema, role)
+
+
+def _grant(
+    connection: PostgresConnection, statements: tuple[str, ...], schema: str, role: str
+) -> None:
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    for statement in statements:
+        connection.raw.execute(sql.SQL(statement).format(**names))
 
 
 def role_of(namespace: str) -> str:
@@ -25,7 +126,7 @@ def role_of(namespace: str) -> str:
 
 
 def admit(
-    connection: Connection, namespace: str, password: str, *, reads: Sequence[str] = ()
+    connection: PostgresConnection, namespace: str, password: str, *, reads: Sequence[str] = ()
 ) -> str:
     """Make a tenant's schema and login role, or give the role another password.
 
@@ -60,14 +161,14 @@ def admit(
     database = sql.Identifier(raw.info.dbname)
     raw.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
     schemas.make(connection, namespace, role)
-    rights.let_write(connection, role, role)
+    let_write(connection, role, role)
     _stop_reading(connection, role)
     for shared in reads:
         _let_read(connection, shared, role)
     return role
 
 
-def dismiss(connection: Connection, namespace: str) -> None:
+def dismiss(connection: PostgresConnection, namespace: str) -> None:
     """Remove a tenant's role with its rights; its schema goes with `PostgresStore.drop`."""
     role = role_of(namespace)
     if connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role]):
@@ -76,7 +177,7 @@ def dismiss(connection: Connection, namespace: str) -> None:
         connection.raw.execute(sql.SQL("DROP ROLE {}").format(name))
 
 
-def refuse_artifacts(connection: Connection, namespace: str, schema: str) -> None:
+def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Refuse to drop a namespace whose trail names artifacts that would be left behind.
 
     Raises:
@@ -86,7 +187,7 @@ def refuse_artifacts(connection: Connection, namespace: str, schema: str) -> Non
     if found is None or found[0] is None:
         return
     named = connection.one(
-        f'SELECT 1 FROM "{schema}".events WHERE event_type = ? LIMIT 1',  # noqa: S608 - a hash
+        f'SELECT 1 FROM "{schema}".events WHERE event_type = ? LIMIT 1',
         [EventType.ARTIFACT_ACCESS],
     )
     if named is not None:
@@ -96,7 +197,7 @@ def refuse_artifacts(connection: Connection, namespace: str, schema: str) -> Non
         )
 
 
-def _stop_reading(connection: Connection, role: str) -> None:
+def _stop_reading(connection: PostgresConnection, role: str) -> None:
     """Take a role's rights on every schema but its own away."""
     others = connection.rows(
         "SELECT DISTINCT nspname FROM pg_namespace, aclexplode(nspacl) AS right_of "
@@ -113,8 +214,99 @@ def _stop_reading(connection: Connection, role: str) -> None:
             )
 
 
-def _let_read(connection: Connection, namespace: str, role: str) -> None:
+def _let_read(connection: PostgresConnection, namespace: str, role: str) -> None:
     schema = schema_of(namespace)
     if not schemas.is_there(connection, schema):
         raise StoreError(f"namespace {namespace!r} was never written; ingest into it first")
-    rights.let_read(connection, schema, role)
+    let_read(connection, schema, role)
+
+
+class TenantAdministration:
+    """The part of `PostgresStore` that tenants come and go by; its base."""
+
+    _connection: Callable[[], AbstractContextManager[PostgresConnection]]
+    _within: Callable[[PostgresConnection, str], AbstractContextManager[None]]
+    _ready: set[str]
+
+    @property
+    def name(self) -> str:
+        """Kind and place for people; without user and password."""
+        raise NotImplementedError
+
+    def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
+        """Erase a namespace with everything in it, its trail included: its schema is dropped.
+
+        Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
+        error, call it again.
+
+        Args:
+            artifacts: where artifacts of the namespace lie; empty when they are to stay.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreError: its trail names artifacts, and nobody said where they are; nothing is done.
+        """
+        schema = schema_of(namespace)
+        with self._connection() as connection:
+            there = schemas.is_there(connection, schema)
+            if there and artifacts is None:
+                refuse_artifacts(connection, namespace, schema)
+            for objects in artifacts or ():
+                places.erase_all(objects, namespace)
+            with self._within(connection, schema):
+                connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+                # Other processes may keep texts of it ready.
+                connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
+            connection.script(upkeep.FORGET_STATISTICS)
+            for objects in artifacts or ():
+                places.erase_all(objects, namespace)
+        self._ready.discard(schema)
+        memo.forget()
+        return there
+
+    def admit(self, namespace: str, password: str, *, reads: Sequence[str] = ()) -> str:
+        """Make a tenant's schema and its login role, or give the role another password.
+
+        For the operator: the address must be that of a login that may make schemas and roles.
+
+        Args:
+            reads: namespaces, such as shared ones, that the role may read and not write; those that
+                it was let read before and that are not named are closed to it.
+
+        Returns:
+            The role's name, for the address that the tenant's processes open.
+
+        Raises:
+            AccessDenied: this login may not make roles.
+            StoreError: the password is empty, or a namespace to read was never written.
+        """
+        schema = schema_of(namespace)
+        with (
+            self._connection() as connection,
+            self._within(connection, schema),
+            translated(self.name),
+        ):
+            return admit(connection, namespace, password, reads=reads)
+
+    def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
+        """Erase a tenant: its role, its schema with everything in it, and its artifacts.
+
+        Args:
+            artifacts: as in `drop`.
+
+        Returns:
+            Whether there was a schema.
+
+        Raises:
+            StoreError: as `drop`.
+        """
+        there = self.drop(namespace, artifacts=artifacts)
+        with (
+            self._connection() as connection,
+            self._within(connection, "public"),
+            translated(self.name),
+        ):
+            dismiss(connection, namespace)
+        return there

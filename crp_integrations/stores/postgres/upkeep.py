@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from psycopg.errors import Diagnostic
 
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 from crp_integrations.seals import sha256
-from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
-from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, SHOWN, SLICE, WINDOWS_DUE
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.statements import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE
 
 # Tables that hold content, by what is due. Written anew, they hold only rows that are there.
 CONTENTS = {
@@ -29,17 +28,19 @@ CONTENTS = {
 # The planner notes values of every column, and leaves the old notes in the file of its catalogue.
 # Only who owns the database may write that anew; the server passes over it for a tenant's login.
 FORGET_STATISTICS = "VACUUM (FULL, VERBOSE) pg_catalog.pg_statistic"
+# Facts whose texts are read at a time.
+SLICE = 1_000
 # How the server tells of rows that it had to copy because a transaction may still read them.
 _KEPT = re.compile(r"(\d+) dead row versions? cannot be removed yet")
 
 
-def due(connection: Connection) -> dict[str, int]:
+def due(connection: PostgresConnection) -> dict[str, int]:
     """A number by name while removed bytes may be in the tables; another after each removal."""
     found = connection.rows("SELECT name, value FROM own WHERE name = ANY(?)", [list(CONTENTS)])
     return {name: int(value) for name, value in found}
 
 
-def sizes(connection: Connection, schema: str) -> dict[str, int]:
+def sizes(connection: PostgresConnection, schema: str) -> dict[str, int]:
     """Bytes of a schema's tables with their indexes, and of the index of the vectors alone.
 
     None of a schema that is not there, or that this login may not look into.
@@ -58,7 +59,7 @@ def sizes(connection: Connection, schema: str) -> dict[str, int]:
     return {"tables": tables - index} | ({"index of the vectors": index} if index else {})
 
 
-def rewrite(connection: Connection, schema: str, tables: Sequence[str]) -> bool:
+def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) -> bool:
     """Write tables and their indexes anew, outside of a transaction.
 
     Returns:
@@ -90,7 +91,7 @@ def rewrite(connection: Connection, schema: str, tables: Sequence[str]) -> bool:
     return kept == 0
 
 
-def problems(connection: Connection) -> Iterator[str]:
+def problems(connection: PostgresConnection) -> Iterator[str]:
     """What is wrong with the facts, one sentence each."""
     found = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
     wanted = 0 if found is None else int(found[0])
@@ -114,7 +115,7 @@ def problems(connection: Connection) -> Iterator[str]:
         yield "the counts of retrievable facts and words do not fit the facts"
 
 
-def _texts(connection: Connection) -> Iterator[str]:
+def _texts(connection: PostgresConnection) -> Iterator[str]:
     """Texts that are not what was stored, and postings that are not those of their text."""
     after, wrong = 0, 0
     while wrong < SHOWN:

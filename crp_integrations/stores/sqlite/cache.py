@@ -21,10 +21,10 @@ from pathlib import Path
 from pydantic import JsonValue, SkipValidation, ValidationError
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Cached, Found, Transaction
+from crp_integrations.fabric.ports import CachedFile, CacheEntry, Transaction
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
+from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 FOLDER = "cache"
 # A file without a manifest that nobody touched for so long belongs to a process that is gone.
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _log = logging.getLogger("crp_integrations.stores")
 
 
-class Manifest(Record):
+class CacheManifest(Record):
     """What a derived file must be to be used.
 
     Attributes:
@@ -65,13 +65,15 @@ class _Damaged(Exception):
 class _Found:
     """A file that another thread checks."""
 
-    def __init__(self, about: Mapping[str, JsonValue], check: Callable[[], Cached | None]) -> None:
+    def __init__(
+        self, about: Mapping[str, JsonValue], check: Callable[[], CachedFile | None]
+    ) -> None:
         self.about = about
         checking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="crp-cache")
-        self._checked: Future[Cached | None] = checking.submit(check)
+        self._checked: Future[CachedFile | None] = checking.submit(check)
         checking.shutdown(wait=False)
 
-    def whole(self) -> Cached | None:
+    def whole(self) -> CachedFile | None:
         """The file when it is what its manifest said and still says."""
         found = self._checked.result()
         return found if found is not None and found.about == self.about else None
@@ -95,7 +97,7 @@ class FileCache:
         self._namespace = sha256_hex(namespace)
         self._begin = begin
 
-    def load(self, name: str) -> Cached | None:
+    def load(self, name: str) -> CachedFile | None:
         """A file whose manifest was checked; None when there is none or it is damaged."""
         self._checked(name)
         for _ in range(ATTEMPTS):
@@ -115,7 +117,7 @@ class FileCache:
                     return None
         return None
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> CacheEntry | None:
         """What `load` would give, checked meanwhile; None when there is no usable manifest.
 
         Hashing leaves the interpreter to whoever reads what the file was made of.
@@ -237,14 +239,14 @@ class FileCache:
 
     # --- checking -----------------------------------------------------------------------
 
-    def _whole(self, name: str, manifest: Manifest) -> Cached | None:
+    def _whole(self, name: str, manifest: CacheManifest) -> CachedFile | None:
         """The file of a manifest that was checked; what is wrong with it is told by `load`."""
         try:
             return self._measured(manifest)
         except _Damaged:
             return self.load(name)
 
-    def _verified(self, name: str, raw: bytes | None) -> Cached | None:
+    def _verified(self, name: str, raw: bytes | None) -> CachedFile | None:
         """The file that a manifest describes.
 
         Raises:
@@ -256,7 +258,7 @@ class FileCache:
             return None
         return self._measured(self._manifest(name, raw))
 
-    def _measured(self, manifest: Manifest) -> Cached:
+    def _measured(self, manifest: CacheManifest) -> CachedFile:
         """The file of a manifest.
 
         Raises:
@@ -271,16 +273,16 @@ class FileCache:
             raise _Damaged(f"it has {length} bytes, wanted {manifest.length}")
         if found != manifest.sha256:
             raise _Damaged("its SHA-256 is not that of its manifest")
-        return Cached(str(path), manifest.about)
+        return CachedFile(str(path), manifest.about)
 
-    def _manifest(self, name: str, raw: bytes) -> Manifest:
+    def _manifest(self, name: str, raw: bytes) -> CacheManifest:
         """A manifest that is whole and of this name.
 
         Raises:
             _Damaged: it is not.
         """
         try:
-            manifest = Manifest.model_validate(json.loads(raw))
+            manifest = CacheManifest.model_validate(json.loads(raw))
         except (ValidationError, ValueError, RecursionError):
             raise _Damaged("its manifest cannot be read") from None
         if manifest.name != name or manifest.namespace != self._namespace:
@@ -291,12 +293,12 @@ class FileCache:
             raise _Damaged("what its manifest says of it was changed")
         return manifest
 
-    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> Manifest:
+    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> CacheManifest:
         data.chmod(FILE_MODE)
         with data.open("rb") as file:
             os.fsync(file.fileno())
         length, found = _measured(data)
-        return Manifest(
+        return CacheManifest(
             name=name,
             namespace=self._namespace,
             file=_file_name(name, found),

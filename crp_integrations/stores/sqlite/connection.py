@@ -1,18 +1,21 @@
-"""One open database: SQLite's errors become ours here, and its pragmas are set here."""
+"""Open databases: SQLite's errors become ours here, its pragmas are set, idle ones are kept."""
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError, StoreNewer
-from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, VERSION
+from crp_integrations.stores.sqlite import schema
 from crp_integrations.stores.statements import Among
 
 Parameters = Sequence[Any]
@@ -23,6 +26,11 @@ MEMORY = Path(":memory:")
 # How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
 # looks; beside a process that writes without a rest it then meets a free lock too seldom.
 PAUSE_SECONDS = 0.002
+# Opening a file costs about as much as a small commit; more idle ones than this are closed.
+IDLE = 4
+# Every pool of the process. An open connection must not be taken into a child of fork: the child
+# would believe in locks that only its parent holds. So idle ones are closed before a fork.
+_POOLS: weakref.WeakSet[SqlitePool] = weakref.WeakSet()
 # Each thread's own empty namespace: making the tables takes much longer than copying them, and a
 # lock around a shared one might be held where a process is forked.
 _OF_THREAD = threading.local()
@@ -48,12 +56,15 @@ _SENTENCES = {
 }
 
 
-class Connection:
+class SqliteConnection:
     """A connection in which every transaction is begun by hand.
 
     Attributes:
         inode: device and number of the file that was opened; None in memory.
+        packs_references: that erasure finds a text by rows that are packed, see `packed`.
     """
+
+    packs_references = True
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         """Open a database, and set up what lasts as long as the connection.
@@ -66,7 +77,6 @@ class Connection:
         # Whether the file was seen to be one of ours with today's tables.
         self._is_ours = False
         self._padding = b""
-        self._remembered: tuple[tuple[int, int], Any] | None = None
         with self._translated():
             self._raw = sqlite3.connect(
                 path,
@@ -138,8 +148,9 @@ class Connection:
         """
         if self._is_ours:
             # Only the number can have changed since, and that is read out of the file's header.
-            if self.rows("PRAGMA user_version")[0][0] == VERSION:
-                return VERSION
+            version = int(self.rows("PRAGMA user_version")[0][0])
+            if version == len(schema.STEPS):
+                return version
             self._is_ours = False
         # One statement, since another process may make the tables between two.
         version, owner, tables = self.rows(
@@ -147,40 +158,24 @@ class Connection:
             "(SELECT application_id FROM pragma_application_id), "
             "EXISTS (SELECT 1 FROM sqlite_schema)"
         )[0]
-        if owner != APPLICATION_ID and tables:
+        if owner != schema.APPLICATION_ID and tables:
             raise StoreDamaged(f"{self._path} is an SQLite database, but not one of a CRP store")
-        if version > VERSION:
+        if version > len(schema.STEPS):
             raise StoreNewer(
                 f"{self._path} has schema version {version}; this version of the package reads "
-                f"up to {VERSION}"
+                f"up to {len(schema.STEPS)}"
             )
-        self._is_ours = bool(tables) and version == VERSION
+        self._is_ours = bool(tables) and version == len(schema.STEPS)
         return int(version)
-
-    def remembered(self) -> Any:
-        """What was remembered of the state that a transaction sees; None after any change of it.
-
-        Fixes what the transaction sees, as the first read does.
-        """
-        state = self._state()
-        known = self._remembered
-        return None if known is None or known[0] != state else known[1]
-
-    def remember(self, value: Any) -> None:
-        """Keep something that was read, for as long as nobody commits a change of the file."""
-        self._remembered = (self._state(), value)
 
     def migrate(self) -> None:
         """Bring the tables to today's version within the transaction that is open."""
-        version = self.version()
-        for migration in MIGRATIONS[version:]:
-            for statement in migration.statements:
-                self.execute(statement)
-            if migration.afterwards is not None:
-                migration.afterwards(self)
-        if version < VERSION:
-            self.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self.execute(f"PRAGMA user_version = {VERSION}")
+        steps = schema.STEPS[self.version() :]
+        for statement in chain.from_iterable(steps):
+            self.execute(statement)
+        if steps:
+            self.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+            self.execute(f"PRAGMA user_version = {len(schema.STEPS)}")
 
     def in_turn(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement that needs the write lock, asking for it again and again.
@@ -207,10 +202,29 @@ class Connection:
         finally:
             self.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
 
-    def copy(self, other: Connection) -> None:
-        """Take over everything that another database in memory holds."""
+    def copied(self) -> SqliteConnection:
+        """Another database in memory with everything that this one holds."""
+        copy = SqliteConnection(MEMORY, self._busy_seconds)
         with self._translated():
-            other._raw.backup(self._raw)
+            self._raw.backup(copy._raw)
+        return copy
+
+    def moved(self) -> SqliteConnection:
+        """The open transaction of this database in memory, on a copy; here it is undone."""
+        # With a savepoint the text index puts down what it holds back until the commit.
+        self.execute("SAVEPOINT moved")
+        self.execute("RELEASE moved")
+        image = SqliteConnection(MEMORY, self._busy_seconds)
+        try:
+            with self._translated():
+                # A backup leaves out what is not committed.
+                image._raw.deserialize(self._raw.serialize())
+            copy = image.copied()
+        finally:
+            image.close()
+        self.rollback()
+        copy.execute("BEGIN")
+        return copy
 
     def rollback(self) -> None:
         """Undo the open transaction, if there is one."""
@@ -220,11 +234,6 @@ class Connection:
     def close(self) -> None:
         """Close the file."""
         self._raw.close()
-
-    def _state(self) -> tuple[int, int]:
-        # The first grows with commits of other connections alone, the second with rows that this
-        # one changed, also where it undid that.
-        return self.rows("PRAGMA data_version")[0][0], self._raw.total_changes
 
     def _check_length(self) -> None:
         """Refuse a file whose last page was cut; SQLite would read the missing part as zeros."""
@@ -275,12 +284,82 @@ def inode(path: Path) -> Inode | None:
     return stat.st_dev, stat.st_ino
 
 
-def open_empty() -> Connection:
+def open_empty() -> SqliteConnection:
     """An empty namespace that lives in memory, for reading one that was never written."""
     if not hasattr(_OF_THREAD, "empty"):
-        made = Connection(MEMORY, 0.0)
+        made = SqliteConnection(MEMORY, 0.0)
         made.migrate()
         _OF_THREAD.empty = made
-    connection = Connection(MEMORY, 0.0)
-    connection.copy(_OF_THREAD.empty)
-    return connection
+    empty: SqliteConnection = _OF_THREAD.empty
+    return empty.copied()
+
+
+class SqlitePool:
+    """Hands a connection to one transaction at a time."""
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._lock = threading.Lock()
+        self._idle: list[SqliteConnection] = []
+        self._closed = False
+        _POOLS.add(self)
+
+    @property
+    def path(self) -> Path:
+        """The namespace's file."""
+        return self._path
+
+    @contextmanager
+    def connection(self) -> Iterator[SqliteConnection]:
+        """A connection for the length of the block; without a transaction before and after.
+
+        What an error left half done ends with the connection, which is closed then.
+        """
+        connection = self._idle_of(inode(self._path)) or SqliteConnection(
+            self._path, self._busy_seconds
+        )
+        try:
+            yield connection
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if not self._closed and len(self._idle) < IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close what is idle now and, later, what is in use."""
+        with self._lock:
+            self._closed = True
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close what no transaction uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _idle_of(self, present: Inode | None) -> SqliteConnection | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            # Somebody may have put another file in the place of the one that was opened.
+            if connection.inode == present:
+                return connection
+            connection.close()
+
+
+def _close_all_idle() -> None:
+    for pool in list(_POOLS):
+        pool.close_idle()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_close_all_idle)

@@ -6,25 +6,42 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreError
+from crp_integrations.errors import (
+    ConfigError,
+    EngineError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+)
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.keys import NAMESPACES, make_folder
-from crp_integrations.stores.locks import WriterLocks
-from crp_integrations.stores.rules import Gate, checked_name
-from crp_integrations.stores.scratch import FileScratch, beside
-from crp_integrations.stores.sqlite import receipts, sessions, upkeep
+from crp_integrations.stores.files import (
+    FileScratch,
+    make_folder,
+    refuse_unwritable,
+    scratch_beside,
+)
+from crp_integrations.stores.keys import NAMESPACES
+from crp_integrations.stores.relational import receipts, sessions
+from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.transaction import Facets, Snapshot, facets
+from crp_integrations.stores.rules import TransactionGate, WriterLocks, checked_name
+from crp_integrations.stores.sqlite import schema, upkeep
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
-from crp_integrations.stores.sqlite.connection import Connection, Inode, inode
-from crp_integrations.stores.sqlite.facts import SqliteFacts
-from crp_integrations.stores.sqlite.migrations import VERSION
-from crp_integrations.stores.sqlite.pool import Pool
-from crp_integrations.stores.sqlite.reading import Reading, SqliteTransaction, owner
-from crp_integrations.stores.sqlite.standing import refuse_unwritable
+from crp_integrations.stores.sqlite.connection import (
+    Inode,
+    SqliteConnection,
+    SqlitePool,
+    inode,
+    open_empty,
+)
+from crp_integrations.stores.statements import FACTS_DUE
 
+SqliteTransaction = Facets[RelationalFacts]
 DATABASE = "fabric.sqlite"
 # Namespaces whose idle connections are kept, those used last. An idle connection holds three files
 # open, and many systems give a process a thousand.
@@ -62,7 +79,7 @@ class SqliteStore:
         self._busy_seconds = busy_seconds
         self._writers = WriterLocks(busy_seconds)
         self._lock = threading.Lock()
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, SqlitePool] = {}
         self._closed = False
 
     @property
@@ -88,7 +105,7 @@ class SqliteStore:
         pool = self._pool(checked_name(namespace))
         if write:
             return self._writing(pool, namespace)
-        return Reading(pool, self._present(pool.path), namespace)
+        return self._reading(pool, namespace)
 
     def must_write(self, namespace: str) -> None:
         """Refuse where an answer could not be sealed: a file that is only read, or a full disk.
@@ -109,7 +126,7 @@ class SqliteStore:
         self._refuse_closed()
         names = []
         for path in sorted((self._root / NAMESPACES).glob(f"*/{DATABASE}")):
-            connection = Connection(path, self._busy_seconds)
+            connection = SqliteConnection(path, self._busy_seconds)
             try:
                 # Version 0 was made by a writer that never committed.
                 if connection.version():
@@ -126,7 +143,7 @@ class SqliteStore:
     def scratch(self) -> FileScratch | None:
         """A file without a name on the store's disk, for what an ingestion puts down."""
         self._refuse_closed()
-        return beside(self._root)
+        return scratch_beside(self._root)
 
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the disk; cheap when nothing was.
@@ -195,17 +212,29 @@ class SqliteStore:
             pool.close()
 
     @contextmanager
-    def _writing(self, pool: Pool, namespace: str) -> Iterator[SqliteTransaction]:
+    def _reading(self, pool: SqlitePool, namespace: str) -> Iterator[SqliteTransaction]:
+        with ExitStack() as opened:
+            snapshot = None
+            if self._present(pool.path) is not None:
+                connection = opened.enter_context(pool.connection())
+                snapshot = _begin_reading(connection, pool, namespace)
+            if snapshot is None:
+                connection = opened.enter_context(closing(open_empty()))
+            gate = TransactionGate(write=False)
+            facts = RelationalFacts(connection, gate, namespace, snapshot)
+            yield opened.enter_context(facets(facts, connection, gate))
+
+    @contextmanager
+    def _writing(self, pool: SqlitePool, namespace: str) -> Iterator[SqliteTransaction]:
         with self._writers.held(namespace):
             self._make(pool)
             with pool.connection() as connection:
                 _begin_writing(connection, pool, namespace)
-                gate = Gate(write=True)
-                try:
-                    facts = SqliteFacts(connection, gate, namespace)
-                    yield SqliteTransaction(facts, connection, gate)
-                finally:
-                    gate.shut()
+                gate = TransactionGate(write=True)
+                with facets(
+                    RelationalFacts(connection, gate, namespace), connection, gate
+                ) as transaction:
+                    yield transaction
                 connection.execute("COMMIT")
 
     @contextmanager
@@ -224,7 +253,7 @@ class SqliteStore:
             yield transaction
 
     @contextmanager
-    def _alone(self, namespace: str) -> Iterator[Connection | None]:
+    def _alone(self, namespace: str) -> Iterator[SqliteConnection | None]:
         """A connection without a transaction, no other thread of ours writing beside it.
 
         None for a namespace that nobody wrote.
@@ -237,21 +266,18 @@ class SqliteStore:
             if connection.version() == 0:
                 yield None
                 return
-            if connection.version() < VERSION:
-                connection.in_turn("BEGIN IMMEDIATE")
-                connection.migrate()
-                connection.execute("COMMIT")
+            _bring_up(connection)
             owner(connection, pool.path, namespace)
             yield connection
 
-    def _scrub(self, connection: Connection, namespace: str, *, always: bool) -> bool:
+    def _scrub(self, connection: SqliteConnection, namespace: str, *, always: bool) -> bool:
         due = upkeep.scrub_due(connection)
         if not due and not always:
             return True
-        if upkeep.FACTS_DUE in due:
+        if FACTS_DUE in due:
             # What was derived from the removed facts holds their vectors.
             self.cache(namespace).drop()
-        if upkeep.FACTS_DUE in due or always:
+        if FACTS_DUE in due or always:
             upkeep.rewrite(connection)
         clean = upkeep.truncate_log(connection, self._busy_seconds)
         if clean:
@@ -272,14 +298,14 @@ class SqliteStore:
         )
         return [sentence]
 
-    def _pool(self, namespace: str) -> Pool:
+    def _pool(self, namespace: str) -> SqlitePool:
         cold = None
         with self._lock:
             self._refuse_closed()
             pool = self._pools.pop(namespace, None)
             if pool is None:
                 path = self._root / NAMESPACES / sha256_hex(namespace) / DATABASE
-                pool = Pool(path, self._busy_seconds)
+                pool = SqlitePool(path, self._busy_seconds)
             # Put in again, so that the first is the one that was used longest ago.
             self._pools[namespace] = pool
             if len(self._pools) > KEPT:
@@ -293,7 +319,7 @@ class SqliteStore:
         if self._closed:
             raise StoreError(f"store {self._root} is closed")
 
-    def _make(self, pool: Pool) -> None:
+    def _make(self, pool: SqlitePool) -> None:
         if inode(pool.path) is not None:
             return
         try:
@@ -317,15 +343,60 @@ class SqliteStore:
         return None if stat.S_ISDIR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
-def _begin_writing(connection: Connection, pool: Pool, namespace: str) -> None:
+def _bring_up(connection: SqliteConnection) -> None:
+    """Take the steps that the tables of an older version lack, in a transaction of their own."""
+    if connection.version() < len(schema.STEPS):
+        connection.in_turn("BEGIN IMMEDIATE")
+        connection.migrate()
+        connection.execute("COMMIT")
+
+
+def _begin_reading(
+    connection: SqliteConnection, pool: SqlitePool, namespace: str
+) -> Snapshot | None:
+    """Begin to read; None where a writer made the file and has not committed yet."""
+    if not connection.version():
+        return None
+    _bring_up(connection)
+    connection.execute("BEGIN")
+    # The first read fixes what is seen, and takes the locks of all others.
+    snapshot = Snapshot.read(connection)
+    checked_owner(snapshot.own.get("namespace"), pool.path, namespace)
+    return snapshot
+
+
+def _begin_writing(connection: SqliteConnection, pool: SqlitePool, namespace: str) -> None:
     if not connection.is_ours and connection.version() == 0:
         # Lasts, and cannot be done within a transaction.
         connection.in_turn("PRAGMA journal_mode = WAL")
     connection.in_turn("BEGIN IMMEDIATE")
     # Asked for once more: another process may have made or moved the tables meanwhile.
-    version = connection.version()
-    if version < VERSION:
-        connection.migrate()
-    if version == 0:
+    is_new = connection.version() == 0
+    connection.migrate()
+    if is_new:
         connection.execute("INSERT INTO own VALUES ('namespace', ?)", [namespace])
     owner(connection, pool.path, namespace)
+
+
+def owner(connection: SqliteConnection, path: Path, wanted: str | None = None) -> str:
+    """The namespace that a database belongs to.
+
+    Raises:
+        StoreDamaged: it belongs to none, to another than the one wanted, or lies elsewhere.
+    """
+    row = connection.one("SELECT value FROM own WHERE name = 'namespace'")
+    return checked_owner(None if row is None else row[0], path, wanted)
+
+
+def checked_owner(found: Any, path: Path, wanted: str | None) -> str:
+    """The owner that a database names.
+
+    Raises:
+        StoreDamaged: as of `owner`.
+    """
+    if found is None or (wanted is not None and found != wanted):
+        raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
+    # Of a namespace that is wanted, the path was made from its name.
+    if wanted is None and path.parent.name != sha256_hex(str(found)):
+        raise StoreDamaged(f"{path} belongs to another namespace")
+    return str(found)

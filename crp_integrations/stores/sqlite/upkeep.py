@@ -7,34 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.seals import sha256
-from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
-from crp_integrations.stores.sqlite.values import STATUSES, bogus_status, number
-from crp_integrations.stores.statements import AMONG, Statements, among
+from crp_integrations.stores.relational.rows import STATUSES, bogus_status, number
+from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, SqliteConnection
+from crp_integrations.stores.statements import AMONG, FACTS_DUE, SHOWN, WINDOWS_DUE, among
 
-# Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. For
-# facts the files are rewritten; what windows said is in the log alone.
-FACTS_DUE = "scrub_due"
-WINDOWS_DUE = "scrub_windows_due"
 # Facts whose texts are read at a time.
 SLICE = 1_000
-# How many sentences of one kind are worth reading.
-SHOWN = 20
 
 
-def note_due(connection: Statements, name: str) -> None:
-    """Note in the open transaction that bytes are left which `scrub` has to take off the disk.
-
-    Args:
-        name: `FACTS_DUE` or `WINDOWS_DUE`.
-    """
-    connection.execute(
-        "INSERT INTO own (name, value) VALUES (?, 1) "
-        "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",
-        [name],
-    )
-
-
-def scrub_due(connection: Connection) -> dict[str, int]:
+def scrub_due(connection: SqliteConnection) -> dict[str, int]:
     """A number by name while removed bytes may be in the files; another one after each removal."""
     return {
         name: number(value, name)
@@ -44,14 +25,14 @@ def scrub_due(connection: Connection) -> dict[str, int]:
     }
 
 
-def scrubbed(connection: Connection, due: Mapping[str, int]) -> None:
+def scrubbed(connection: SqliteConnection, due: Mapping[str, int]) -> None:
     """Note that what was due is done, unless more came to it meanwhile."""
     connection.in_turn("BEGIN IMMEDIATE")
     connection.executemany("DELETE FROM own WHERE name = ? AND value = ?", due.items())
     connection.execute("COMMIT")
 
 
-def rewrite(connection: Connection) -> None:
+def rewrite(connection: SqliteConnection) -> None:
     """Write the whole database anew, without what is free and without what was removed.
 
     SQLite overwrites what is deleted, but not the copies that stay behind in a page when its rows
@@ -61,7 +42,7 @@ def rewrite(connection: Connection) -> None:
     connection.in_turn("VACUUM")
 
 
-def truncate_log(connection: Connection, seconds: float) -> bool:
+def truncate_log(connection: SqliteConnection, seconds: float) -> bool:
     """Move the write-ahead log into the database and cut it to nothing.
 
     Args:
@@ -82,7 +63,7 @@ def truncate_log(connection: Connection, seconds: float) -> bool:
             time.sleep(PAUSE_SECONDS)
 
 
-def problems(connection: Connection) -> Iterator[str]:
+def problems(connection: SqliteConnection) -> Iterator[str]:
     """What is wrong with a database, one sentence each; ids alone, never a text.
 
     Each look reads what it needs, so that no lock is held throughout.
@@ -98,7 +79,7 @@ def problems(connection: Connection) -> Iterator[str]:
     yield from _contents(connection)
 
 
-def _text_index(connection: Connection) -> Iterator[str]:
+def _text_index(connection: SqliteConnection) -> Iterator[str]:
     try:
         # With rank 1 the index is compared with the texts that it should hold.
         connection.in_turn(
@@ -108,7 +89,7 @@ def _text_index(connection: Connection) -> Iterator[str]:
         yield "the text index does not fit the texts"
 
 
-def _vectors(connection: Connection) -> Iterator[str]:
+def _vectors(connection: SqliteConnection) -> Iterator[str]:
     found = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
     wanted = 0 if found is None else 4 * number(found[0], "dimensions")
     for id, length in connection.rows(
@@ -122,7 +103,7 @@ def _vectors(connection: Connection) -> Iterator[str]:
             yield f"the vector of fact {id} has {length} bytes, wanted {wanted}"
 
 
-def _statuses(connection: Connection) -> Iterator[str]:
+def _statuses(connection: SqliteConnection) -> Iterator[str]:
     for id, word in connection.rows(
         f"SELECT fact_id, status FROM facts WHERE status NOT {AMONG} "  # noqa: S608
         "ORDER BY fact_id LIMIT ?",
@@ -131,7 +112,7 @@ def _statuses(connection: Connection) -> Iterator[str]:
         yield bogus_status(word, id)
 
 
-def _contents(connection: Connection) -> Iterator[str]:
+def _contents(connection: SqliteConnection) -> Iterator[str]:
     after, wrong = 0, 0
     while wrong < SHOWN:
         # A text that is no UTF-8 cannot be had as a text.

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import bm25s
 
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 
 
 class RawBm25s:

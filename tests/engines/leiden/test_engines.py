@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.engines.leiden.network import LeidenEngine, numbered
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.communities.clusters import modularity
+from crp_integrations.fabric.communities.similarity_graph import modularity
 from crp_integrations.fabric.ports import CommunityEngine
 
 NEEDS = {"graspologic": (), "leidenalg": ("leidenalg", "igraph"), "igraph": ("igraph",)}

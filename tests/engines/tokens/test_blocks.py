@@ -10,7 +10,7 @@ from crp_integrations.engines.tokens import blocks, offline
 from crp_integrations.engines.tokens.blocks import ENDING, Blocks
 from crp_integrations.engines.tokens.patterns import PATTERNS
 from crp_integrations.engines.tokens.tiktoken import TiktokenEncoder, encoding
-from crp_integrations.envelope.render import marker_text, render
+from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.language.memo import forget
 
 # What the patterns tell apart, and what could be taken for a marker.

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from crp_integrations.envelope.cfs.assemble import assemble
+from crp_integrations.envelope.cfs.assembly import assemble
 from crp_integrations.envelope.cfs.records import (
     AssembledContext,
-    Chunk,
-    Document,
+    AssemblySettings,
     RetrievalResult,
+    SourceChunk,
+    SourceDocument,
     TokenBudget,
 )
-from crp_integrations.envelope.cfs.settings import AssemblySettings
-from crp_integrations.envelope.cfs.tokens import Tokenizer
+from crp_integrations.envelope.cfs.tokens import ContextTokenizer
 from tests.doubles import NOON
 
 QUERY = "blockchain consensus"
@@ -57,8 +57,8 @@ def found(
     if text is None:
         text = id if tokens is None else (id * 4 * tokens)[: 4 * tokens]
     return RetrievalResult(
-        chunk=Chunk(id, text, sequence, offset, fields.pop("metadata", {})),
-        document=Document(path if document is None else document, path, modified_at),
+        chunk=SourceChunk(id, text, sequence, offset, fields.pop("metadata", {})),
+        document=SourceDocument(path if document is None else document, path, modified_at),
         score=score,
         **fields,
     )
@@ -78,7 +78,7 @@ def room(available: int, overhead: int = 10) -> TokenBudget:
 def made(
     results: Sequence[RetrievalResult],
     budget: TokenBudget | int = 10_000,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: ContextTokenizer | None = None,
     *,
     now: datetime = NOON,
     **choices: Any,

@@ -11,15 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.envelope.cfs.dedup import deduplicate, overlap, token_set
-from crp_integrations.envelope.cfs.format import format_context
-from crp_integrations.envelope.cfs.pack import pack
-from crp_integrations.envelope.cfs.properties import adjacency
-from crp_integrations.envelope.cfs.ranking import group_by_document, sort_results
-from crp_integrations.envelope.cfs.records import AssembledContext
-from crp_integrations.envelope.cfs.settings import AssemblySettings
+from crp_integrations.envelope.cfs.assembly import adjacency, same_context
+from crp_integrations.envelope.cfs.pack import deduplicate, overlap, pack, token_set
+from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings
+from crp_integrations.envelope.cfs.search import group_by_document, sort_results
+from crp_integrations.envelope.cfs.text import format_context
 from crp_integrations.envelope.cfs.tokens import SimpleTokenizer
-from crp_integrations.envelope.cfs.verify import same
 from crp_integrations.errors import RequestError
 from crp_integrations.vocabulary import DropReason
 from tests.doubles import NOON
@@ -381,7 +378,7 @@ def test_metadata_of_chunks_are_in_the_record_and_not_in_the_text():
 
 @pytest.mark.parametrize("query", ["", " \n", "\ud800"])
 def test_a_query_that_says_nothing_is_refused(query):
-    from crp_integrations.envelope.cfs.assemble import assemble
+    from crp_integrations.envelope.cfs.assembly import assemble
 
     with pytest.raises(RequestError, match="query is"):
         assemble(query, [], room(9), now=NOON)
@@ -445,11 +442,13 @@ def test_contexts_are_the_same_by_chunk_ids_and_by_text():
     renamed = made([found("x2", text="Same."), found("y", text="Other.", sequence=1)])
     moved = made([found("x", path="b.md", text="Same."),
                   found("y", path="b.md", text="Other.", sequence=1)])  # fmt: skip
-    assert same(one, made([found("x", text="Same."), found("y", text="Other.", sequence=1)]))
+    assert same_context(
+        one, made([found("x", text="Same."), found("y", text="Other.", sequence=1)])
+    )
     assert one.text == renamed.text
-    assert not same(one, renamed)
+    assert not same_context(one, renamed)
     assert ids(one) == ids(moved)
-    assert not same(one, moved)
+    assert not same_context(one, moved)
 
 
 # --- laws ------------------------------------------------------------------------------

@@ -10,20 +10,23 @@ from datetime import timedelta
 import pytest
 from blake3 import blake3
 
-from crp_integrations.envelope.cfs.assemble import assemble_context
-from crp_integrations.envelope.cfs.cache import CacheKey, ContextCache
-from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
-from crp_integrations.envelope.cfs.search import Retrieved, hybrid_search, in_turn, rrf
-from crp_integrations.envelope.cfs.settings import AssemblySettings
+from crp_integrations.envelope.cfs.assembly import (
+    CacheKey,
+    ContextCache,
+    assemble_context,
+    verify_determinism,
+    verify_properties,
+)
+from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings, TokenBudget
+from crp_integrations.envelope.cfs.search import SearchedChunks, hybrid_search, rrf, run_in_turn
 from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer
-from crp_integrations.envelope.cfs.verify import verified, verify_determinism
 from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact
-from crp_integrations.fabric.search.scanning import Hit
-from crp_integrations.fabric.view import View
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
@@ -86,13 +89,13 @@ def namespace() -> Namespace:
     return made
 
 
-def search(namespace: View, query: str = QUERY, **choices) -> Retrieved:
+def search(namespace: FabricView, query: str = QUERY, **choices) -> SearchedChunks:
     return hybrid_search(
         namespace, query, tokenizer=SimpleTokenizer(), settings=AssemblySettings(**choices)
     )
 
 
-def assembled(namespace: View, query: str = QUERY, **choices) -> AssembledContext:
+def assembled(namespace: FabricView, query: str = QUERY, **choices) -> AssembledContext:
     return assemble_context(
         query, namespace, BUDGET, now=NOON, settings=AssemblySettings(**choices)
     )
@@ -317,10 +320,10 @@ def test_determinism_is_verified_by_assembling_twice(namespace):
 
     few = AssemblySettings(lexical_k=0)
     assert assembled(namespace).properties.deterministic is None
-    context = verified(QUERY, namespace, BUDGET, now=NOON)
+    context = verify_properties(QUERY, namespace, BUDGET, now=NOON)
     assert context.properties.deterministic is True
     assert context.text == assembled(namespace).text
-    flickering = verified(QUERY, Flickering(namespace), BUDGET, now=NOON, settings=few)
+    flickering = verify_properties(QUERY, Flickering(namespace), BUDGET, now=NOON, settings=few)
     assert flickering.properties.deterministic is False
     assert not verify_determinism(QUERY, Flickering(namespace), BUDGET, now=NOON, settings=few)
 
@@ -354,7 +357,7 @@ def test_searching_at_once_gives_the_same_bytes(namespace, packing):
             settings=AssemblySettings(packing=packing),
             both=both,
         ).model_dump_json()
-        for both in (in_turn, backwards, beside)
+        for both in (run_in_turn, backwards, beside)
     ]
     assert contexts[0] == contexts[1] == contexts[2]
 
@@ -376,7 +379,9 @@ def test_threads_get_equal_contexts(namespace):
 # --- the cache -------------------------------------------------------------------------
 
 
-def cached(namespace: View, cache: ContextCache, query: str = QUERY, **fields) -> AssembledContext:
+def cached(
+    namespace: FabricView, cache: ContextCache, query: str = QUERY, **fields
+) -> AssembledContext:
     budget = fields.pop("budget", BUDGET)
     tokenizer = fields.pop("tokenizer", SimpleTokenizer())
     scope = fields.pop("scope", "")

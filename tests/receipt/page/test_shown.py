@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.errors import CRPError, SafetyHalt
 from crp_integrations.receipt.page import page
 from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import read, write
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, ScriptedModel
 from tests.receipt.page.browser import Opened, emulate
@@ -170,7 +170,7 @@ def test_the_samples_are_receipts_as_the_package_writes_them() -> None:
 
 def test_an_answer_of_somebody_elses_chain_is_shown_beside_its_context(show: Open) -> None:
     with Relay.open(MemoryStore(), key=KEY, clock=NOON) as relay:
-        seen = witness(relay, ANSWERS[-1], list(HANDBOOK[:4]), QUESTIONS[-1])
+        seen = observe_answer(relay, ANSWERS[-1], list(HANDBOOK[:4]), QUESTIONS[-1])
     assert seen.receipt is not None
     opened = show(write(seen.receipt))
     assert opened.state == "yes", opened.place

@@ -1,0 +1,185 @@
+"""Checks of the arguments of a framework's class; a mistake shows there, not at a question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import RequestError
+from crp_integrations.governance.emitting import Emitter
+from crp_integrations.messages import Message
+from crp_integrations.policy.policy_text import parse_policy
+from crp_integrations.ports import Embedder
+from crp_integrations.relay.judge import (
+    BACKGROUND,
+    JUDGE_OPTIONS,
+    Judge,
+    JudgeSource,
+    OnReport,
+    check_options,
+    refuse_own,
+)
+from crp_integrations.relay.question_fields import admit
+from crp_integrations.relay.questions import AUTO
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.settings import Settings, load
+from crp_integrations.vocabulary import GroundingMode
+
+# Values that a message shows; of others, which may hold a key or a person's words, the type.
+_PLAIN: Final = (str, int, float, type(None))
+_HIDDEN: Final = ("api_key", "headers", "options")
+# What pydantic writes before the words of a validator of ours.
+_OURS: Final = "Value error, "
+_ANY_MODEL: Final = "extractive"
+_POLICIES: Final = ("policy", "report_only")
+
+
+def check_relay(given: object, taker: str) -> None:
+    """Check that a relay was given."""
+    if not isinstance(given, Relay):
+        raise RequestError(
+            f"{taker} takes a relay, as Relay.open(…) gives it, not {type(given).__name__}"
+        )
+
+
+def check_packing(
+    *, budget_tokens: int | None, k: int | None, grounding: GroundingMode | str
+) -> None:
+    """Check how much is packed, and how the model is told to use it."""
+    for name, value in (("budget_tokens", budget_tokens), ("k", k)):
+        if value is not None:
+            check_count(name, value, least=1, or_none=True)
+    if grounding not in tuple(GroundingMode):
+        wanted = ", ".join(GroundingMode)
+        raise RequestError(f"grounding {str(grounding)!r:.40} is not one of {wanted}")
+
+
+def check_count(name: str, value: object, *, least: int, or_none: bool = False) -> None:
+    """Check a number of something."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        rest = ", or None" if or_none else ""
+        raise RequestError(
+            f"{name} is {value!r:.40}, wanted a whole number of at least {least}{rest}"
+        )
+
+
+def check_callables(**given: object) -> None:
+    """Check what is called later, by the names of its arguments; None is none."""
+    for name, one in given.items():
+        if one is not None and not callable(one):
+            raise RequestError(f"{name} is {type(one).__name__}; give a function of one argument")
+
+
+def check_embedder(given: object) -> None:
+    """Check that an embedder was given."""
+    if isinstance(given, type) or not isinstance(given, Embedder):
+        raise RequestError(
+            f"embedder is {type(given).__name__}; give a fabric's, as relay.fabric.embedder"
+        )
+
+
+def check_emitter(given: object, taker: str) -> None:
+    """Check that an emitter was given."""
+    if not isinstance(given, Emitter):
+        raise RequestError(
+            f"{taker} takes an Emitter of crp_integrations.governance.emitting, not "
+            f"{type(given).__name__}"
+        )
+
+
+def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
+    """Check the values of a question's fields, which are asked for again and again."""
+    given = {name: one for name, one in asking.items() if one is not None}
+    judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
+    judge = given.pop("judge", None)
+    if judge is None and relay is not None:
+        judge = relay.judge
+    if judge is not None or relay is not None:
+        Judge.of(judge, relay.settings.judge if relay else None, **judged)
+    if given.get("strategy") == AUTO:
+        # A word for what each question is looked at for.
+        del given["strategy"]
+    admit(**{"model": _ANY_MODEL, **given, "query": "?"})
+    for name in _POLICIES:
+        if asking.get(name):
+            parse_policy(asking[name])
+
+
+@contextmanager
+def pydantic_errors(taker: type[Any]) -> Iterator[None]:
+    """What pydantic says of a component's fields, as an error of this package."""
+    try:
+        yield
+    except ValidationError as error:
+        raise RequestError(_problem(taker, error)) from None
+
+
+def _problem(taker: type[Any], error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    field, told, given = ".".join(map(str, first["loc"])), first["msg"], first["input"]
+    if first["type"] == "missing":
+        return f"{taker.__name__} needs {field}=…"
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(sorted(taker.model_fields))
+        return f"{taker.__name__} has no field {field!r:.40}; it takes {known}"
+    if not field or told.startswith(_OURS):
+        return told.removeprefix(_OURS)
+    if first["type"] == "tuple_type":
+        # What a tuple is, is Python's own matter.
+        told = "wanted a list"
+    plain = isinstance(given, _PLAIN) and field.partition(".")[0] not in _HIDDEN
+    seen = f"{given!r:.40}" if plain else f"of type {type(given).__name__}"
+    return f"{field} of {taker.__name__} is {seen}: {told[:1].lower()}{told[1:]}"
+
+
+ComponentReport = TypeVar("ComponentReport")
+
+
+def judge_for(
+    taker: str,
+    judge: JudgeSource,
+    options: Mapping[str, Any],
+    settings: Settings | None = None,
+    *,
+    relay: Relay | None = None,
+    reports_itself: bool = False,
+) -> Judge | None:
+    """The judge of a component, which it keeps with its cache and its budget."""
+    check_options(taker, options)
+    refuse_own(judge, taker)
+    given = {name: one for name, one in options.items() if one is not None}
+    if relay is not None:
+        settings = relay.settings
+        own = relay.judge is not None and relay.judge.own
+        if judge is None:
+            judge = relay.judge if relay.judge is not None and not own else False
+    if reports_itself and not (isinstance(judge, Judge) and judge.on_report is not None):
+        given.setdefault("on_report", _ignore_report)
+    return Judge.of(judge, (settings or load()).judge, **given)
+
+
+def late_report_hook(
+    judge: Judge | None,
+    on_report: Callable[[ComponentReport], None] | None,
+    made: Callable[[Report], ComponentReport],
+) -> OnReport | None:
+    """Who is told of a report once a judge in the background has spoken; None for nobody."""
+    if judge is None or on_report is None or judge.settings.mode != BACKGROUND:
+        return None
+    return lambda report: on_report(made(report))
+
+
+def before_question(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """What was said before the question that a call answers, without system messages."""
+    places = [place for place, one in enumerate(messages) if one.role == "user"]
+    until = places[-1] if places else 0
+    return tuple(one for one in messages[:until] if one.role in ("user", "assistant"))
+
+
+def _ignore_report(report: Report) -> None:
+    """The component tells of its reports itself."""

@@ -1,0 +1,138 @@
+"""A framework's items and tools' answers as facts, and an envelope's word on each."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import FactRejected, LimitReached
+from crp_integrations.fabric.ingest.chunker import cut_blocks
+from crp_integrations.fabric.records import Block, Fact
+from crp_integrations.relay.relay import Relay
+
+Item = TypeVar("Item")
+
+# Behind "sha256:", enough digits to keep the texts of one id apart.
+HASH_PART = slice(7, 19)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFact(Generic[Item]):
+    """One item of a framework, and what a fact is made of.
+
+    Attributes:
+        item: the framework's object.
+        content: its text as the model is to see it; empty when it has none.
+        fact_id: the framework's id, empty for one made of source, location and text.
+    """
+
+    item: Item
+    content: str
+    fact_id: str = ""
+    source_id: str = "user"
+    source_location: str = ""
+
+
+def facts_of(
+    offers: Iterable[OfferedFact[Item]], *, noun: str
+) -> tuple[list[Fact], dict[str, Item]]:
+    """Offers as facts, and the framework's items by fact id.
+
+    Items without text hold nothing to pack and are left out; equal ones count once. Vector
+    stores use ids again, so where an id stands for several texts, each becomes a fact of its
+    own, named `ID#` and the start of its text's hash.
+    """
+    made = [
+        (_as_fact(f"{noun} {number}", offer), offer.item)
+        for number, offer in enumerate(offers, start=1)
+        if offer.content
+    ]
+    texts: dict[str, set[str]] = defaultdict(set)
+    for fact, _ in made:
+        texts[fact.fact_id].add(fact.content_hash)
+    facts: list[Fact] = []
+    items: dict[str, Item] = {}
+    for fact, item in made:
+        if len(texts[fact.fact_id]) > 1:
+            fact = fact.changed(fact_id=f"{fact.fact_id}#{fact.content_hash[HASH_PART]}")
+        if fact.fact_id not in items:
+            items[fact.fact_id] = item
+            facts.append(fact)
+    return facts, items
+
+
+def fact_metadata(envelope: Envelope, place: int) -> dict[str, Any]:
+    """Plain JSON about one packed fact and its envelope, without the fact's text."""
+    return {
+        **envelope.facts[place].model_dump(mode="json", exclude={"content"}),
+        "envelope": {
+            "etag": envelope.etag,
+            "state_hash": envelope.state_hash,
+            "quality_tier": envelope.quality_tier.value,
+            "token_count": envelope.token_count,
+            "token_budget": envelope.token_budget,
+        },
+    }
+
+
+def _as_fact(name: str, offer: OfferedFact[Item]) -> Fact:
+    try:
+        fact = Fact(
+            content=offer.content,
+            fact_id=offer.fact_id,
+            source_id=offer.source_id,
+            source_location=offer.source_location,
+        )
+        (fact.fact_id + fact.source_id + fact.source_location).encode()
+    except (ValidationError, UnicodeEncodeError):
+        # The library's message would quote the text.
+        raise FactRejected(f"{name} is not text that can be encoded as UTF-8") from None
+    return fact
+
+
+Reader: TypeAlias = Callable[[str], Iterable[Block]]
+
+# Source of a result, before the tool's name.
+SOURCE: Final = "tool:"
+
+
+def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
+    """Hold facts in memory for a session; nothing of them is stored."""
+    if not facts:
+        return 0
+    try:
+        report = relay.add(facts, session_id=session_id, cache="no-store")
+    except (FactRejected, LimitReached):
+        return 0
+    return len(report.facts) + len(report.unchanged)
+
+
+def result_facts(
+    relay: Relay, read: Reader, name: str, asked: Mapping[str, Any], text: str, call_id: str = ""
+) -> Iterator[Fact]:
+    """A tool's result as facts."""
+    arguments = json.dumps(dict(asked), ensure_ascii=False, default=str)
+    frame = f"The tool {name}, asked with {arguments}, answered: "
+    yield from passage_facts(relay, read, SOURCE + name, text, frame, place=call_id)
+
+
+def passage_facts(
+    relay: Relay, read: Reader, source_id: str, text: str, frame: str, *, place: str = ""
+) -> Iterator[Fact]:
+    """What was said as facts: a long text is cut as documents are."""
+    said = text.strip()
+    if not said:
+        return
+    settings, counter = relay.settings.fabric.chunking, relay.fabric.counter
+    if counter.count(said) < settings.min_fact_tokens:
+        said = frame + said
+        if counter.count(said) < settings.min_fact_tokens:
+            return
+    for number, one in enumerate(cut_blocks(read(said), counter=counter, settings=settings), 1):
+        yield Fact(content=one.content, source_id=source_id, source_location=f"{place}#{number}")

@@ -1,0 +1,156 @@
+"""An answer that somebody else asked for: examined, sealed, and with a receipt.
+
+The context was packed elsewhere, and the call made elsewhere. What was seen of both is recorded;
+what was not is said to be not there, and never made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from crp_integrations.adapters.arguments import before_question
+from crp_integrations.dpe.dossier import Dossier, PriorWindow
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import SafetyHalt
+from crp_integrations.fabric.records import Fact
+from crp_integrations.messages import Message
+from crp_integrations.policy.records import Policy, PolicyJudgement
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
+from crp_integrations.relay.close import close
+from crp_integrations.relay.close_records import draft_maker, settings_in_force
+from crp_integrations.relay.doors import barred_facts, hand_report, judged_answer
+from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
+from crp_integrations.relay.judge import Judge, OnReport
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.steps import JUDGED
+from crp_integrations.relay.window_end import WindowEnd
+from crp_integrations.vocabulary import GroundingMode
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedAnswer:
+    """A sealed window around an answer that somebody else asked for.
+
+    Attributes:
+        report: with its identity.
+        receipt: None where receipts are off. It is kept in the store where all of its facts are in
+            the fabric; else nobody else has it, since no erasure could reach its texts.
+        halt: what to raise where answers can be withheld: the judge failed, and its `failure` is
+            `halt`.
+    """
+
+    report: Report
+    session_id: str
+    window_id: str
+    receipt: Receipt | None
+    halt: SafetyHalt | None = None
+
+
+def observe_answer(
+    relay: Relay,
+    answer: str,
+    context: Envelope | Sequence[Fact | str],
+    question: str = "",
+    *,
+    messages: Sequence[Message] = (),
+    model: str = "",
+    grounding: GroundingMode | str = GroundingMode.PREFERRED,
+    session_id: str = "",
+    prior: Sequence[str | PriorWindow] = (),
+    policy: Policy | None = None,
+    judgement: PolicyJudgement | None = None,
+    keep: bool = True,
+    judge: Judge | None = None,
+    on_report: OnReport | None = None,
+) -> ObservedAnswer:
+    """Examine an answer and seal a window around it, with a receipt of what was seen.
+
+    Spec: CRP-SPEC-005 §1.2, §15.4
+    """
+    world, namespace = relay._world, relay.fabric
+    dossier = caller_dossier(
+        answer,
+        context,
+        question,
+        world.settings,
+        grounding=grounding,
+        kept=(*KEPT, VERIFIED) if world.code_verified else KEPT,
+        prior=prior,
+        no_store=not keep,
+        conversation=before_question(messages) if judge is not None else (),
+    )
+    report, examination = examine_dossier(dossier, world, namespace)
+    own = len(report.flags)
+    report = report.changed(flags=(*report.flags, "context-packed-elsewhere"))
+    session = session_id or world.ids.new("crp_sess_")
+    way, halt = None, None
+    if judge is not None:
+        left_out = _withheld_facts(judge, relay, dossier, context, session_id)
+        way = judged_answer(judge, report, dossier, world.settings, session, left_out)
+        try:
+            with world.tracer.step(JUDGED):
+                report = way.play()
+        except SafetyHalt as error:
+            halt = error
+            report = cast("Report", error.report)
+    calls = (Call("answer", model, tuple(messages)),) if messages else ()
+    reason = halt.reason if halt else str((judgement and judgement.halt) or "")
+    told = Told(
+        asked=Asked(query=question, grounding=dossier.grounding, shaped=False),
+        report=report,
+        settings=settings_in_force(world),
+        calls=calls,
+        text=answer,
+        answered_by=model,
+        examined=replace(examination, judged=report.judge if way else None),
+        flags_before=own,
+        decided=Decided(
+            policy=policy if policy is not None else Policy(),
+            judgement=judgement,
+            decision="withhold" if reason else "" if judgement is None else "deliver",
+            reason=reason,
+        ),
+        embedder=namespace.embedder.identity,
+    )
+    end = WindowEnd(
+        outcome="halted" if reason else "released",
+        envelope=None,
+        text=answer,
+        report=report,
+        model=model,
+        reason=told.decided.reason,
+        keep=keep,
+        draft=draft_maker(told) if world.settings.receipts else None,
+        candidates=tuple(fact_id for fact_id, _ in dossier.passages),
+    )
+    closed = close(namespace, world, session, None, end)
+    # With all of its texts: those that are in no fabric are left out of what is read later.
+    made = None
+    if closed.receipt_id:
+        made = world.unwritten.find(closed.receipt_id, namespace.residency)
+        made = made or relay.receipt(closed.receipt_id)
+    if way is not None:
+        hand_report(way, closed.report, on_report)
+    return ObservedAnswer(closed.report, session, closed.seal.window_id, made, halt)
+
+
+def _withheld_facts(
+    judge: Judge,
+    relay: Relay,
+    dossier: Dossier,
+    context: Envelope | Sequence[Fact | str],
+    session_id: str,
+) -> list[tuple[str, str]]:
+    """Ids of facts that the judge's provider must not get, and why."""
+    found = dict(barred_facts(judge, context))
+    ids = [fact_id for fact_id, _ in dossier.passages]
+    if judge.settings.withhold_labels:
+        found |= dict(barred_facts(judge, [fact for fact in relay.fabric.facts(ids) if fact]))
+    if session_id:
+        held = set(relay.fabric.view(session_id, keep_counts=False).held())
+        found |= {fact_id: "no-store" for fact_id in ids if fact_id in held}
+    return list(found.items())

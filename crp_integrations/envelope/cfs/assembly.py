@@ -1,0 +1,464 @@
+"""From a question, or from a caller's own results, to an assembled context.
+
+Assembled contexts are cached under everything that decides them. The five desired properties are
+measured, not promised, and repeated assembly shows whether a context is deterministic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from crp_integrations.envelope.cfs.pack import (
+    ALGORITHMS,
+    DEDUP,
+    Placed,
+    deduplicate,
+    pack,
+    token_set,
+)
+from crp_integrations.envelope.cfs.records import (
+    AssembledContext,
+    AssemblySettings,
+    ChunkMetadata,
+    ContextChunk,
+    ContextMetadata,
+    ContextProperties,
+    PackingName,
+    RetrievalResult,
+    TokenBudget,
+)
+from crp_integrations.envelope.cfs.search import (
+    ORDER,
+    RECENT,
+    RRF,
+    PairRunner,
+    best_of_each,
+    group_by_document,
+    hybrid_search,
+    prefer_recent,
+    run_in_turn,
+    unique_results,
+)
+from crp_integrations.envelope.cfs.text import FORMAT, WHOLE, fit_text
+from crp_integrations.envelope.cfs.tokens import ContextTokenizer, SimpleTokenizer
+from crp_integrations.envelope.records import Drop
+from crp_integrations.envelope.screen import ResultScreen
+from crp_integrations.errors import RequestError
+from crp_integrations.seals import blake3_of, canonical
+from crp_integrations.vocabulary import DropReason
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.view import FabricView
+
+_DIGITS = 6
+
+
+def measure_properties(
+    placed: Sequence[Placed],
+    results: Sequence[RetrievalResult],
+    *,
+    overhead_tokens: int,
+    available: int,
+    settings: AssemblySettings,
+) -> ContextProperties:
+    """Measure all but determinism, which takes a second assembly.
+
+    Spec: CFS-021 §P2, §P3, §P4, §P5
+    """
+    content = sum(chunk.tokens for chunk in placed)
+    best = {result.chunk.id for result in results[: settings.top_chunks]}
+    first = {chunk.result.chunk.id for chunk in placed[: settings.first_chunks]}
+    near = adjacency([chunk.document_id for chunk in placed])
+    distinct = len(frozenset().union(*(token_set(chunk.text) for chunk in placed)))
+    coverage = distinct / available if available else None
+    return ContextProperties(
+        within_budget=content + overhead_tokens <= available,
+        best_in_front=len(best & first),
+        best_wanted=len(best),
+        adjacency=None if near is None else round(near, _DIGITS),
+        coherent=None if near is None else near > settings.adjacency_wanted,
+        unique_tokens=distinct,
+        coverage=None if coverage is None else round(coverage, _DIGITS),
+        covering=None if coverage is None else coverage > settings.coverage_wanted,
+        filled=round(content / available, _DIGITS) if available else None,
+    )
+
+
+def adjacency(documents: Sequence[str]) -> float | None:
+    """Neighbours of one document by the most that there could be; None for no such pair.
+
+    Spec: CFS-021 §P4
+
+    >>> adjacency(["a", "a", "b", "a"])
+    0.5
+    """
+    possible = sum(count - 1 for count in Counter(documents).values())
+    if not possible:
+        return None
+    return sum(left == right for left, right in pairwise(documents)) / possible
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """What decides every byte of a context but its timestamp.
+
+    Spec: CFS-021 §Caching
+
+    Attributes:
+        query_hash: BLAKE3 of the query.
+        state_root: the fabric's state hash; `generation` counts its changes besides, and
+            `embedder` made its vectors.
+        budget_hash: BLAKE3 of the token budget.
+        threshold: of the overlap.
+        settings_hash: BLAKE3 of all other settings.
+        scope: who reads, and where.
+    """
+
+    query_hash: str
+    state_root: str
+    generation: int
+    budget_hash: str
+    packing: PackingName
+    tokenizer: str
+    threshold: float
+    settings_hash: str
+    embedder: str
+    scope: str = ""
+
+
+class ContextCache:
+    """At most so many contexts, the least recently used one out first; safe between threads.
+
+    A context of an older state of its scope is let go as soon as one of a newer state is looked
+    for or put, so that no text of what was erased stays for long.
+
+    Spec: CFS-021 §Caching
+
+    Args:
+        max_size: most contexts; 0 keeps none.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._held: OrderedDict[CacheKey, AssembledContext] = OrderedDict()
+        self._states: dict[str, tuple[int, str]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._held)
+
+    def get(self, key: CacheKey) -> AssembledContext | None:
+        """The context of a key, which is now the one used last; None for a miss."""
+        with self._lock:
+            self._notice(key)
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: CacheKey, context: AssembledContext) -> None:
+        """Keep a context; the one used least recently goes when there are too many."""
+        with self._lock:
+            if not self._notice(key):
+                return
+            self._held[key] = context
+            self._held.move_to_end(key)
+            while len(self._held) > self._max_size:
+                self._held.popitem(last=False)
+
+    def _notice(self, key: CacheKey) -> bool:
+        """Let older states of the scope go; false for a key that is itself of an older one."""
+        state = key.generation, key.state_root
+        known = self._states.get(key.scope)
+        if known is not None and key.generation < known[0]:
+            return False
+        if state != known:
+            self._states[key.scope] = state
+            for held in [
+                held for held in self._held
+                if held.scope == key.scope and (held.generation, held.state_root) != state
+            ]:  # fmt: skip
+                del self._held[held]
+        return True
+
+
+_SIMPLE = SimpleTokenizer()
+_DEFAULTS = AssemblySettings()
+_NONE: Mapping[str, DropReason] = {}
+
+
+def assemble_context(
+    query: str,
+    view: FabricView,
+    budget: TokenBudget,
+    tokenizer: ContextTokenizer = _SIMPLE,
+    *,
+    now: datetime,
+    settings: AssemblySettings = _DEFAULTS,
+    both: PairRunner = run_in_turn,
+    cache: ContextCache | None = None,
+    scope: str = "",
+    screen: ResultScreen | None = None,
+) -> AssembledContext:
+    """Search a fabric for a question and assemble the context.
+
+    Spec: CFS-021 §11, §Caching, §Parallel
+
+    Args:
+        view: bound to tenant, subject and guard.
+        now: the current time, aware; it is the timestamp and nothing else.
+        both: runs the two searches; in turn, or at once with the same result.
+        cache: contexts made before; one with an equal key comes back with its own timestamp.
+        scope: keeps apart in a cache what different subjects or regions read.
+        screen: looks at what was found before it is ranked; None looks at nothing. A cache is
+            for contexts of one screen.
+
+    Raises:
+        RequestError: the query is empty or no Unicode text, or `now` has no time zone.
+        StoreBusy: the fabric changed during every one of three attempts to read it.
+        EngineError: a model that the screen asks failed.
+    """
+    query_hash = _query_hash(query)
+    now = _aware(now)
+
+    def key(state_root: str, generation: int) -> CacheKey:
+        return CacheKey(
+            query_hash=query_hash,
+            state_root=state_root,
+            generation=generation,
+            budget_hash=blake3_of(canonical(budget.model_dump(mode="json"))),
+            packing=settings.packing,
+            tokenizer=tokenizer.identity,
+            threshold=settings.dedup_threshold,
+            settings_hash=blake3_of(canonical(settings.model_dump(mode="json"))),
+            embedder=view.embedder.identity,
+            scope=scope,
+        )
+
+    if cache is not None:
+        known = cache.get(key(view.state_hash(), view.generation()))
+        if known is not None:
+            return known
+    found = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, both=both)
+    refused, screened = screen.refused(found.results) if screen is not None else ({}, ())
+    context = assemble(
+        query,
+        found.results,
+        budget,
+        tokenizer,
+        now=now,
+        settings=settings,
+        state_root=found.state_root,
+        counts=found.counts,
+        algorithms=(RRF, *screened),
+        refused=refused,
+    )
+    if cache is not None:
+        cache.put(key(found.state_root, found.generation), context)
+    return context
+
+
+def assemble(
+    query: str,
+    results: Sequence[RetrievalResult],
+    budget: TokenBudget,
+    tokenizer: ContextTokenizer = _SIMPLE,
+    *,
+    now: datetime,
+    settings: AssemblySettings = _DEFAULTS,
+    state_root: str = "",
+    counts: Mapping[str, int] | None = None,
+    algorithms: tuple[str, ...] = (),
+    refused: Mapping[str, DropReason] = _NONE,
+) -> AssembledContext:
+    """Assemble a context of results that were found already, in whatever order they come.
+
+    Spec: CFS-021 §1, §11
+    """
+    query_hash, now = _query_hash(query), _aware(now)
+    boosted = prefer_recent(results, settings) if settings.prefer_recent else results
+    ranked = unique_results(boosted)
+    tokens = _counted(ranked, tokenizer) if counts is None else counts
+    allowed = [result for result in ranked if result.chunk.id not in refused]
+    kept, duplicates = deduplicate(allowed, settings.dedup_threshold)
+    chosen, over = best_of_each(kept, settings.max_chunks_per_doc)
+    packing = pack(
+        group_by_document(chosen, tokens),
+        chosen,
+        packing=settings.packing,
+        available=budget.available,
+        overhead=budget.per_doc_overhead,
+        counts=tokens,
+        tokenizer=tokenizer,
+        allow_partial=settings.allow_partial,
+    )
+    packing, text, rendered_tokens = fit_text(
+        packing,
+        available=budget.available,
+        places={result.chunk.id: place for place, result in enumerate(chosen)},
+        tokenizer=tokenizer,
+        separator=settings.separator,
+        binding=settings.count_rendered,
+    )
+    overhead = budget.per_doc_overhead * len({chunk.document_id for chunk in packing.placed})
+    shown = {chunk.result.chunk.id for chunk in packing.placed}
+    unfitting = [result for result in chosen if result.chunk.id not in shown]
+    stands = {result.chunk.id: kept_id for result, kept_id in duplicates}
+    reasons = {
+        **refused,
+        **dict.fromkeys(stands, DropReason.DUPLICATE),
+        **{result.chunk.id: DropReason.K for result in over},
+        **{result.chunk.id: DropReason.BUDGET for result in unfitting},
+    }
+    return AssembledContext(
+        text=text,
+        text_hash=blake3_of(text),
+        chunks=tuple(_chunk(chunk, settings) for chunk in packing.placed),
+        total_tokens=sum(chunk.tokens for chunk in packing.placed),
+        overhead_tokens=overhead,
+        rendered_tokens=rendered_tokens,
+        truncated=packing.truncated,
+        dropped=tuple(
+            Drop(
+                fact_id=result.chunk.id,
+                reason=reasons[result.chunk.id],
+                tokens=tokens[result.chunk.id],
+                kept=stands.get(result.chunk.id),
+            )
+            for result in ranked
+            if result.chunk.id in reasons
+        ),
+        budget=budget,
+        packing=settings.packing,
+        tokenizer=tokenizer.identity,
+        algorithms=(
+            *algorithms,
+            *((RECENT,) if settings.prefer_recent else ()),
+            ORDER,
+            DEDUP,
+            ALGORITHMS[settings.packing],
+            FORMAT,
+            *((WHOLE,) if settings.count_rendered else ()),
+        ),
+        properties=measure_properties(
+            packing.placed,
+            kept,
+            overhead_tokens=overhead,
+            available=budget.available,
+            settings=settings,
+        ),
+        metadata=ContextMetadata(query_hash=query_hash, timestamp=now, state_root=state_root),
+    )
+
+
+def _counted(results: Sequence[RetrievalResult], tokenizer: ContextTokenizer) -> dict[str, int]:
+    counts = tokenizer.count_many([result.chunk.text for result in results])
+    return dict(zip((result.chunk.id for result in results), counts, strict=True))
+
+
+def _chunk(placed: Placed, settings: AssemblySettings) -> ContextChunk:
+    result = placed.result
+    chunk, document = result.chunk, result.document
+    about = None
+    if settings.include_metadata:
+        about = ChunkMetadata(
+            byte_offset=chunk.byte_offset,
+            modified_at=document.modified_at,
+            semantic_score=_number(result.semantic_score),
+            lexical_score=_number(result.lexical_score),
+            about=dict(chunk.metadata),
+        )
+    return ContextChunk(
+        chunk_id=chunk.id,
+        document_id=document.id,
+        document_path=document.path,
+        text=placed.text,
+        score=_number(result.score),
+        sequence=chunk.sequence,
+        tokens=placed.tokens,
+        cut=placed.cut,
+        metadata=about,
+    )
+
+
+def _number(score: float) -> float | None:
+    """A score that JSON can hold."""
+    return score if math.isfinite(score) else None
+
+
+def _query_hash(query: str) -> str:
+    if not isinstance(query, str):
+        raise RequestError(f"query is a {type(query).__name__}, wanted a text")
+    if not query.strip():
+        raise RequestError("query is empty; ask a question")
+    try:
+        return blake3_of(query)
+    except UnicodeEncodeError:
+        raise RequestError("query is not text that can be encoded as UTF-8") from None
+
+
+def _aware(now: datetime) -> datetime:
+    if now.tzinfo is None:
+        raise RequestError(f"the time {now.isoformat()} has no time zone, wanted an aware one")
+    return now.astimezone(UTC)
+
+
+def verify_determinism(
+    query: str,
+    view: FabricView,
+    budget: TokenBudget,
+    tokenizer: ContextTokenizer = _SIMPLE,
+    *,
+    now: datetime,
+    settings: AssemblySettings = _DEFAULTS,
+    both: PairRunner = run_in_turn,
+) -> bool:
+    """Assemble twice, without a cache, and compare chunk ids and formatted text.
+
+    Spec: CFS-021 §12
+    """
+    context = verify_properties(
+        query, view, budget, tokenizer, now=now, settings=settings, both=both
+    )
+    return context.properties.deterministic is True
+
+
+def verify_properties(
+    query: str,
+    view: FabricView,
+    budget: TokenBudget,
+    tokenizer: ContextTokenizer = _SIMPLE,
+    *,
+    now: datetime,
+    settings: AssemblySettings = _DEFAULTS,
+    both: PairRunner = run_in_turn,
+) -> AssembledContext:
+    """A context of which all five properties were measured, by assembling it twice.
+
+    Spec: CFS-021 §P1
+    """
+    one, other = (
+        assemble_context(query, view, budget, tokenizer, now=now, settings=settings, both=both)
+        for _ in range(2)
+    )
+    return one.changed(
+        properties=one.properties.model_copy(update={"deterministic": same_context(one, other)})
+    )
+
+
+def same_context(one: AssembledContext, other: AssembledContext) -> bool:
+    """Whether two contexts have the same chunks in the same order and the same text.
+
+    Spec: CFS-021 §12
+    """
+    if [chunk.chunk_id for chunk in one.chunks] != [chunk.chunk_id for chunk in other.chunks]:
+        return False
+    return one.text == other.text

@@ -1,0 +1,270 @@
+"""From one window to the next: what a window's saturation suggests, and what the next one shows.
+
+Saturations are compared exactly, as fractions, like everything behind `Candidates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.near_duplicates import as_pairs
+from crp_integrations.envelope.pack import PackResult
+from crp_integrations.envelope.prompt import marker_text
+from crp_integrations.envelope.records import Advice, PriorWindow
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.envelope.tier import reaches
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.records import fact_id
+from crp_integrations.ports import TokenCounter
+from crp_integrations.scores import to_fixed
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import AdviceWord, GroundingMode, QualityTier
+
+
+def relevance_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
+    """The relevance from which a fact is relevant, in fixed point.
+
+    Spec: CRP-SPEC-009 §7.1 (decisions E2, E23)
+    """
+    floor = candidates.relevant_floor
+    # The letter counts every candidate and knows one floor for all embedders (decision E2).
+    if floor is None or settings.coverage_of == "all":
+        return to_fixed(settings.relevant_floor)
+    return floor
+
+
+def has_relevant(
+    candidates: Candidates, settings: EnvelopeSettings, aside: Collection[str] = ()
+) -> bool:
+    """Whether any candidate is relevant.
+
+    Args:
+        aside: ids that do not count.
+    """
+    least = relevance_floor(candidates, settings)
+    return any(
+        fact.relevance >= least and fact.refused is None and fact.fact_id not in aside
+        for fact in candidates.facts
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """What a window suggests.
+
+    Attributes:
+        advice: in the order of `AdviceWord`.
+        deferred: ids of relevant facts that did not fit, in rank order; empty unless a
+            continuation window is suggested.
+    """
+
+    advice: tuple[Advice, ...]
+    deferred: tuple[str, ...]
+
+
+def assess_pressure(
+    candidates: Candidates,
+    packing: PackResult,
+    *,
+    saturation: Fraction,
+    grounding: GroundingMode,
+    settings: EnvelopeSettings,
+    tiers: Sequence[QualityTier] = (),
+) -> Pressure:
+    """Say what a window suggests.
+
+    Spec: CRP-SPEC-003 §9.3, §10.3, §14.1, §14.3 (decisions E15, E23)
+    """
+    bounds = settings.pressure
+    seen = f"saturation {float(saturation):.3f}"
+    floor = relevance_floor(candidates, settings)
+    left = [fact.candidate for fact in packing.over_budget if fact.candidate.relevance >= floor]
+    more = "1 relevant fact" if len(left) == 1 else f"{len(left)} relevant facts"
+    advice: list[tuple[AdviceWord, str]] = []
+    if reaches(saturation, bounds.reuse_saturation):
+        reason = f"{seen} is at least {bounds.reuse_saturation:.2f}"
+        advice.append((AdviceWord.REUSE_CKF, reason))
+    goes_on = bool(left) and reaches(saturation, bounds.continue_saturation)
+    if goes_on:
+        advice.append((AdviceWord.CONTINUE, f"{seen}, and {more} did not fit"))
+    if left and reaches(saturation, bounds.pressure_saturation):
+        reason = f"{seen} is at least {bounds.pressure_saturation:.2f}, and {more} did not fit"
+        advice.append((AdviceWord.PRESSURE, reason))
+    if not reaches(saturation, settings.sparse_saturation):
+        sparse = f"{seen} is below {settings.sparse_saturation:.2f}"
+        if grounding is GroundingMode.STRICT:
+            advice.append((AdviceWord.INCOMPLETE, f"{sparse} in {grounding.value}"))
+        advice.append((AdviceWord.LIMITED, sparse))
+    falling = degradation_advice(tiers, settings)
+    return Pressure(
+        (
+            *(Advice(word=word, reason=reason) for word, reason in advice),
+            *(() if falling is None else (falling,)),
+        ),
+        tuple(fact.fact_id for fact in left) if goes_on else (),
+    )
+
+
+def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings) -> Advice | None:
+    """The advice to aggregate instead, when the last windows got worse one by one.
+
+    Spec: CRP-SPEC-003 §14.3
+
+    Args:
+        tiers: of the session's windows, oldest first.
+
+    >>> degradation_advice([QualityTier.A, QualityTier.B, QualityTier.C], EnvelopeSettings()).reason
+    'the tier fell over 3 windows: A, B, C; the fabric may hold little on this'
+    """
+    last = tiers[-settings.pressure.falling_windows :]
+    if len(last) < settings.pressure.falling_windows:
+        return None
+    if any(later.place <= earlier.place for earlier, later in pairwise(last)):
+        return None
+    reason = (
+        f"the tier fell over {len(last)} windows: {', '.join(last)}; "
+        "the fabric may hold little on this"
+    )
+    return Advice(word=AdviceWord.HIERARCHICAL, reason=reason)
+
+
+# No document's source id begins like this: those are UUIDs, or names that a caller gave.
+SUMMARY_SOURCE = "crp:summary:"
+
+EVOLUTION = "evolution@1"
+
+
+def seen_hashes(prior: Sequence[PriorWindow]) -> dict[str, str]:
+    """The set of facts that a session was shown: the hash last shown, by id.
+
+    Spec: CRP-SPEC-003 §14.2
+
+    Raises:
+        RequestError: a window is there twice.
+    """
+    return {
+        fact.fact_id: fact.content_hash
+        for window in _in_window_order(prior)
+        for fact in window.facts_seen
+    }
+
+
+def deferred_ids(prior: Sequence[PriorWindow]) -> tuple[str, ...]:
+    """Ids that earlier windows left for later ones and no window has shown since.
+
+    Spec: CRP-SPEC-003 §14.1
+
+    Returns:
+        Ids, the oldest window's first, each window's in its rank order.
+    """
+    shown = seen_hashes(prior)
+    ids = (
+        fact for window in _in_window_order(prior) for fact in window.deferred if fact not in shown
+    )
+    return tuple(dict.fromkeys(ids))
+
+
+def next_window_number(prior: Sequence[PriorWindow]) -> int:
+    """Number of the window after the prior ones, 1 without any."""
+    return max((window.window_number for window in prior), default=0) + 1
+
+
+def evolve(
+    candidates: Candidates,
+    prior: Sequence[PriorWindow],
+    *,
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+) -> Candidates:
+    """The candidates of the next window.
+
+    Facts that were shown go unless their text has changed, and with them those that say the same
+    as a fact that goes. Summaries of earlier answers come in as facts of their own. Deferred
+    facts are among the candidates when the caller had them read.
+
+    Spec: CRP-SPEC-003 §14.1, §14.2 (decision E18)
+
+    Args:
+        candidates: what was selected for this window's question, deferred facts included.
+        prior: the session's earlier windows, in any order; without any nothing changes.
+        counter: the counter behind the candidates' tokens.
+
+    Raises:
+        RequestError: a prior window is there twice.
+    """
+    if not prior:
+        return candidates
+    shown = seen_hashes(prior)
+    facts = candidates.facts
+    gone = {
+        place
+        for place, fact in enumerate(facts)
+        if fact.fact_id in shown and shown[fact.fact_id] == sha256(fact.content)
+    }
+    alike = as_pairs(candidates.duplicates)
+    alike.fetch(sorted(gone))
+    said = {
+        other
+        for one in gone
+        for other in alike.of(one)
+        # One that was changed since says something new, whatever it is near to.
+        if facts[other].fact_id not in shown
+    }
+    kept = [place for place in range(len(facts)) if place not in gone and place not in said]
+    held = {facts[place].fact_id for place in kept}
+    # Windows of one fan-out may say the same of the same envelope.
+    summaries = {
+        summary.fact_id: summary
+        for summary in _summaries(prior, counter, settings)
+        if summary.fact_id not in shown and summary.fact_id not in held
+    }
+    told = [*(facts[place] for place in kept), *summaries.values()]
+    united = sorted(told, key=lambda one: one.fact_id)
+    place_of = {fact.fact_id: place for place, fact in enumerate(united)}
+    moved = {place: place_of[facts[place].fact_id] for place in kept}
+
+    return replace(
+        candidates,
+        facts=tuple(united),
+        duplicates=alike.among(moved),
+        conflicts=as_pairs(candidates.conflicts).among(moved),
+        algorithms=(*candidates.algorithms, EVOLUTION),
+    )
+
+
+def _in_window_order(prior: Sequence[PriorWindow]) -> list[PriorWindow]:
+    """Windows by number, those of one fan-out, which share it, by id."""
+    keys = [(window.window_number, window.window_id) for window in prior]
+    if len(set(keys)) < len(keys):
+        numbers = [number for number, _ in keys]
+        raise RequestError(
+            f"prior windows {numbers} repeat a number, wanted each window once; those of a fan-out "
+            "are told apart by their window_id"
+        )
+    return sorted(prior, key=lambda window: (window.window_number, window.window_id))
+
+
+def _summaries(
+    prior: Sequence[PriorWindow], counter: TokenCounter, settings: EnvelopeSettings
+) -> list[Candidate]:
+    """A candidate for each window's summary; it was never stored, so it counts as new."""
+    told = [window for window in prior if window.summary.strip()]
+    counts = counter.count_many([marker_text(window.summary) for window in told])
+    made = []
+    for window, tokens in zip(told, counts, strict=True):
+        source = f"{SUMMARY_SOURCE}{window.window_number}"
+        made.append(
+            Candidate(
+                fact_id=fact_id(source, window.etag, sha256(window.summary)),
+                content=window.summary,
+                source_id=source,
+                relevance=to_fixed(settings.evolution.summary_relevance),
+                importance=to_fixed(settings.evolution.summary_importance),
+                tokens=max(0, tokens),
+            )
+        )
+    return made

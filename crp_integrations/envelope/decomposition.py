@@ -1,0 +1,160 @@
+"""Phase 1, step 1.1: the information needs of a question (`decompose@1`).
+
+Every content word of a question stands in at least one of its sub-queries, apart from words that
+only say what to do with what is found (compare, list, approach). A question with one need stays
+exactly as it was asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from crp_integrations.language.questions.bridges import find_bridges
+from crp_integrations.language.questions.comparisons import (
+    QuestionComparison,
+    find_alternatives,
+    find_comparison,
+    find_measured,
+    find_of_both,
+    listed_conditions,
+    listed_properties,
+)
+from crp_integrations.language.questions.frame import (
+    TELLING,
+    WH,
+    MaskedQuestion,
+    mask_question,
+    split_tasks,
+    trim_frame,
+)
+from crp_integrations.language.words import content_stems, stem
+from crp_integrations.records import Part
+
+DECOMPOSE = "decompose@1"
+
+# Stems of words that ask, compare or name a view, and are not what is looked for.
+FRAME: frozenset[str] = frozenset(
+    stem(word)
+    for word in TELLING
+    | WH
+    | set(
+        """comparison versus vs differ differs difference differences different similarity
+        similarities distinction distinctions contrasts tradeoff tradeoffs trade offs approach
+        approaches attitude attitudes perspective perspectives position positions stance stances
+        treatment treatments view views terms respect regard relation regarding concerning comes
+        based common combined respectively compared relative two three four""".split()
+    )
+)
+_EACH = re.compile(
+    r"\s(?:for|of|in|under|by|about|from) (?:each|both|either|them|all|the (?:two|three|four))"
+    r"(?: of (?:them|these))?\s*\Z",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W_]+")
+
+
+class DecomposeSettings(Part):
+    """How a question is taken apart.
+
+    Spec: CRP-SPEC-003 §5.2
+
+    Attributes:
+        rules: take questions apart by rules; off leaves every question whole.
+        most: most sub-queries of one question.
+        depth: most needs that rest on each other below one task.
+        longest: characters above which a question is left whole: a text pasted in is no list of
+            needs. Also the longest sub-query taken from a model.
+        reply_tokens: cap on the reply of a model that decomposes, tokens.
+    """
+
+    rules: bool = True
+    most: int = Field(default=8, ge=1)
+    depth: int = Field(default=2, ge=0)
+    longest: int = Field(default=1_000, ge=1)
+    reply_tokens: int = Field(default=512, ge=16)
+
+
+def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
+    """The sub-queries of a question, in the order in which it asks for them.
+
+    Spec: CRP-SPEC-003 §5.2, CRP-SPEC-005 §10.2
+
+    Returns:
+        At most `settings.most` texts; the question itself, unchanged, when it is one need.
+
+    >>> decompose("Which is older, the Louvre or the Prado?", DecomposeSettings())
+    ('Louvre older', 'Prado older')
+    >>> decompose("What is the capital of France?", DecomposeSettings())
+    ('What is the capital of France?',)
+    """
+    if not settings.rules or settings.most < 2 or len(query) > settings.longest:
+        return (query,)
+    parts = split_tasks(mask_question(query))
+    found: list[str] = []
+    items: tuple[str, ...] = ()
+    for part in parts:
+        each = _for_each(part, items)
+        many = None if each else _compared(part, alone=len(parts) == 1)
+        if many is not None:
+            items = many.items
+            found += [*many.needs, many.whole]
+        else:
+            found += each or _needs(part, settings, whole=query if len(parts) == 1 else part.text)
+    return complete_needs(query, found, settings)
+
+
+def complete_needs(
+    query: str, needs: Sequence[str], settings: DecomposeSettings
+) -> tuple[str, ...]:
+    """Needs without repeats and within the limit, so that no content word of a question is lost.
+
+    Returns:
+        The needs, the question itself as the last of them when a word would be lost otherwise;
+        the question alone when there are not two.
+    """
+    unique: dict[tuple[str, ...], str] = {}
+    for need in needs:
+        key = tuple(word.casefold() for word in _WORD.findall(need))
+        if key:
+            unique.setdefault(key, need)
+    kept = list(unique.values())
+    if len(kept) > settings.most or lost_words(query, kept):
+        own = tuple(word.casefold() for word in _WORD.findall(query))
+        kept = [need for key, need in unique.items() if key != own][: settings.most - 1]
+        kept.append(query)
+    return tuple(kept) if len(kept) > 1 else (query,)
+
+
+def lost_words(query: str, needs: Sequence[str]) -> frozenset[str]:
+    """Content stems of a question that no need has; words that only ask are none."""
+    told = {found for need in needs for found in content_stems(need)}
+    return frozenset(content_stems(query)) - told - FRAME
+
+
+def _compared(part: MaskedQuestion, *, alone: bool) -> QuestionComparison | None:
+    return (
+        find_comparison(part, alone=alone)
+        or find_alternatives(part)
+        or find_measured(part)
+        or find_of_both(part)
+    )
+
+
+def _needs(part: MaskedQuestion, settings: DecomposeSettings, *, whole: str) -> list[str]:
+    """The needs of a task that compares nothing: what it lists, or what it rests on and itself."""
+    listed = listed_properties(part) or listed_conditions(part)
+    return list(listed) if listed else [*find_bridges(part, settings.depth), whole]
+
+
+def _for_each(part: MaskedQuestion, items: Sequence[str]) -> list[str]:
+    """A task about each of the things that were compared before, once for each of them."""
+    match = _EACH.search(part.mask) if items else None
+    if match is None:
+        return []
+    wanted = part.cut(0, match.start())
+    if wanted.first in TELLING:
+        wanted = wanted.cut(len(wanted.first))
+    return [f"{item} {trim_frame(wanted).text}" for item in items]

@@ -1,0 +1,465 @@
+"""Near-identical candidates: pairs of positions, and which fact stands for its duplicates.
+
+`Candidates` holds two relations, duplicates and conflicts. They are worked out from vectors when
+they are asked for, since most pairs never matter: a fact that does not fit is left out whatever it
+resembles. Listed pairs answer alike, so an envelope can be replayed without vectors.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.language.differences import ComparedStatement, read_statement
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.vectors import FloatRows
+
+WALK = "walk@1"
+
+Places = npt.NDArray[np.intp]
+
+_BLOCK = 512
+_ROWS = 128
+# A product of whole blocks may round differently from a product of two rows.
+_SLACK = 1e-4
+_SLACK_A_DIMENSION = 1.2e-7
+
+
+class PairRelation(Sequence[tuple[int, int]]):
+    """Pairs of positions (i < j), sorted; equal to any other sequence of the same pairs."""
+
+    @abstractmethod
+    def of(self, position: int) -> tuple[int, ...]:
+        """Positions paired with this one, ascending."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[int, int]]: ...
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Get ready to answer for many positions at once; no answer changes."""
+
+    def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        inside = set(positions)
+        return [
+            (left, right)
+            for left in sorted(inside)
+            for right in self.of(left)
+            if right > left and right in inside
+        ]
+
+    def among(self, moved: Mapping[int, int]) -> PairRelation:
+        """The pairs between the positions that stay, from old to new positions."""
+        return _MovedPairs(self, moved)
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs that were worked out so far, sorted; of listed pairs, all."""
+        return list(self)
+
+    def listed(self) -> ListedPairs:
+        """The same relation without what it was worked out from."""
+        return ListedPairs(self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[int, int], ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r:.200})"
+
+
+class ListedPairs(PairRelation):
+    """Pairs that are written down.
+
+    >>> pairs = ListedPairs([(3, 1), (0, 1)])
+    >>> pairs.of(1), list(pairs)
+    ((0, 3), [(0, 1), (1, 3)])
+    """
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self._pairs = sorted({(min(pair), max(pair)) for pair in pairs})
+        partners: defaultdict[int, list[int]] = defaultdict(list)
+        for left, right in self._pairs:
+            partners[left].append(right)
+            partners[right].append(left)
+        self._of = {at: tuple(sorted(own)) for at, own in partners.items()}
+
+    def of(self, position: int) -> tuple[int, ...]:
+        """Positions paired with this one, ascending."""
+        return self._of.get(position, ())
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._pairs)
+
+
+class _MovedPairs(PairRelation):
+    """A part of another relation, at other positions."""
+
+    def __init__(self, base: PairRelation, moved: Mapping[int, int]) -> None:
+        self._base = base
+        self._moved = moved
+        self._was = {new: old for old, new in moved.items()}
+
+    def of(self, position: int) -> tuple[int, ...]:
+        """Positions paired with this one, ascending."""
+        if position not in self._was:
+            return ()
+        partners = self._base.of(self._was[position])
+        return tuple(sorted(self._moved[other] for other in partners if other in self._moved))
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Make the relation below ready."""
+        self._base.fetch([self._was[at] for at in positions if at in self._was])
+
+    def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted."""
+        return self._move(self._base.within([self._was[at] for at in positions if at in self._was]))
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs that the relation below has worked out so far, sorted."""
+        return self._move(self._base.asked())
+
+    def _move(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        moved = self._moved
+        found = [(moved[i], moved[j]) for i, j in pairs if i in moved and j in moved]
+        return sorted((min(pair), max(pair)) for pair in found)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self._base.fetch(list(self._moved))
+        for left in sorted(self._was):
+            yield from ((left, right) for right in self.of(left) if right > left)
+
+
+def as_pairs(pairs: Sequence[tuple[int, int]]) -> PairRelation:
+    """The relation for a plain sequence of pairs; a relation stays as it is."""
+    return pairs if isinstance(pairs, PairRelation) else ListedPairs(pairs)
+
+
+def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], ...]:
+    """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs.
+
+    Spec: CRP-SPEC-003 §6.6
+    """
+    left, right = _all_pairs(vectors, threshold)
+    return tuple(zip(left.tolist(), right.tolist(), strict=True))
+
+
+def split_near_duplicates(
+    contents: Sequence[str], vectors: FloatRows, threshold: float
+) -> tuple[PairRelation, PairRelation]:
+    """Near-identical pairs, split into those that say the same and those that do not.
+
+    Spec: CRP-SPEC-003 §6.6 (decision E11)
+
+    Args:
+        contents: n texts.
+        vectors: their unit rows, shape (n, d).
+        threshold: cosine above which two facts are near-identical.
+
+    Returns:
+        Two relations between positions that are worked out when asked: duplicates, and
+        conflicts whose numbers, dates, names or negation differ.
+    """
+    found = NearDuplicates(contents, vectors, threshold)
+    return _SimilarPairs(found, 0), _SimilarPairs(found, 1)
+
+
+class NearDuplicates:
+    """What is near-identical to each candidate, compared when it is first asked for."""
+
+    def __init__(self, contents: Sequence[str], vectors: FloatRows, threshold: float) -> None:
+        self._contents = contents
+        self._vectors = vectors
+        self._threshold = threshold
+        self._near: dict[int, tuple[int, ...]] = {}
+        # A copy has its original's row; the original is whichever was met first.
+        self._original: dict[int, int] = {}
+        self._split: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._statements: dict[str, ComparedStatement] = {}
+        self._whole = False
+        # Known candidates are handed to several turns at once.
+        self._lock = threading.RLock()
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Compare the candidates at these positions with all, in blocks."""
+        with self._lock:
+            todo = [at for at in positions if at not in self._near and at not in self._original]
+            if 2 * len(todo) > len(self._contents) > _ROWS:
+                self.fetch_all()
+                return
+            for start in range(0, len(todo), _ROWS):
+                block = [at for at in todo[start : start + _ROWS] if at not in self._original]
+                near = self._above(block)
+                self._near.update(near)
+                for at in block:
+                    self._share(at)
+
+    def fetch_all(self) -> None:
+        """Compare every candidate with every other, each pair once and copies not at all."""
+        with self._lock:
+            if self._whole or len(self._near) + len(self._original) >= len(self._contents):
+                self._whole = True
+                return
+            groups = self._copies()
+            first = [group[0] for group in groups]
+            left, right = _all_pairs(self._vectors[first], self._threshold)
+            partners: defaultdict[int, list[int]] = defaultdict(list)
+            for one, other in zip(left.tolist(), right.tolist(), strict=True):
+                partners[one].append(other)
+                partners[other].append(one)
+            for number, (original, *copies) in enumerate(groups):
+                # One of its copies may have been met first.
+                self._original.pop(original, None)
+                self._original.update(dict.fromkeys(copies, original))
+                alike = [at for other in partners[number] for at in groups[other]]
+                self._near[original] = tuple(sorted((*copies, *alike)))
+            self._whole = True
+
+    def compared(self) -> list[int]:
+        """Positions that were compared with all so far and resemble any."""
+        with self._lock:
+            near = [at for at, partners in self._near.items() if partners]
+            return sorted({*near, *self._original})
+
+    def split(self, position: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Near-identical positions that say the same, and those that do not; both ascending."""
+        with self._lock:
+            known = self._split.get(position)
+            if known is None:
+                self.fetch((position,))
+                original = self._original.get(position)
+                if original is None:
+                    known = self._divide(position)
+                else:
+                    same, other = self.split(original)
+                    known = tuple(sorted({*same, original} - {position})), other
+                self._split[position] = known
+            return known
+
+    def within(self, positions: Iterable[int]) -> list[tuple[int, int, bool]]:
+        """Near-identical pairs among a few candidates alone, and whether the two differ."""
+        kept = sorted(set(positions))
+        left, right = _all_pairs(self._vectors[kept], self._threshold)
+        pairs = [(kept[i], kept[j]) for i, j in zip(left.tolist(), right.tolist(), strict=True)]
+        return [(i, j, self._differ(i, j)) for i, j in pairs]
+
+    def _divide(self, position: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        near = [(at, self._differ(position, at)) for at in self._near[position]]
+        return tuple(at for at, differ in near if not differ), tuple(at for at, yes in near if yes)
+
+    def _differ(self, left: int, right: int) -> bool:
+        one, other = self._contents[left], self._contents[right]
+        return one != other and self._statement(one).differs(self._statement(other))
+
+    def _statement(self, text: str) -> ComparedStatement:
+        # Here as well as in its own memory: thousands of texts would push one another out.
+        found = self._statements.get(text)
+        if found is None:
+            found = self._statements[text] = read_statement(text)
+        return found
+
+    def _above(self, block: Sequence[int]) -> dict[int, tuple[int, ...]]:
+        """The positions that are above the threshold, without itself, for each of the block."""
+        vectors, own = self._vectors, np.array(block, dtype=np.intp)
+        product = vectors[own] @ vectors.T
+        rows, columns = np.nonzero(product > self._threshold - _slack(vectors))
+        other = own[rows] != columns
+        rows, columns = rows[other], columns[other]
+        sure = _confirm_pairs(vectors, self._threshold, product[rows, columns], own[rows], columns)
+        near: dict[int, list[int]] = {at: [] for at in block}
+        for row, column in zip(rows[sure].tolist(), columns[sure].tolist(), strict=True):
+            near[block[row]].append(column)
+        return {at: tuple(partners) for at, partners in near.items()}
+
+    def _share(self, original: int) -> None:
+        """Give the original's row to its copies, so that a thousand copies cost one row."""
+        for at in self._near[original]:
+            if at not in self._near and at not in self._original and self._copy(original, at):
+                self._original[at] = original
+
+    def _copy(self, one: int, other: int) -> bool:
+        same = self._contents[one] == self._contents[other]
+        return same and np.array_equal(self._vectors[one], self._vectors[other])
+
+    def _copies(self) -> list[list[int]]:
+        """All positions in groups of the same text and vector, by their first."""
+        threshold = to_fixed(self._threshold)
+        groups: dict[tuple[str, bytes], list[int]] = {}
+        for at, text in enumerate(self._contents):
+            row = self._vectors[at]
+            own = np.einsum("i,i->", row, row, dtype=np.float64)
+            # A row that is not near to itself, as a row of zeros, makes no group.
+            near = np.rint(own * SCALE) > threshold
+            groups.setdefault((text, row.tobytes() if near else at.to_bytes(8)), []).append(at)
+        return list(groups.values())
+
+
+class _SimilarPairs(PairRelation):
+    """Duplicates or conflicts: one of the two halves of what is near-identical."""
+
+    def __init__(self, found: NearDuplicates, which: int) -> None:
+        self._found = found
+        self._which = which
+
+    def of(self, position: int) -> tuple[int, ...]:
+        """Positions paired with this one, ascending."""
+        return self._found.split(position)[self._which]
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Compare many candidates in one product."""
+        self._found.fetch(positions)
+
+    def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        found = self._found.within(positions)
+        return [(left, right) for left, right, differs in found if differs == bool(self._which)]
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs of which one was compared with all so far, sorted."""
+        pairs = (
+            (min(one, other), max(one, other))
+            for one in self._found.compared()
+            for other in self.of(one)
+        )
+        return sorted(set(pairs))
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self._found.fetch_all()
+        for left in self._found.compared():
+            yield from ((left, right) for right in self.of(left) if right > left)
+
+
+class Deduplication:
+    """Which ranked facts have a near-duplicate above them that stands for them (`walk@1`).
+
+    In the order of the picks, a fact is dropped when it is nearly equal to one already kept
+    (decision E11). Whether one is kept depends on those above it that resemble it and on nothing
+    else, so the question can be answered for one fact alone. Facts are named by their places in
+    the ranking.
+
+    Spec: CRP-SPEC-003 §6.6
+    """
+
+    def __init__(self, order: Sequence[int], picks: Sequence[int], pairs: PairRelation) -> None:
+        """Take positions by rank, positions in the order of their picks, and what is alike."""
+        self._positions = list(order)
+        self._pairs = pairs
+        self._place = {position: place for place, position in enumerate(self._positions)}
+        self._picks = [self._place[position] for position in picks]
+        self._pick = {place: number for number, place in enumerate(self._picks)}
+        # The place that stands for another; None for one that is kept.
+        self._known: dict[int, int | None] = {}
+
+    @classmethod
+    def without_duplicates(cls, facts: int) -> Deduplication:
+        """A ranking of so many facts of which no two are alike."""
+        return cls(range(facts), range(facts), ListedPairs())
+
+    def fetch(self, places: Sequence[int]) -> None:
+        """Get ready for questions about these places."""
+        self._pairs.fetch([self._positions[place] for place in places])
+
+    def stands_for(self, place: int) -> int | None:
+        """The place of the fact that stands for this one; None when it is kept."""
+        waiting = [place]
+        while waiting:
+            first = self._unsettled(waiting[-1])
+            if first is None:
+                waiting.pop()
+            else:
+                waiting.append(first)
+        return self._known[place]
+
+    def duplicates(self) -> dict[int, int]:
+        """The near-duplicates that are known by now, each with the place that stands for it."""
+        return {place: kept for place, kept in self._known.items() if kept is not None}
+
+    def below(self, place: int) -> list[int]:
+        """Places of the near-duplicates that were picked after this fact."""
+        pick = self._pick
+        return [other for other in self._partners(place) if pick[other] > pick[place]]
+
+    def all(self) -> dict[int, int]:
+        """Every near-duplicate and the place that stands for it, in the order of the picks."""
+        self._pairs.fetch(range(len(self._positions)))
+        found = ((place, self.stands_for(place)) for place in self._picks)
+        return {place: kept for place, kept in found if kept is not None}
+
+    def _partners(self, place: int) -> list[int]:
+        return [self._place[position] for position in self._pairs.of(self._positions[place])]
+
+    def _unsettled(self, place: int) -> int | None:
+        """A fact above that has to be settled first; None when this one is settled."""
+        if place in self._known:
+            return None
+        pick = self._pick
+        above = [other for other in self._partners(place) if pick[other] < pick[place]]
+        for other in sorted(above, key=pick.__getitem__):
+            if other not in self._known:
+                return other
+            if self._known[other] is None:
+                self._known[place] = other
+                return None
+        self._known[place] = None
+        return None
+
+
+def _all_pairs(vectors: FloatRows, threshold: float) -> tuple[Places, Places]:
+    """Left and right positions of all pairs above the threshold, sorted."""
+    lefts, rights = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
+    for start in range(0, len(vectors), _BLOCK):
+        block, after = vectors[start : start + _BLOCK], vectors[start:]
+        product = block @ after.T
+        flat = np.flatnonzero(product > threshold - _slack(vectors))
+        rows, columns = np.divmod(flat, len(after))
+        upper = columns > rows
+        if not upper.any():
+            # Mostly none resembles any but itself.
+            continue
+        rows, columns, flat = rows[upper] + start, columns[upper] + start, flat[upper]
+        sure = _confirm_pairs(vectors, threshold, product.ravel()[flat], rows, columns)
+        lefts.append(rows[sure])
+        rights.append(columns[sure])
+    return np.concatenate(lefts), np.concatenate(rights)
+
+
+def _confirm_pairs(
+    vectors: FloatRows, threshold: float, cosines: FloatRows, left: Places, right: Places
+) -> Places:
+    """Places of the pairs that are above the threshold, exact where rounding could decide."""
+    least = to_fixed(threshold)
+    above = np.ones(len(cosines), dtype=bool)
+    close = np.flatnonzero(cosines < threshold + _slack(vectors))
+    for at in range(0, len(close), 65_536):
+        some = close[at : at + 65_536]
+        exact = np.einsum("ij,ij->i", vectors[left[some]], vectors[right[some]], dtype=np.float64)
+        above[some] = np.rint(exact * SCALE) > least
+    return np.flatnonzero(above)
+
+
+def _slack(vectors: FloatRows) -> float:
+    return float(_SLACK + _SLACK_A_DIMENSION * vectors.shape[1])

@@ -1,0 +1,341 @@
+"""The similarity graph of a namespace, its communities, and the file between two reclusterings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, ValidationError
+
+from crp_integrations.fabric.communities.nearest_neighbours import (
+    MILLION,
+    NOBODY,
+    Neighbours,
+    Places,
+    choose_neighbours,
+    search_neighbours,
+)
+from crp_integrations.fabric.ports import Cache, LogMark, Transaction
+from crp_integrations.fabric.settings import CommunitySettings
+from crp_integrations.ports import Embedder
+from crp_integrations.records import Record
+from crp_integrations.vectors import FloatRows
+
+
+class Community(Record):
+    """A group of facts that are near to one another, as one subject may see it.
+
+    Spec: CRP-SPEC-009 §5
+
+    Attributes:
+        label: its topic in words of its facts, unique in the namespace.
+        size: how many of its facts the subject may read.
+        facts: ids of the most important ones, most important first.
+    """
+
+    SCHEMA = "community/1"
+
+    label: str
+    size: int = Field(ge=1)
+    facts: tuple[str, ...] = ()
+
+
+class ClusterReport(Record):
+    """What one reclustering found and changed; counts only.
+
+    Spec: CRP-SPEC-009 §5.5
+
+    Attributes:
+        facts: retrievable facts that were looked at.
+        searched: facts whose neighbours were searched for; the others' were known.
+        edges: pairs of facts that are similar enough.
+        communities: how many there are now.
+        dissolved: groups of two facts or more that were too small to be a community.
+        unclustered: facts in no community.
+        relabelled: facts whose label is another one now.
+        modularity: of the whole partition before anything was dissolved, at most 1.
+        warm: whether the partition was found from the one before.
+        engine: library and version; empty when there was nothing to do.
+    """
+
+    SCHEMA = "cluster-report/1"
+
+    facts: int = 0
+    searched: int = 0
+    edges: int = 0
+    communities: int = 0
+    dissolved: int = 0
+    unclustered: int = 0
+    relabelled: int = 0
+    modularity: float = 0.0
+    warm: bool = False
+    engine: str = ""
+    state_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FactGraph:
+    """The similarity graph of the facts that a subject may read.
+
+    Attributes:
+        ids: of the facts, ascending.
+        communities: label of each, None for a fact in no community.
+        sources: source id of each.
+        left, right: places of the ends of each undirected edge, left below right, shape (edges,).
+        weights: cosine of each edge, shape (edges,), in (0, 1].
+    """
+
+    ids: tuple[str, ...]
+    communities: tuple[str | None, ...]
+    sources: tuple[str, ...]
+    left: Places
+    right: Places
+    weights: npt.NDArray[np.float64]
+
+    def among(self, keep: npt.NDArray[np.bool_]) -> FactGraph:
+        """The part of the graph between some of its facts, shape of `keep`: (facts,)."""
+        place = np.cumsum(keep) - 1
+        inside = keep[self.left] & keep[self.right]
+        kept = np.flatnonzero(keep).tolist()
+        return FactGraph(
+            ids=tuple(self.ids[number] for number in kept),
+            communities=tuple(self.communities[number] for number in kept),
+            sources=tuple(self.sources[number] for number in kept),
+            left=place[self.left[inside]],
+            right=place[self.right[inside]],
+            weights=self.weights[inside],
+        )
+
+
+def modularity(
+    membership: Places,
+    left: Places,
+    right: Places,
+    weights: npt.NDArray[np.float64],
+    resolution: float = 1.0,
+) -> float:
+    """How much more weight lies within communities than chance would put there."""
+    total = float(weights.sum())
+    if total == 0.0:
+        return 0.0
+    inside = float(weights[membership[left] == membership[right]].sum())
+    strength = np.bincount(membership[left], weights, membership.max() + 1)
+    strength += np.bincount(membership[right], weights, membership.max() + 1)
+    return inside / total - resolution * float(np.square(strength / (2.0 * total)).sum())
+
+
+def groups_of(membership: Places) -> list[list[int]]:
+    """Places of the members of each community, ascending, in the order of their first."""
+    order = np.argsort(membership, kind="stable")
+    cuts = np.flatnonzero(np.diff(membership[order])) + 1
+    return sorted(part.tolist() for part in np.split(order, cuts)) if len(order) else []
+
+
+FILE = "similarity"
+# Name under which an embedder's card says from which cosine on two passages are neighbours, and
+# what holds for an embedder that says nothing (§5.2).
+CARD_THRESHOLD = "neighbour"
+SIMILARITY = 0.60
+# Enough of a content hash to see that a fact has changed.
+_HASH_DIGITS = 16
+_BLOCK = 4096
+_ARRAY = np.dtype("<i4")
+
+# Places that may be near each of some rows, as pairs of rows' and neighbours' places.
+Candidates = Callable[[Places], tuple[Places, Places]]
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """The neighbours of every retrievable fact at some moment.
+
+    Attributes:
+        ids: ascending.
+        hashes: the end of each fact's content hash.
+        embedder: identity of what made the vectors.
+        changed: facts added, changed or removed since all of it was last computed as a whole.
+    """
+
+    ids: tuple[str, ...]
+    hashes: tuple[str, ...]
+    neighbours: Neighbours
+    embedder: str
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSimilarity:
+    """Neighbours as they are now.
+
+    Attributes:
+        searched: for how many facts they were searched.
+        changed: places of the facts whose edges are not what was known, and of what is near new
+            facts; None when everything was searched.
+    """
+
+    similarity: Similarity
+    searched: int
+    changed: Places | None
+
+
+def similarity_threshold(settings: CommunitySettings, embedder: Embedder) -> int:
+    """Least cosine of an edge, in millionths: the setting's, else the card's, else .60.
+
+    Spec: CRP-SPEC-009 §5.2
+    """
+    wanted = settings.similarity
+    if wanted is None:
+        wanted = embedder.thresholds.get(CARD_THRESHOLD, SIMILARITY)
+    return round(wanted * MILLION)
+
+
+def update_similarity(
+    ids: Sequence[str],
+    content_hashes: Sequence[str],
+    rows: FloatRows,
+    *,
+    embedder: str,
+    k: int,
+    least: int,
+    known: Similarity | None = None,
+    rebuild_share: float = 0.20,
+    candidates: Candidates | None = None,
+) -> CurrentSimilarity:
+    """The neighbours of facts, searching only for what `known` does not tell.
+
+    Spec: CRP-SPEC-009 §5.2
+    """
+    hashes = tuple(content_hash[-_HASH_DIGITS:] for content_hash in content_hashes)
+    every = np.arange(len(ids))
+    if known is not None and _fits(known, embedder, k, least):
+        to = _kept(known, ids, hashes)
+        new = np.setdiff1d(every, to[to != NOBODY], assume_unique=True)
+        changed = known.changed + len(new) + int(np.count_nonzero(to == NOBODY))
+        if changed <= rebuild_share * len(ids):
+            moved, robbed = known.neighbours.moved(to, len(ids))
+            missing = np.union1d(new, robbed)
+            found = search_neighbours(moved, rows, missing, new)
+            return CurrentSimilarity(
+                Similarity(tuple(ids), hashes, found, embedder, changed),
+                len(missing),
+                found.changed(known.neighbours, to),
+            )
+    nothing = Neighbours.empty(len(ids), k, least)
+    if candidates is None:
+        found = search_neighbours(nothing, rows, every, every)
+    else:
+        found = nothing
+        for start in range(0, len(ids), _BLOCK):
+            found = choose_neighbours(found, rows, *candidates(every[start : start + _BLOCK]))
+    return CurrentSimilarity(Similarity(tuple(ids), hashes, found, embedder, 0), len(ids), None)
+
+
+def _fits(known: Similarity, embedder: str, k: int, least: int) -> bool:
+    lists = known.neighbours
+    return (known.embedder, lists.places.shape[1], lists.threshold) == (embedder, k, least)
+
+
+def _kept(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Places:
+    """The new place of each fact that is known, `NOBODY` for one that is gone or changed."""
+    place = {id_: number for number, id_ in enumerate(ids)}
+    to = [
+        NOBODY if (now := place.get(id_)) is None or hashes[now] != content_hash else now
+        for id_, content_hash in zip(known.ids, known.hashes, strict=True)
+    ]
+    return np.array(to, dtype=np.int64)
+
+
+class SimilarityFile(Record):
+    """What is said of a file of neighbours.
+
+    Attributes:
+        facts, neighbours: shape of its lists.
+        threshold: least score of an entry, in millionths.
+        sequence, token: mark of the state that they are of.
+    """
+
+    SCHEMA = "similarity-file/1"
+
+    facts: int = Field(ge=0)
+    neighbours: int = Field(ge=1)
+    threshold: int
+    changes: int = Field(ge=0)
+    embedder: str
+    sequence: int = Field(ge=0)
+    token: str
+
+
+def load_similarity(cache: Cache) -> Similarity | None:
+    """What was kept, if it is there and whole."""
+    cached = cache.load(FILE)
+    if cached is None:
+        return None
+    try:
+        about = SimilarityFile.model_validate(cached.about)
+    except ValidationError:
+        return None
+    facts, k = about.facts, about.neighbours
+    try:
+        data = np.fromfile(cached.path, dtype=np.uint8)
+    except OSError:
+        # Another process has put a newer one in its place, or dropped it.
+        return None
+    size = facts * k * _ARRAY.itemsize
+    if len(data) < 2 * size:
+        return None
+    places = data[:size].view(_ARRAY).reshape(facts, k).astype(np.int32)
+    scores = data[size : 2 * size].view(_ARRAY).reshape(facts, k).astype(np.int32)
+    names = _names(data[2 * size :].tobytes(), facts)
+    if names is None or np.any(places < NOBODY) or np.any(places >= facts):
+        return None
+    lists = Neighbours(places, scores, about.threshold)
+    return Similarity(names[0], names[1], lists, about.embedder, about.changes)
+
+
+def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
+    """Keep it, unless a fact that it names has been removed since the mark."""
+    lists = found.neighbours
+
+    def write(path: str) -> None:
+        parts = (
+            lists.places.astype(_ARRAY).tobytes(),
+            lists.scores.astype(_ARRAY).tobytes(),
+            json.dumps([found.ids, found.hashes], separators=(",", ":")).encode(),
+        )
+        np.frombuffer(b"".join(parts), dtype=np.uint8).tofile(path)
+
+    def still_valid(transaction: Transaction) -> bool:
+        changed = transaction.facts.changes(mark)
+        # Changed facts are told by their hashes; of removed ones nothing may be kept.
+        return changed is not None and len(transaction.facts.get(changed)) == len(changed)
+
+    return cache.save(
+        FILE,
+        SimilarityFile(
+            facts=len(found.ids),
+            neighbours=lists.places.shape[1],
+            threshold=lists.threshold,
+            changes=found.changed,
+            embedder=found.embedder,
+            sequence=mark.sequence,
+            token=mark.token,
+        ).model_dump(mode="json"),
+        write,
+        still_valid,
+    )
+
+
+def _names(data: bytes, facts: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    try:
+        read = json.loads(data)
+    except ValueError:
+        return None
+    if not (isinstance(read, list) and len(read) == 2):
+        return None
+    ids, hashes = read
+    if not all(isinstance(part, list) and len(part) == facts for part in (ids, hashes)):
+        return None
+    return tuple(map(str, ids)), tuple(map(str, hashes))

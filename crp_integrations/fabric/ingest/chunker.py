@@ -1,0 +1,368 @@
+"""Cutting a document into passages that become facts.
+
+The rule, in order:
+
+1. A paragraph is a passage. Lists, tables and blocks of code count as one paragraph each.
+2. What cannot stand alone joins its neighbour: a heading and a line that announces a list
+   join what follows; a paragraph below the least length joins the next of its section, else
+   the one before.
+3. Neighbouring paragraphs of one section join up to a length at which a passage says something
+   by itself; the letter of the specification joins none.
+4. A paragraph above the limit is split at sentences into passages of about equal length.
+5. Passages of one split paragraph overlap by a tenth of their tokens: by whole sentences
+   where these come to between one and two tenths, else from the start of a word.
+
+A passage's content is a slice of each block that it touches, joined by an empty line; nothing
+is rewritten. Where it stands goes into its location, with page, headings and offsets.
+
+Blocks are taken as they come and passages are given out as soon as nothing that follows can
+change them, so a long document is cut like a short one and never held as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from crp_integrations.fabric.ingest.paragraph_groups import (
+    ParagraphGroup,
+    fill_groups,
+    paragraph_groups,
+)
+from crp_integrations.fabric.records import Block, Document
+from crp_integrations.fabric.settings import ChunkingSettings
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.ports import TokenCounter
+
+JOINT = "\n\n"
+_WORD_START = re.compile(r"(?<!\S)\S")
+# A sentence this many times above the limit is cut at white space; a shorter one stays whole.
+_LONGEST_SENTENCE = 2
+# Overlap by whole sentences may be this many times the share that is wanted.
+_OVERLAP_SLACK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOrigin:
+    """Where a stretch of a passage's content is from.
+
+    Attributes:
+        offset: where it begins in the content.
+        start: where it begins in the document's text as loaded.
+        page: its page, None without pages.
+    """
+
+    offset: int
+    start: int
+    page: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentChunk:
+    """A passage of a document.
+
+    Attributes:
+        start, end: character offsets in the document's text as loaded.
+        page, last_page: pages from 1 of the first and last character, None without pages.
+        heading: the headings above it joined with ` > `.
+        origins: where each block's stretch of the content is from, in order.
+    """
+
+    content: str
+    start: int
+    end: int
+    page: int | None = None
+    last_page: int | None = None
+    heading: str = ""
+    origins: tuple[ChunkOrigin, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """Where it stands, such as `p. 3 · Intro > Scope · 120-560`.
+
+        Spec: CRP-SPEC-009 §4.2
+        """
+        pages = ""
+        if self.page is not None:
+            pages = f"p. {self.page}"
+            if self.last_page is not None and self.last_page != self.page:
+                pages += f"-{self.last_page}"
+        return " · ".join(filter(None, (pages, self.heading, f"{self.start}-{self.end}")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is never split further: a whole block or a sentence."""
+
+    start: int
+    end: int
+    tokens: int
+
+
+def chunk_document(
+    document: Document, *, counter: TokenCounter, settings: ChunkingSettings
+) -> list[DocumentChunk]:
+    """Cut a document into passages, in order; all that `cut` says holds.
+
+    Spec: CRP-SPEC-009 §4.2
+    """
+    return list(cut_blocks(document.blocks, counter=counter, settings=settings))
+
+
+def cut_blocks(
+    blocks: Iterable[Block], *, counter: TokenCounter, settings: ChunkingSettings
+) -> Iterator[DocumentChunk]:
+    """Cut the blocks of one document into passages, in order, as the blocks come.
+
+    Spec: CRP-SPEC-009 §4.2
+    """
+    return _Cutter(counter, settings).cut(block for block in blocks if block.text.strip())
+
+
+class _Cutter:
+    def __init__(self, counter: TokenCounter, settings: ChunkingSettings) -> None:
+        self.counter = counter
+        self.settings = settings
+        # The blocks whose passages are being compared, by identity, each with its sentences.
+        self.known: dict[int, tuple[Block, list[int]]] = {}
+
+    def cut(self, blocks: Iterator[Block]) -> Iterator[DocumentChunk]:
+        before: tuple[DocumentChunk, tuple[Block, ...]] | None = None
+        for group in fill_groups(
+            paragraph_groups(blocks, self.counter, self.settings), self.settings
+        ):
+            whole = max(group.counts)
+            if (
+                whole <= self.settings.split_above_tokens
+                and group.tokens <= self.settings.max_fact_tokens
+            ):
+                first, last = group.blocks[0], group.blocks[-1]
+                made = iter([self._chunk(group.blocks, first.start, last.end, group.heading)])
+            else:
+                made = self._split(group)
+            if self.settings.overlap_between != "all" or not self.settings.overlap_share:
+                yield from made
+                continue
+            for piece in made:
+                yield piece if before is None else self._overlapped(before, piece, group.blocks)
+                before = (piece, group.blocks)
+
+    # --- paragraphs above the limit ----------------------------------------------------
+
+    def _split(self, group: ParagraphGroup) -> Iterator[DocumentChunk]:
+        limit, least, blocks = (
+            self.settings.split_above_tokens,
+            self.settings.min_fact_tokens,
+            group.blocks,
+        )
+        units = [
+            unit
+            for block, count in zip(blocks, group.counts, strict=True)
+            for unit in self._units(block, count)
+        ]
+        sums = [0, *accumulate(unit.tokens for unit in units)]
+        fresh = limit * (1.0 - self.settings.overlap_share)
+        aim = sums[-1] / max(1, -(-sums[-1] // fresh))
+        number, start = 0, units[0].start
+        while number < len(units):
+            # Tokens before the first new unit are the overlap with the chunk before.
+            filled = self._count(blocks, start, units[number].start) - sums[number]
+            last = number
+            while last + 1 < len(units) and (
+                filled + sums[last + 1] < least
+                or (sums[last + 1] - sums[number] < aim and filled + sums[last + 2] <= limit)
+            ):
+                last += 1
+            last = self._corrected(blocks, units, start, number, last)
+            if self._is_short_rest(blocks, units, sums[-1] - sums[last + 1], last):
+                last = len(units) - 1
+            end = units[last].end
+            if self._count(blocks, start, end) > self.settings.max_fact_tokens:
+                start = units[number].start
+            yield self._chunk(blocks, start, end, group.heading)
+            if last + 1 < len(units):
+                starts = [unit.start for unit in units[number : last + 1]]
+                start = self._overlap_start(blocks, start, end, starts)
+                if start == end:
+                    start = units[last + 1].start
+            number = last + 1
+
+    def _is_short_rest(
+        self, blocks: Sequence[Block], units: list[_Unit], about: int, last: int
+    ) -> bool:
+        """Whether what is left behind a unit is too little for a chunk."""
+        least = self.settings.min_fact_tokens
+        return (
+            last + 1 < len(units)
+            and about < 2 * least
+            and self._count(blocks, units[last].end, units[-1].end) < least
+        )
+
+    def _corrected(
+        self, blocks: Sequence[Block], units: list[_Unit], start: int, first: int, last: int
+    ) -> int:
+        """The last unit of a chunk, by whole counts: those of parts need not add up."""
+        limit, least = self.settings.split_above_tokens, self.settings.min_fact_tokens
+        while (
+            last > first
+            and self._count(blocks, start, units[last].end) > limit
+            and self._count(blocks, start, units[last - 1].end) >= least
+        ):
+            last -= 1
+        while last + 1 < len(units) and self._count(blocks, start, units[last].end) < least:
+            last += 1
+        return last
+
+    def _units(self, block: Block, tokens: int) -> list[_Unit]:
+        limit = self.settings.split_above_tokens
+        # Room is left for a neighbour below the least length on either side.
+        longest = self.settings.max_fact_tokens - 2 * self.settings.min_fact_tokens
+        if tokens <= limit:
+            return [_Unit(block.start, block.end, tokens)]
+        spans = split_sentences(block.text)
+        # White space behind a sentence counts with it, so that sums come near the whole.
+        behind = [*(span.start for span in spans[1:]), len(block.text)]
+        counts = self.counter.count_many(
+            [block.text[span.start : stop] for span, stop in zip(spans, behind, strict=True)]
+        )
+        units: list[_Unit] = []
+        for span, count in zip(spans, counts, strict=True):
+            if count <= min(_LONGEST_SENTENCE * limit, longest):
+                units.append(_Unit(block.start + span.start, block.start + span.end, count))
+                continue
+            for start, end in self._cut_words(block.text, span.start, span.end):
+                count = self.counter.count(block.text[start:end])
+                units.append(_Unit(block.start + start, block.start + end, count))
+        return units
+
+    def _cut_words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Cut a run of text into pieces within the limit, at a line's end or else at a space."""
+        limit = self.settings.split_above_tokens
+        while start < end:
+            # Grow until it is too much, so that no count reads far beyond a piece.
+            size = 4 * limit
+            while start + size < end and self.counter.count(text[start : start + size]) <= limit:
+                size *= 2
+            low, high = start + 1, min(end, start + size)
+            while low < high:
+                middle = (low + high + 1) // 2
+                if self.counter.count(text[start:middle]) <= limit:
+                    low = middle
+                else:
+                    high = middle - 1
+            stop = low
+            if stop < end:
+                # A line's end cuts better than a space, unless the piece becomes small.
+                line = text.rfind("\n", start + (stop - start) // 2, stop + 1)
+                space = line if line > start else text.rfind(" ", start, stop + 1)
+                stop = space if space > start else stop
+            yield start, stop
+            start = stop
+            while start < end and text[start].isspace():
+                start += 1
+
+    # --- overlap -----------------------------------------------------------------------
+
+    def _overlap_start(
+        self, blocks: Sequence[Block], start: int, end: int, sentences: Sequence[int]
+    ) -> int:
+        """Where the next chunk begins so that it repeats its share of the chunk [start, end)."""
+        wanted = round(self.settings.overlap_share * self._count(blocks, start, end))
+        if wanted < 1:
+            return end
+        for sentence in reversed([place for place in sentences if start < place < end]):
+            repeated = self._count(blocks, sentence, end)
+            if repeated >= wanted:
+                if repeated <= _OVERLAP_SLACK * wanted:
+                    return sentence
+                break
+        words = [
+            block.start + match.start()
+            for block in blocks
+            if block.end > start and block.start < end
+            for match in _WORD_START.finditer(
+                block.text, max(0, start + 1 - block.start), max(0, end - block.start)
+            )
+        ]
+        low, high = 0, len(words)
+        while low < high:
+            middle = (low + high) // 2
+            if self._count(blocks, words[middle], end) >= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return words[low - 1] if low else (words[0] if words else end)
+
+    def _overlapped(
+        self,
+        behind: tuple[DocumentChunk, tuple[Block, ...]],
+        piece: DocumentChunk,
+        own: tuple[Block, ...],
+    ) -> DocumentChunk:
+        """A chunk that begins with the end of the one before, where it does not yet."""
+        before, theirs = behind
+        if piece.start < before.end:
+            return piece
+        known = own if theirs is own else (*theirs, *own)
+        blocks = [b for b in known if b.end > before.start and b.start < piece.end]
+        sentences = self._sentences(blocks, before.start, before.end)
+        start = self._overlap_start(blocks, before.start, before.end, sentences)
+        if start == before.end or (
+            self._count(blocks, start, piece.end) > self.settings.max_fact_tokens
+        ):
+            return piece
+        return self._chunk(blocks, start, piece.end, piece.heading)
+
+    def _sentences(self, blocks: Sequence[Block], start: int, end: int) -> list[int]:
+        """Where the sentences begin that begin within (start, end)."""
+        self.known = {
+            id(block): self.known.get(id(block))
+            or (block, [block.start + span.start for span in split_sentences(block.text)])
+            for block in blocks
+        }
+        return [
+            place
+            for _, places in self.known.values()
+            for place in places[bisect_right(places, start) : bisect_left(places, end)]
+        ]
+
+    # --- slices ------------------------------------------------------------------------
+
+    def _count(self, blocks: Sequence[Block], start: int, end: int) -> int:
+        return self.counter.count(_content(blocks, start, end)) if start < end else 0
+
+    def _chunk(self, blocks: Sequence[Block], start: int, end: int, heading: str) -> DocumentChunk:
+        touched = [block for block in blocks if block.start < end and block.end > start]
+        return DocumentChunk(
+            _content(touched, start, end),
+            start,
+            end,
+            touched[0].page,
+            touched[-1].page,
+            heading,
+            tuple(_origins(touched, start, end)),
+        )
+
+
+def _content(blocks: Sequence[Block], start: int, end: int) -> str:
+    pieces = (
+        block.text[max(0, start - block.start) : max(0, end - block.start)] for block in blocks
+    )
+    # The indentation of a first line is kept: it belongs to code.
+    return JOINT.join(piece.rstrip().lstrip("\n") for piece in pieces if piece.strip())
+
+
+def _origins(blocks: Sequence[Block], start: int, end: int) -> Iterator[ChunkOrigin]:
+    """Where the stretches are from that `_content` joins."""
+    offset = 0
+    for block in blocks:
+        first = max(0, start - block.start)
+        piece = block.text[first : max(0, end - block.start)]
+        if piece.strip():
+            body = piece.rstrip()
+            moved = len(body) - len(body.lstrip("\n"))
+            yield ChunkOrigin(offset, block.start + first + moved, block.page)
+            offset += len(body) - moved + len(JOINT)

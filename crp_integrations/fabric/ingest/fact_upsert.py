@@ -1,0 +1,295 @@
+"""Facts under ids that their owner chose: added when new, changed when known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import uuid5
+
+import numpy as np
+
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
+from crp_integrations.errors import EngineError, FactRejected, StoreBusy
+from crp_integrations.fabric.ingest.fact_fields import (
+    check_fact,
+    check_fact_list,
+    check_length,
+    fact_importance,
+)
+from crp_integrations.fabric.ingest.ingestion import IngestionTarget
+from crp_integrations.fabric.ingest.ingestion_plan import (
+    UpsertPlan,
+    check_same_labels,
+    collected_entries,
+    document_sources,
+    events_of,
+    signed_of,
+)
+from crp_integrations.fabric.life.erasure import SCRUB_SETTING
+from crp_integrations.fabric.life.lifecycle import check_content, has_outlived
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING, note_new_facts
+from crp_integrations.fabric.ports import FactsFacet, Transaction
+from crp_integrations.fabric.ports.engines import ignore_progress
+from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Notice
+from crp_integrations.seals import iso
+from crp_integrations.vectors import FloatRows, unit_rows
+from crp_integrations.vocabulary import EventType, FactStatus
+
+# How often a put begins anew when another writer was faster.
+_TRIES = 3
+
+
+def named(name: str) -> str:
+    """The fact id of what its owner calls by a name of his own: a UUIDv5 of the name.
+
+    Spec: CRP-SPEC-009 §2
+    """
+    return str(uuid5(ID_SPACE, "item\u241f" + name))
+
+
+class _PutOvertakenError(StoreBusy):
+    """Another writer changed a fact between the reading and the writing of a put."""
+
+
+class FactUpsert(IngestionTarget):
+    """Adds or changes facts of one namespace by id."""
+
+    __slots__ = ()
+
+    def put(
+        self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
+    ) -> IngestReport:
+        """Add or change facts: the whole batch or nothing."""
+        given = self._given(facts)
+        rows = None if vectors is None else self._rows(facts, vectors)
+        for _ in range(_TRIES):
+            try:
+                return self._put(list(given.values()), uris, rows)
+            except _PutOvertakenError:
+                continue
+        raise StoreBusy(
+            f"other writers changed the same facts of namespace {self.namespace!r} during "
+            f"{_TRIES} tries; nothing was written"
+        )
+
+    def _put(
+        self, given: Sequence[Fact], uris: Mapping[str, str], rows: dict[str, Any] | None
+    ) -> IngestReport:
+        now = self.clock.now()
+        with self.begin(False) as transaction:
+            self.check(transaction.facts)
+            known = _stored(transaction.facts, given)
+            self.check_shared(given, known.values())
+            plan = self._plan(transaction.facts, given, known, rows, now)
+            before = self.hash_in(transaction.facts)
+            if not plan.add and not plan.replace:
+                return IngestReport(unchanged=tuple(plan.same), state_hash=before)
+        if rows is None:
+            with self.tracer.step("fabric.embed"):
+                rows = self._embedded(plan, known)
+        key = self.key()
+        with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
+            now_stored = _stored(transaction.facts, given)
+            if _without_use(now_stored) != _without_use(known):
+                raise _PutOvertakenError("a fact was changed by another writer")
+            self.check(transaction.facts)
+            plan.replace = [_with_use(fact, now_stored[fact.fact_id]) for fact in plan.replace]
+            report = self._write(transaction, plan, rows, uris, key, now)
+        self._tell(plan, known)
+        return report
+
+    def _tell(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> None:
+        """Say whose facts changed, as after an update of a document.
+
+        Spec: CRP-SPEC-009 §4.5
+        """
+        changed: dict[str, list[str]] = defaultdict(list)
+        back: dict[str, list[str]] = defaultdict(list)
+        returned = set(plan.returned)
+        for fact in plan.replace:
+            if fact.content_hash != known[fact.fact_id].content_hash:
+                changed[fact.source_id].append(fact.fact_id)
+            elif fact.fact_id in returned:
+                back[fact.source_id].append(fact.fact_id)
+        for id_ in sorted({*changed, *back}):
+            self.notify(
+                Notice(
+                    kind="source-changed",
+                    namespace=self.namespace,
+                    source_id=id_,
+                    facts=tuple(changed[id_]),
+                    returned=tuple(back[id_]),
+                )
+            )
+
+    def _given(self, facts: Sequence[Fact]) -> dict[str, Fact]:
+        """The facts by id, each complete and allowed; one given twice counts once."""
+        check_fact_list(facts)
+        for number, one in enumerate(facts, 1):
+            check_fact(one, number)
+        counts = self.counter.count_many([fact.content for fact in facts])
+        made: dict[str, Fact] = {}
+        for number, (fact, tokens) in enumerate(zip(facts, counts, strict=True), 1):
+            check_length(f"fact {number} has", tokens, self.settings.chunking)
+            if fact.namespace not in ("", self.namespace):
+                raise FactRejected(
+                    f"fact {fact.fact_id} is of namespace {fact.namespace!r}, "
+                    f"not {self.namespace!r}"
+                )
+            self.allow(fact.labels)
+            if made.setdefault(fact.fact_id, fact) != fact:
+                raise FactRejected(f"fact {fact.fact_id} is given twice with different content")
+        return made
+
+    def _rows(self, facts: Sequence[Fact], vectors: FloatRows) -> dict[str, Any]:
+        block = unit_rows(vectors, dimensions=self.embedder.dimensions)
+        if len(block) != len(facts):
+            raise EngineError(f"{len(block)} vectors were given for {len(facts)} facts")
+        return {fact.fact_id: row for fact, row in zip(facts, block, strict=True)}
+
+    def _plan(
+        self,
+        facts: FactsFacet,
+        given: Sequence[Fact],
+        stored: Mapping[str, Fact],
+        rows: dict[str, Any] | None,
+        now: datetime,
+    ) -> UpsertPlan:
+        moved = self._moved(facts, stored, rows)
+        bound = document_sources(facts, {fact.source_id for fact in stored.values()})
+        plan = UpsertPlan()
+        for fact in given:
+            old = stored.get(fact.fact_id)
+            if old is None or old.status is FactStatus.DELETED:
+                if old is not None:
+                    plan.purge.append(old.fact_id)
+                plan.add.append(self._fresh(fact, now))
+                plan.counts[fact.source_id] += 1
+                continue
+            check_content(old)
+            check_same_labels(old, fact)
+            stays_stale = old.status is FactStatus.STALE and has_outlived(old, now)
+            again = old.changed(
+                content=fact.content,
+                metadata=fact.metadata,
+                source_id=old.source_id if old.source_id in bound else fact.source_id,
+                status=FactStatus.STALE if stays_stale else FactStatus.ACTIVE,
+                archived_at=None,
+            )
+            if again == old and fact.fact_id not in moved:
+                plan.same.append(old.fact_id)
+                continue
+            if not old.retrievable or old.status is not again.status:
+                plan.returned.append(old.fact_id)
+            plan.replace.append(again.changed(modified_at=now))
+            if again.source_id != old.source_id:
+                plan.counts[old.source_id] -= 1
+                plan.counts[again.source_id] += 1
+        return plan
+
+    def _moved(
+        self, facts: FactsFacet, stored: Mapping[str, Fact], rows: dict[str, Any] | None
+    ) -> set[str]:
+        """Ids whose given vector differs from the stored one."""
+        ids = [id_ for id_, fact in stored.items() if fact.status is not FactStatus.DELETED]
+        if rows is None or not ids:
+            return set()
+        old = facts.vectors(ids)
+        new = np.stack([rows[id_] for id_ in ids])
+        differs = (
+            np.any(old != new, axis=1) if old.shape == new.shape else np.ones(len(ids), np.bool_)
+        )
+        return {id_ for id_, other in zip(ids, differs.tolist(), strict=True) if other}
+
+    def _fresh(self, fact: Fact, now: datetime) -> Fact:
+        weight = fact_importance(
+            fact.kind,
+            content=fact.content,
+            settings=self.settings.importance,
+            metadata=fact.metadata,
+        )
+        return fact.changed(
+            namespace=self.namespace,
+            importance_weight=weight,
+            ingested_at=now,
+            modified_at=now,
+            status=FactStatus.ACTIVE,
+        )
+
+    def _embedded(self, plan: UpsertPlan, known: Mapping[str, Fact]) -> dict[str, Any]:
+        """Vectors by fact id of the contents that are new; each distinct text is embedded once."""
+        waiting = [
+            fact
+            for fact in (*plan.add, *plan.replace)
+            if fact.fact_id not in known
+            or fact.fact_id in plan.purge
+            or known[fact.fact_id].content_hash != fact.content_hash
+        ]
+        texts = {fact.content_hash: fact.content for fact in waiting}
+        by_hash = self.embedding.vectors(texts, ignore_progress)
+        return {fact.fact_id: by_hash[fact.content_hash] for fact in waiting}
+
+    def _write(
+        self,
+        transaction: Transaction,
+        plan: UpsertPlan,
+        rows: Mapping[str, Any],
+        uris: Mapping[str, str],
+        key: bytes,
+        now: datetime,
+    ) -> IngestReport:
+        facts = transaction.facts
+        before = self.hash_in(facts)
+        if plan.purge:
+            facts.remove(plan.purge)
+        sources = collected_entries(facts, plan, uris, now)
+        for source in sources.values():
+            facts.add_source(source)
+        if facts.setting(EMBEDDER_SETTING) is None:
+            facts.set_setting(EMBEDDER_SETTING, self.embedder.identity)
+        if plan.add:
+            facts.add(plan.add, np.stack([rows[fact.fact_id] for fact in plan.add]))
+            note_new_facts(facts, len(plan.add))
+        moved = [fact for fact in plan.replace if fact.fact_id in rows]
+        if moved:
+            facts.replace(moved, np.stack([rows[fact.fact_id] for fact in moved]))
+        kept = [fact for fact in plan.replace if fact.fact_id not in rows]
+        if kept:
+            facts.replace(kept)
+        after = self.hash_in(facts)
+        told = [*events_of(sources, plan), *signed_of(plan)]
+        drafts = [EventDraft(EventType.FACT_INGESTED, one) for one in told]
+        if after != before:
+            change = {"before": before, "after": after, "cause": "put"}
+            drafts.append(EventDraft(EventType.CKF_ETAG_CHANGED, change))
+        events = append_events(transaction.journal, key, drafts, iso(now))
+        if plan.purge:
+            # The bytes of the rows that made place may still be in the files.
+            facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
+        return IngestReport(
+            sources=tuple(sources),
+            facts=tuple(fact.fact_id for fact in plan.add),
+            rewritten=tuple(fact.fact_id for fact in plan.replace),
+            returned=tuple(plan.returned),
+            unchanged=tuple(plan.same),
+            state_hash=after,
+        )
+
+
+def _stored(facts: FactsFacet, given: Sequence[Fact]) -> dict[str, Fact]:
+    return {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in given])}
+
+
+def _without_use(stored: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts without what being read changes."""
+    unused = {"access_count": 0, "last_accessed_at": None}
+    return {id_: fact.model_copy(update=unused) for id_, fact in stored.items()}
+
+
+def _with_use(fact: Fact, stored: Fact) -> Fact:
+    """A new record that keeps how often the stored one was used up to now."""
+    used = {"access_count": stored.access_count, "last_accessed_at": stored.last_accessed_at}
+    return fact.model_copy(update=used)

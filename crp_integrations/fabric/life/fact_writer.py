@@ -1,0 +1,203 @@
+"""What every change of stored facts shares: access, the facts as they are, and the journal.
+
+A change reads and decides within its writing transaction, so nothing can change in between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
+from crp_integrations.audit.records import Event
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.ingest.ingestion import IngestionTarget
+from crp_integrations.fabric.ingest.ingestion_plan import USER_SOURCE
+from crp_integrations.fabric.ports import Cache, FactsFacet, Transaction
+from crp_integrations.fabric.records import Fact, Source
+from crp_integrations.guard.decisions import Action
+from crp_integrations.seals import iso, sha256
+from crp_integrations.vocabulary import EventType, FactStatus
+
+# Most ids in one event of the journal.
+_EVENT_IDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceScrub:
+    """A namespace whose sessions may have been shown facts of another one.
+
+    Attributes:
+        begin: opens a writing transaction of it.
+        scrub: takes the bytes of what was removed from it off the disk; False when a reader
+            forbids it.
+    """
+
+    begin: Callable[[], AbstractContextManager[Transaction]]
+    scrub: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class FactWriter(IngestionTarget):
+    """One namespace, on behalf of one subject, for the verbs that change what is stored.
+
+    Attributes:
+        may_read: whether the subject may see things with exactly these labels.
+        require: raises AccessDenied when the action on things with these labels is denied.
+        cache: where derived files are kept; None for a store without files.
+        scrub: takes the bytes of what was removed off the disk; False when a reader forbids it.
+        forget_held: forgets what sessions hold in memory of a source.
+        erase_elsewhere: erases what is kept outside of the store of some facts or sources.
+        refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
+        readers: the namespaces that read this one; none but for a shared namespace.
+    """
+
+    may_read: Callable[[tuple[str, ...]], bool]
+    require: Callable[[Action, tuple[str, ...]], object]
+    cache: Callable[[], Cache | None]
+    scrub: Callable[[], bool]
+    forget_held: Callable[[str], object]
+    erase_elsewhere: Callable[[Sequence[str]], object]
+    refuse_shared: Callable[[Sequence[str], str], None]
+    readers: Callable[[], Iterable[NamespaceScrub]]
+
+    # --- what is there -----------------------------------------------------------------
+
+    def found(self, facts: FactsFacet, ids: Sequence[str], action: Action) -> list[Fact]:
+        """The facts of a batch by id, whatever their status, each once."""
+        _check_ids(ids)
+        wanted = sorted(set(ids))
+        stored = {fact.fact_id: fact for fact in facts.get(wanted)}
+        seen = {id_ for id_, fact in stored.items() if self.may_read(fact.labels)}
+        unknown = [id_ for id_ in wanted if id_ not in seen]
+        if unknown:
+            self.refuse_shared(unknown, "")
+            more = f" (the first of {len(unknown)} like it)" if len(unknown) > 1 else ""
+            raise RequestError(
+                f"fact {unknown[0]!r:.60} is not in namespace {self.namespace!r}{more}; "
+                "nothing was changed"
+            )
+        chosen = [stored[id_] for id_ in wanted]
+        self.require_each(action, (fact.labels for fact in chosen))
+        return chosen
+
+    def source(self, facts: FactsFacet, source_id: str, action: Action) -> Source:
+        """A registry entry."""
+        source = facts.source(source_id)
+        if source is None or not self.may_read(source.labels):
+            self.refuse_shared((), source_id)
+            raise RequestError(
+                f"source {source_id!r:.60} is not in namespace {self.namespace!r}; "
+                "nothing was changed"
+            )
+        self.require(action, source.labels)
+        return source
+
+    def require_each(self, action: Action, labels: Iterable[tuple[str, ...]]) -> None:
+        """Ask the guard once for each set of labels."""
+        for one in sorted(set(labels)):
+            self.require(action, one)
+
+    # --- what is told ------------------------------------------------------------------
+
+    def journal_changes(
+        self,
+        transaction: Transaction,
+        drafts: Sequence[tuple[EventType, dict[str, Any]]],
+        *,
+        before: str,
+        cause: str,
+        now: datetime,
+        key: bytes,
+        facts: Sequence[str] = (),
+    ) -> tuple[str, list[Event]]:
+        """Put events into the journal, and the change of the state hash when it did change."""
+        after = self.hash_in(transaction.facts)
+        told = [EventDraft(kind, part) for kind, data in drafts for part in _parts(data)]
+        if after != before:
+            data: dict[str, Any] = {"before": before, "after": after, "cause": cause}
+            if facts:
+                data["count"] = len(facts)
+                if len(facts) <= _EVENT_IDS:
+                    data["facts"] = sorted(facts)
+            told.append(EventDraft(EventType.CKF_ETAG_CHANGED, data))
+        events = append_events(transaction.journal, key, told, iso(now)) if told else []
+        return after, events
+
+
+def _check_ids(ids: object) -> None:
+    """Refuse what is not a list of ids."""
+    if isinstance(ids, str) or not isinstance(ids, Collection):
+        raise RequestError(
+            f"the fact ids are given as {type(ids).__name__}, wanted a list of texts; put one id "
+            "into a list"
+        )
+    for number, one in enumerate(ids, 1):
+        if not isinstance(one, str):
+            raise RequestError(
+                f"fact id {number} is {one!r:.60} of type {type(one).__name__}, wanted text"
+            )
+
+
+def _parts(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The data of one event, or of several when it names very many facts."""
+    ids = data["facts"]
+    if len(ids) <= _EVENT_IDS:
+        return [data]
+    slices = [ids[start : start + _EVENT_IDS] for start in range(0, len(ids), _EVENT_IDS)]
+    counted = "count" in data
+    return [{**data, "facts": part, **({"count": len(part)} if counted else {})} for part in slices]
+
+
+def by_source(facts: Iterable[Fact]) -> dict[str, list[str]]:
+    """Ids of facts by their source, both ascending."""
+    grouped: dict[str, list[str]] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.source_id, fact.fact_id)):
+        grouped.setdefault(fact.source_id, []).append(fact.fact_id)
+    return grouped
+
+
+def recount_sources(facts: FactsFacet, gone: Iterable[Fact]) -> None:
+    """Take deleted facts out of their sources' counts.
+
+    Spec: CRP-SPEC-009 §4.5
+    """
+    taken: Counter[str] = Counter()
+    for fact in gone:
+        taken[fact.source_id] += fact.status is not FactStatus.STALE
+    for source_id, count in sorted(taken.items()):
+        source = facts.source(source_id)
+        if source is not None:
+            left = [one for one in facts.passages(source_id) if one[2] is not FactStatus.DELETED]
+            count = min(max(0, source.fact_count - count), len(left))
+            facts.add_source(with_own_hash(facts, source.changed(fact_count=count)))
+
+
+def count_back(facts: FactsFacet, active: Iterable[Fact]) -> None:
+    """Put facts that are ACTIVE again into their sources' counts.
+
+    Spec: CRP-SPEC-009 §4.5
+    """
+    for source_id in sorted({fact.source_id for fact in active}):
+        source = facts.source(source_id)
+        if source is not None:
+            held = sum(one[2] is FactStatus.ACTIVE for one in facts.passages(source_id))
+            if held > source.fact_count:
+                facts.add_source(source.changed(fact_count=held))
+
+
+def with_own_hash(facts: FactsFacet, source: Source) -> Source:
+    """The entry, with the hash of its facts' hashes when no document lies behind it."""
+    if source.uri != f"{USER_SOURCE}:{source.source_id}":
+        return source
+    hashes = sorted(
+        content_hash
+        for _, content_hash, status in facts.passages(source.source_id)
+        if status is not FactStatus.DELETED
+    )
+    return source.changed(document_hash=sha256("|".join(hashes)))

@@ -1,0 +1,391 @@
+"""The last committed state of a namespace in memory, brought forward by its log of changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from pydantic_core import PydanticSerializationError
+
+from crp_integrations.errors import ConfigError, EngineError, RequestError, StoreError
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING, epoch_item
+from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, LogMark, Transaction
+from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs, SavedGraph
+from crp_integrations.fabric.search.vector_index import IndexPart, VectorIndex
+from crp_integrations.fabric.settings import VectorGraphSettings
+from crp_integrations.fabric.state_hash import Item, StateHash, read_state
+from crp_integrations.vocabulary import RETRIEVABLE
+
+# Facts up to which the items of a state hash are always held. Of more, they are held only once a
+# small change was seen: who ingests a long file, or asks once, has the value alone.
+HELD_ITEMS = 50_000
+# Entries of the log up to which a state hash follows from the one before. Reading everything anew
+# costs little beside so many changes, and needs no room for them.
+FOLLOWED = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class _HashedState:
+    """The state hash of one state.
+
+    Attributes:
+        items: what the next hash is made from; None where it is read from the store.
+    """
+
+    mark: LogMark
+    generation: int
+    epoch: Item | None
+    digest: str
+    items: StateHash | None
+
+
+class StateHashes:
+    """The state hashes of the last two states that were asked for; safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: tuple[_HashedState, ...] = ()
+
+    def of(self, facts: FactsFacet) -> str:
+        """The state hash of what a transaction sees, also of what it has written itself.
+
+        Spec: CRP-SPEC-009 §6.1
+        """
+        made = self._made(facts)
+        with self._lock:
+            others = [known for known in self._known if known.mark != made.mark]
+            self._known = (*others[-1:], made)
+        return made.digest
+
+    def _made(self, facts: FactsFacet) -> _HashedState:
+        """The hash from the nearest one that is kept, or from every fact."""
+        mark, generation, epoch = facts.mark(), facts.generation(), epoch_item(facts)
+        hold: int | None = HELD_ITEMS
+        for known in reversed(self._known):
+            if (known.mark, known.generation, known.epoch) == (mark, generation, epoch):
+                return known
+            if not 0 <= mark.sequence - known.mark.sequence <= FOLLOWED:
+                continue
+            changed = facts.changes(known.mark)
+            if changed is None:
+                continue
+            if known.items is not None:
+                items = known.items.changed(changed, facts.state(changed)).with_epoch(epoch)
+                return _HashedState(mark, generation, epoch, items.digest, items)
+            if not changed and known.epoch == epoch:
+                return _HashedState(mark, generation, epoch, known.digest, None)
+            # A change of a few facts: more of them are to be expected.
+            hold = None
+            break
+        return _HashedState(mark, generation, epoch, *read_state(facts.state(), epoch, hold=hold))
+
+
+# States that are kept: a reader that began a little earlier than another one finds its own.
+_KEPT = 4
+# Selections that one state remembers, and their rows together as a share of all.
+_SELECTIONS = 16
+_SELECTED_SHARE = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class IndexParts:
+    """The parts of one index that were asked for last; safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[object, IndexPart] = OrderedDict()
+
+    def get(self, key: object, make: Callable[[], IndexPart], room: int) -> IndexPart:
+        """The selection under a key, made when it is not known."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+        made = make()
+        with self._lock:
+            self._known[key] = made
+            while len(self._known) > _SELECTIONS or (len(self._known) > 1 and self._rows() > room):
+                self._known.popitem(last=False)
+        return made
+
+    def _rows(self) -> int:
+        return sum(len(known.rows) for known in self._known.values() if known.rows is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One committed state of a namespace.
+
+    Attributes:
+        mark: its place in the log of changes.
+        index: what can be retrieved.
+        lacking: whether its size asks for a graph and there is none, or a worn one.
+    """
+
+    mark: LogMark
+    index: VectorIndex
+    lacking: bool
+    _selections: IndexParts = field(default_factory=IndexParts)
+
+    @property
+    def generation(self) -> int:
+        """Of the state."""
+        return self.index.generation
+
+    def select(
+        self, facts: FactsFacet, where: Where, allowed: Sequence[bool] | None = None
+    ) -> IndexPart:
+        """The facts that a filter means, remembered for the next search."""
+        seen = None if allowed is None or all(allowed) else tuple(allowed)
+
+        def make() -> IndexPart:
+            return self.index.select(facts.find(where), seen)
+
+        if where.unused_since is not None:
+            # Use leaves no trace in the log, so this filter may mean other facts the next time.
+            return make()
+        room = int(_SELECTED_SHARE * len(self.index))
+        try:
+            key = where.model_dump_json()
+        except PydanticSerializationError:
+            raise RequestError(
+                "a filter holds half of a surrogate pair, which is no character; remove it"
+            ) from None
+        return self._selections.get((key, seen), make, room)
+
+
+class NamespaceState:
+    """The last states of one namespace; safe between threads.
+
+    A new state is made from an earlier one and the facts that changed in between. Only snapshots of
+    what a reading transaction sees are kept: a writing one may still be undone. Of a hash its mark
+    tells whether it was.
+
+    Args:
+        begin: opens a reading transaction of the namespace.
+        cache: where the graph's file lies; None for a store without files.
+        engine: builds graphs; None searches exactly at any size.
+        check: refuses vectors of another embedder.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], AbstractContextManager[Transaction]],
+        cache: Cache | None,
+        settings: VectorGraphSettings,
+        engine: GraphEngine | None = None,
+        check: Callable[[FactsFacet], None] = lambda facts: None,
+    ) -> None:
+        self._begin = begin
+        self._settings = settings
+        self._graphs = None if engine is None else NeighbourGraphs(engine, cache, settings)
+        self._check = check
+        self._lock = threading.Lock()
+        self._settling = threading.Lock()
+        self._snapshots: tuple[Snapshot, ...] = ()
+        self._hashes = StateHashes()
+        self._file: SavedGraph | None = None
+        # Searches that lacked a graph, and whether that was logged.
+        self._searches_without_graph = 0
+        self._warned = False
+
+    # --- in a reading transaction --------------------------------------------------------
+
+    def snapshot(self, facts: FactsFacet) -> Snapshot:
+        """What a reading transaction sees."""
+        found = self._current(facts)
+        return self._find_graph(facts, found) if found.lacking else found
+
+    def state_hash(self, facts: FactsFacet) -> str:
+        """The state hash of what a reading transaction sees.
+
+        Spec: CRP-SPEC-009 §6.1
+        """
+        # One thread reads the states; the others wait for it.
+        with self._lock:
+            return self._hashes.of(facts)
+
+    def seen_facts(self) -> bool:
+        """Whether the state that was looked at last held facts."""
+        snapshots = self._snapshots
+        return bool(snapshots) and len(snapshots[-1].index) > 0
+
+    # --- in any transaction --------------------------------------------------------------
+
+    def retrievable(self, facts: FactsFacet, ids: Sequence[str]) -> set[str]:
+        """Those of the ids whose facts can be retrieved; a snapshot of this state knows them."""
+        snapshot = self._known(facts.mark(), facts.generation()) if self._snapshots else None
+        if snapshot is None:
+            return {id_ for id_, _ in facts.retrievable(ids)}
+        places = snapshot.index.places(ids)
+        return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
+
+    def hash_in(self, facts: FactsFacet) -> str:
+        """The state hash of what a transaction sees, also of what it has written itself.
+
+        Spec: CRP-SPEC-009 §6.1
+        """
+        return self._hashes.of(facts)
+
+    # --- after a commit ------------------------------------------------------------------
+
+    def settle(self, *, thorough: bool = False) -> bool:
+        """Bring what is kept forward, and build the graph when one is due; for writers.
+
+        Spec: CRP-SPEC-009 §3.3
+        """
+        # Who comes while a graph is being built leaves the rest to the next writer.
+        if not self._settling.acquire(blocking=False):
+            return False
+        try:
+            return self._settled(thorough)
+        except (ConfigError, EngineError, StoreError) as error:
+            _log.warning("the index could not be brought up to date: %s", error)
+            return False
+        finally:
+            self._settling.release()
+
+    def _settled(self, thorough: bool) -> bool:
+        graphs = self._graphs
+        with self._begin() as transaction:
+            facts = transaction.facts
+            # From here on a change costs only itself, also to a process that never reads.
+            self.state_hash(facts)
+            if thorough:
+                self._file = None
+            if graphs is None or (not self._snapshots and self._needs_no_graph(graphs, facts)):
+                return False
+            snapshot = self._current(facts)
+            if snapshot.lacking and (found := self._loaded(facts, snapshot)):
+                snapshot = found
+            embedder = facts.setting(EMBEDDER_SETTING) or ""
+            lost = thorough and graphs.keeps and graphs.kept(facts) is None
+        index = snapshot.index
+        if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
+            if graphs.behind(index, snapshot.mark):
+                graphs.restate(index, snapshot.mark)
+            return False
+        built = self._snapshot_of(snapshot.mark, graphs.build(index))
+        with self._lock:
+            # Later states are made from this one; a reader of an earlier one keeps its own.
+            earlier = [p for p in self._snapshots if p.mark.sequence < built.mark.sequence]
+            self._snapshots = (*earlier, built)
+        graphs.save(built.index, built.mark, embedder)
+        return True
+
+    def _needs_no_graph(self, graphs: NeighbourGraphs, facts: FactsFacet) -> bool:
+        """Whether a process that has read nothing yet has no graph to build."""
+        if self._file is None or not self._file.enough(facts):
+            if not graphs.wanted(_retrievable(facts)):
+                return True
+            # The whole file is checked, so what it says is remembered.
+            self._file = graphs.kept(facts)
+        return self._file is not None and self._file.enough(facts)
+
+    def _current(self, facts: FactsFacet) -> Snapshot:
+        mark, generation = facts.mark(), facts.generation()
+        found = self._known(mark, generation)
+        if found is None:
+            # One thread brings the state forward; the others wait for it.
+            with self._lock:
+                found = self._known(mark, generation)
+                if found is None:
+                    self._check(facts)
+                    found = self._made(facts, mark)
+        return found
+
+    def _known(self, mark: LogMark, generation: int) -> Snapshot | None:
+        for snapshot in reversed(self._snapshots):
+            # What only a filter looks at, such as metadata, is not in the log.
+            if snapshot.mark == mark and snapshot.generation == generation:
+                return snapshot
+        return None
+
+    def _snapshot_of(self, mark: LogMark, index: VectorIndex) -> Snapshot:
+        if self._graphs is None:
+            return Snapshot(mark, index, lacking=len(index) > self._settings.exact_up_to)
+        return Snapshot(mark, index, lacking=self._graphs.due(index))
+
+    def _made(self, facts: FactsFacet, mark: LogMark) -> Snapshot:
+        """A snapshot from the nearest earlier one, or else from everything that is stored."""
+        for earlier in reversed(self._snapshots):
+            if earlier.mark.sequence <= mark.sequence:
+                changed = facts.changes(earlier.mark)
+                index = None if changed is None else earlier.index.advanced(facts, changed)
+                if index is not None:
+                    return self._keep(self._snapshot_of(mark, self._without_worn_graph(index)))
+        # The log leads from none of them to here, so they may be of another history.
+        self._snapshots = ()
+        graphs = self._graphs
+        index = None
+        if graphs is not None and graphs.wanted(_retrievable(facts)):
+            index = graphs.load(facts)
+        return self._keep(self._snapshot_of(mark, index or VectorIndex.read(facts)))
+
+    def _without_worn_graph(self, index: VectorIndex) -> VectorIndex:
+        """One block alone where a worn graph is left that nobody builds anew."""
+        graphs = self._graphs
+        if graphs is None or index.graph is None or graphs.wanted(len(index)):
+            return index
+        if index.worn <= self._settings.rebuild_share:
+            return index
+        return index.with_graph(None).merged()
+
+    def _keep(self, made: Snapshot) -> Snapshot:
+        """Keep a snapshot beside the last ones; at most two base blocks stay in memory."""
+        others = [snapshot for snapshot in self._snapshots if snapshot.mark != made.mark]
+        ordered = sorted([*others, made], key=lambda snapshot: snapshot.mark.sequence)[-_KEPT:]
+        bases = {id(snapshot.index.base) for snapshot in ordered[-2:]}
+        self._snapshots = tuple(p for p in ordered if id(p.index.base) in bases)
+        return made
+
+    def _find_graph(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot:
+        """Look for a graph that another process built meanwhile, and never build one."""
+        size = len(snapshot.index)
+        if self._graphs is None:
+            self._warn_once(
+                "%d facts are compared one by one; above %d a graph is faster: "
+                "pip install 'crp-integrations[hnsw]'",
+                size,
+            )
+            return snapshot
+        self._searches_without_graph += 1
+        if self._searches_without_graph & (self._searches_without_graph - 1) == 0:
+            found = self._loaded(facts, snapshot)
+            if found is not None:
+                self._searches_without_graph = 0
+                return found
+        if snapshot.index.graph is None:
+            self._warn_once(
+                "%d facts are compared one by one, since there is no graph of them yet (above %d "
+                "one is faster); build it with `crp fabric maintain`",
+                size,
+            )
+        return snapshot
+
+    def _loaded(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot | None:
+        """The same state with a graph that another process kept, when that is a better one."""
+        if self._graphs is None or not self._graphs.keeps:
+            return None
+        with self._lock:
+            index = self._graphs.load(facts)
+            if index is None or (snapshot.index.graph and index.worn >= snapshot.index.worn):
+                return None
+            return self._keep(self._snapshot_of(snapshot.mark, index))
+
+    def _warn_once(self, message: str, size: int) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning(message, size, self._settings.exact_up_to)
+
+
+def _retrievable(facts: FactsFacet) -> int:
+    tally = facts.tally()
+    return sum(tally.get(status.value, 0) for status in RETRIEVABLE)

@@ -1,0 +1,154 @@
+"""The index of a namespace whose store searches its vectors itself.
+
+It answers what `VectorIndex` answers, out of the transaction that it belongs to, and keeps nothing
+after it. The store's index finds; the deterministic cosine of `vectors.py` over the rows that it
+gives decides, so that a score is the same as in any other store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import EngineError, StoreError
+from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports.facts import (
+    Labels,
+    VectorSearch,
+    announce_last_read,
+    vector_search_of,
+)
+from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.vectors import FloatRows, cosine
+
+
+@dataclass(frozen=True)
+class StoreIndex:
+    """What can be retrieved in the state that a reading transaction sees."""
+
+    facts: FactsFacet
+    searching: VectorSearch
+
+    def __len__(self) -> int:
+        return self._size
+
+    @cached_property
+    def _size(self) -> int:
+        return self.searching.size()
+
+    @cached_property
+    def label_sets(self) -> tuple[Labels, ...]:
+        """The different sets of labels of the facts."""
+        return tuple(self.searching.label_sets())
+
+    def count(self, allowed: Sequence[bool]) -> int:
+        """How many facts may be seen."""
+        if all(allowed):
+            return len(self)
+        return self.searching.count(self._allowed(allowed))
+
+    def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
+        """A number for each fact that can be retrieved and seen; None for the others."""
+        seen = None if allowed is None or all(allowed) else {*self._allowed(allowed)}
+        found = dict(self.facts.retrievable(ids))
+        return [
+            number if id_ in found and (seen is None or found[id_] in seen) else None
+            for number, id_ in enumerate(ids)
+        ]
+
+    def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
+        """Those of some retrievable facts that may be seen."""
+        if all(allowed) or not ids:
+            return {*ids}
+        places = self.places(ids, allowed)
+        return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
+
+    def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
+        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
+        places = self.places(ids, allowed)
+        if None in places:
+            fact = ids[places.index(None)]
+            raise StoreError(f"fact {fact} is not one that can be retrieved")
+        return self.facts.vectors(ids)
+
+    def nearest(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        *,
+        allowed: Sequence[bool] | None = None,
+        among: Sequence[str] | None = None,
+        last: bool = False,
+    ) -> list[Hit]:
+        """The k facts of highest cosine among those that the store's index finds, ties by id.
+
+        Spec: CRP-SPEC-009 §3.1
+        """
+        if k <= 0:
+            return []
+        wanted = np.ascontiguousarray(vector, dtype=np.float32)
+        if wanted.ndim != 1 or not np.isfinite(wanted).all():
+            raise EngineError(f"query vector has shape {wanted.shape}, wanted one row and finite")
+        sets = None if allowed is None or all(allowed) else self._allowed(allowed)
+        if last:
+            announce_last_read(self.searching)
+        ids, rows = self.searching.nearest(wanted, k, label_sets=sets, among=among)
+        if not ids:
+            return []
+        if rows.shape[1] != len(wanted):
+            raise EngineError(
+                f"query vector has shape {wanted.shape}, wanted ({rows.shape[1]},) and finite"
+            )
+        ranked = sorted(zip((-cosine(rows, wanted)).tolist(), ids, strict=True))
+        return [Hit(id_, -score) for score, id_ in ranked[:k]]
+
+    def nearest_where(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        where: Where,
+        allowed: Sequence[bool],
+        *,
+        last: bool = False,
+    ) -> list[Hit]:
+        """The k facts of highest cosine that a filter means, each one compared; ties by id."""
+        ids = self.facts.find(where)
+        places = self.places(ids, allowed)
+        among = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
+        return self.nearest(vector, k, among=among, last=last)
+
+    def foresee(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        terms: Sequence[str],
+        k_words: int,
+        allowed: Sequence[bool],
+    ) -> None:
+        """Let the store search for vector and words at once; both are asked for right after it."""
+        wanted = np.ascontiguousarray(vector, dtype=np.float32)
+        if k > 0 and wanted.ndim == 1 and np.isfinite(wanted).all():
+            sets = None if all(allowed) else self._allowed(allowed)
+            self.searching.foresee(wanted, k, terms, k_words, label_sets=sets)
+
+    def _allowed(self, allowed: Sequence[bool]) -> list[Labels]:
+        return [labels for labels, may in zip(self.label_sets, allowed, strict=True) if may]
+
+
+def store_index(
+    facts: FactsFacet, more_than: int, check: Callable[[FactsFacet], None]
+) -> StoreIndex | None:
+    """The index of a namespace of more than so many facts whose store has an index of them."""
+    searching = vector_search_of(facts)
+    if searching is None:
+        return None
+    index = StoreIndex(facts, searching)
+    if len(index) <= more_than:
+        return None
+    check(facts)
+    return index

@@ -1,0 +1,392 @@
+"""Facts that a session holds in memory alone, and what a subject's sessions used lately.
+
+A session's facts are one frozen value that is replaced as a whole, so a turn that took it reads one
+state until it ends. Recent uses hold ids and names, never a text or a vector, so they are read
+through a `FabricView` like anything else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from sys import intern
+from typing import TypeVar
+
+import numpy as np
+
+from crp_integrations.errors import LimitReached, RequestError, StoreError
+from crp_integrations.fabric.access_filter import AccessFilter
+from crp_integrations.fabric.ingest.fact_fields import prepare_facts
+from crp_integrations.fabric.ingest.ingestion import IngestionTarget
+from crp_integrations.fabric.ports import FactBrief
+from crp_integrations.fabric.ports.engines import ignore_progress
+from crp_integrations.fabric.records import Edge, Fact, Where
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.settings import HotSettings, ShelfSettings
+from crp_integrations.language.words import STOP_WORDS, words
+from crp_integrations.vectors import FloatRows, cosine, top
+from crp_integrations.vocabulary import SourceKind
+
+# Number of the session's own facts in the memory cascade (CRP-SPEC-003 §5.2).
+HOT_TIER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What one session holds.
+
+    Attributes:
+        facts: by id, ascending.
+        rows: their unit vectors in the same order, shape (len(facts), dimensions).
+        used_at: the session's last call.
+    """
+
+    facts: Mapping[str, Fact]
+    rows: FloatRows
+    used_at: datetime
+
+    def as_shown(self, facts: Sequence[Fact]) -> SessionFacts:
+        """The same with some of the facts as a subject is shown them, and without the others."""
+        shown = {fact.fact_id: fact for fact in facts}
+        left = self.among(lambda fact: fact.fact_id in shown)
+        return SessionFacts(shown, left.rows, left.used_at)
+
+    def among(self, keep: Callable[[Fact], bool]) -> SessionFacts:
+        """The same without the facts that are not to be kept."""
+        kept = [(place, fact) for place, fact in enumerate(self.facts.values()) if keep(fact)]
+        return SessionFacts(
+            {fact.fact_id: fact for _, fact in kept},
+            np.ascontiguousarray(self.rows[[place for place, _ in kept]]),
+            self.used_at,
+        )
+
+
+class SessionFactsLayer:
+    """What a session held at one moment, as one subject may see it, for a `FabricView`."""
+
+    tier = HOT_TIER
+
+    def __init__(self, held: SessionFacts, gate: AccessFilter) -> None:
+        self._held = held.as_shown(gate.facts(held.facts.values()))
+        self._ids = list(self._held.facts)
+        self._place = {id_: number for number, id_ in enumerate(self._ids)}
+
+    def size(self) -> int:
+        """How many facts there are."""
+        return len(self._ids)
+
+    def ids(self) -> list[str]:
+        """Ids of every fact held, ascending."""
+        return list(self._ids)
+
+    def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
+        """The k facts of highest cosine; none with a filter, which speaks of what is stored."""
+        if where is not None:
+            return []
+        scores = cosine(self._held.rows, np.ascontiguousarray(vector, dtype=np.float32))
+        return [Hit(self._ids[at], float(scores[at])) for at in top(scores, self._ids, k)]
+
+    def search_text(self, query: str, k: int, where: Where | None) -> list[Hit]:
+        """The k facts with the most words of the query, which is their score; ties by id."""
+        if where is not None or k <= 0:
+            return []
+        wanted = {word.lower for word in words(query)}
+        wanted = (wanted - STOP_WORDS) or wanted
+        scored = [
+            (len(wanted & {word.lower for word in words(fact.content)}), id_)
+            for id_, fact in self._held.facts.items()
+        ]
+        best = sorted((-score, id_) for score, id_ in scored if score)[:k]
+        return [Hit(id_, float(-score)) for score, id_ in best]
+
+    def holds(self, ids: Sequence[str], *, aside: bool = True) -> set[str]:
+        """Those of the ids that the session holds."""
+        return {id_ for id_ in ids if id_ in self._place}
+
+    def facts(self, ids: Sequence[str]) -> list[Fact]:
+        """Facts in the order asked for; unknown ids are left out."""
+        return [self._held.facts[id_] for id_ in ids if id_ in self._place]
+
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
+        """What selection reads of facts, in the order asked for; unknown ids are left out."""
+        return [FactBrief.of(fact) for fact in self.facts(ids)]
+
+    def vectors(self, ids: Sequence[str]) -> FloatRows:
+        """Unit rows in the order asked for."""
+        unknown = [id_ for id_ in ids if id_ not in self._place]
+        if unknown:
+            raise StoreError(f"fact {unknown[0]} is not one that can be retrieved")
+        return np.ascontiguousarray(self._held.rows[[self._place[id_] for id_ in ids]])
+
+    def edges(self, ids: Sequence[str]) -> list[Edge]:
+        """None: what is held in memory is linked to nothing."""
+        return []
+
+    def token_counts(
+        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
+    ) -> dict[str, int]:
+        """Token counts by id, never kept."""
+        found = self.facts(ids)
+        counted = count([fact.content for fact in found])
+        return dict(zip((fact.fact_id for fact in found), counted, strict=True))
+
+
+class SessionMemory:
+    """The sessions that hold facts in memory; safe between threads.
+
+    Nothing here ever reaches a file. What a session holds is gone when the session ends, when
+    it was idle for too long, or with the process.
+
+    Spec: CRP-SPEC-009 §7.2
+    """
+
+    def __init__(self, settings: HotSettings, idle_hours: float) -> None:
+        self._settings = settings
+        self._idle = timedelta(hours=idle_hours)
+        self._lock = threading.Lock()
+        self._sessions: dict[tuple[str, str], SessionFacts] = {}
+
+    def hold(
+        self, tenant: str, session_id: str, facts: Sequence[Fact], rows: FloatRows, now: datetime
+    ) -> list[str]:
+        """Keep facts for a session, all of them or none; those it holds already stay."""
+        with self._lock:
+            self._purge(now)
+            before = self._sessions.get((tenant, session_id))
+            known: Mapping[str, Fact] = before.facts if before else {}
+            new = [place for place, fact in enumerate(facts) if fact.fact_id not in known]
+            self._check_room(tenant, session_id, len(new))
+            if new:
+                both = [*known.values(), *(facts[place] for place in new)]
+                block = rows[new] if before is None else np.vstack([before.rows, rows[new]])
+                order = sorted(range(len(both)), key=lambda place: both[place].fact_id)
+                self._sessions[tenant, session_id] = SessionFacts(
+                    {both[place].fact_id: both[place] for place in order},
+                    np.ascontiguousarray(block[order], dtype=np.float32),
+                    now,
+                )
+            return [facts[place].fact_id for place in new]
+
+    def check_room(self, tenant: str, session_id: str, more: int) -> None:
+        """Refuse what would be too much."""
+        with self._lock:
+            self._check_room(tenant, session_id, more)
+
+    def held(self, tenant: str, session_id: str, now: datetime) -> SessionFacts | None:
+        """What a session holds, and that it was used now; None for nothing."""
+        with self._lock:
+            self._purge(now)
+            found = self._sessions.get((tenant, session_id))
+            if found is not None:
+                found = SessionFacts(found.facts, found.rows, max(found.used_at, now))
+                self._sessions[tenant, session_id] = found
+            return found
+
+    def end(self, tenant: str, session_id: str) -> int:
+        """Forget a session; returns how many facts it held."""
+        with self._lock:
+            gone = self._sessions.pop((tenant, session_id), None)
+        return len(gone.facts) if gone else 0
+
+    def forget_source(self, tenant: str, source_id: str) -> int:
+        """Forget what any of a tenant's sessions holds of a source; returns how many facts."""
+        count = 0
+        with self._lock:
+            for place, held in list(self._sessions.items()):
+                if place[0] != tenant:
+                    continue
+                kept = held.among(lambda fact: fact.source_id != source_id)
+                count += len(held.facts) - len(kept.facts)
+                if kept.facts:
+                    self._sessions[place] = kept
+                else:
+                    del self._sessions[place]
+        return count
+
+    def purge_idle(self, now: datetime) -> int:
+        """Forget sessions without a call for `lifecycle.session_idle_hours`."""
+        with self._lock:
+            return self._purge(now)
+
+    def _check_room(self, tenant: str, session_id: str, more: int) -> None:
+        if not more:
+            return
+        before = self._sessions.get((tenant, session_id))
+        count = more + (len(before.facts) if before else 0)
+        most = self._settings.facts_per_session
+        if count > most:
+            raise LimitReached(
+                f"session {session_id} would hold {count} facts in memory, at most {most} are "
+                "allowed (setting fabric.hot.facts_per_session)"
+            )
+        if before is None and len(self._sessions) >= self._settings.sessions:
+            raise LimitReached(
+                f"{len(self._sessions)} sessions hold facts in memory, as many as are allowed "
+                "(setting fabric.hot.sessions); end one of them first"
+            )
+
+    def _purge(self, now: datetime) -> int:
+        idle = [place for place, held in self._sessions.items() if now - held.used_at >= self._idle]
+        for place in idle:
+            del self._sessions[place]
+        return len(idle)
+
+
+# Tier 2 of the memory cascade: recently used subgraphs (CRP-SPEC-003 §5.2).
+
+
+@dataclass(frozen=True, slots=True)
+class RecentUse:
+    """What one subject used lately, as it was at one moment.
+
+    Attributes:
+        facts: ids of facts in earlier envelopes of the session.
+        communities: labels of the communities used lately, by any session of the subject.
+        sources: ids of the sources of facts without a community, likewise.
+    """
+
+    facts: frozenset[str] = frozenset()
+    communities: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
+
+
+EMPTY = RecentUse()
+
+
+@dataclass(frozen=True, slots=True)
+class FactUse:
+    """A fact that an envelope held.
+
+    Attributes:
+        community: its community's label, None for none.
+    """
+
+    fact_id: str
+    source_id: str
+    community: str | None
+
+
+# Whether it is a source of loose facts, and the source's id or the community's label.
+_Subgraph = tuple[bool, str]
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class RecentUses:
+    """The shelves of every tenant and subject of a process; safe between threads.
+
+    Each is bounded: what was used longest ago gives way. Nothing here reaches a file.
+
+    Spec: CRP-SPEC-003 §5.2
+    """
+
+    def __init__(self, settings: ShelfSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[tuple[str, str, str], OrderedDict[str, None]] = OrderedDict()
+        self._subjects: OrderedDict[tuple[str, str], OrderedDict[_Subgraph, None]] = OrderedDict()
+
+    def note(self, tenant: str, subject: str, session_id: str, used: Iterable[FactUse]) -> None:
+        """Put what an envelope held on the shelves of its session and its subject."""
+        most = self._settings
+        by_session, by_subject = (tenant, subject, session_id), (tenant, subject)
+        with self._lock:
+            session = self._sessions.get(by_session, OrderedDict())
+            graphs = self._subjects.get(by_subject, OrderedDict())
+            for use in used:
+                # One string an id, however many sessions have seen the fact.
+                _put(session, intern(use.fact_id), None, most.facts_per_session)
+                loose = use.community is None
+                name = intern(use.source_id if use.community is None else use.community)
+                _put(graphs, (loose, name), None, most.subgraphs)
+            _put(self._sessions, by_session, session, most.sessions)
+            _put(self._subjects, by_subject, graphs, most.subjects)
+
+    def shelf(self, tenant: str, subject: str, session_id: str) -> RecentUse:
+        """What a subject used lately; looking at it counts as no use."""
+        with self._lock:
+            facts = frozenset(self._sessions.get((tenant, subject, session_id), ()))
+            graphs = list(self._subjects.get((tenant, subject), ()))
+        return RecentUse(
+            facts,
+            frozenset(name for loose, name in graphs if not loose),
+            frozenset(name for loose, name in graphs if loose),
+        )
+
+    def end(self, tenant: str, subject: str, session_id: str) -> None:
+        """Forget a session of a subject."""
+        with self._lock:
+            self._sessions.pop((tenant, subject, session_id), None)
+
+    def clear(self, tenant: str | None) -> None:
+        """Forget everything of a tenant, or of everybody for None."""
+        with self._lock:
+            for session in [key for key in self._sessions if tenant in (None, key[0])]:
+                del self._sessions[session]
+            for subject in [key for key in self._subjects if tenant in (None, key[0])]:
+                del self._subjects[subject]
+
+
+def _put(shelf: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """Put an entry in front; what was used longest ago gives way."""
+    shelf[key] = value
+    shelf.move_to_end(key)
+    while len(shelf) > most:
+        shelf.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFactIntake(IngestionTarget):
+    """Puts facts into the memory of one tenant's sessions, on behalf of one subject.
+
+    Attributes:
+        own: those of some ids that the namespace stores, whatever their status.
+        stored: the same, and those that a shared namespace stores.
+    """
+
+    session_memory: SessionMemory
+    own: Callable[[Sequence[str]], set[str]]
+    stored: Callable[[Sequence[str]], set[str]]
+
+    def hold(
+        self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None
+    ) -> tuple[list[str], list[str]]:
+        """Hold facts for a session, all of them or none.
+
+        Spec: CRP-SPEC-009 §7.2
+        """
+        if not session_id:
+            raise RequestError("facts are held for a session; give its session_id")
+        now = self.clock.now()
+        given = prepare_facts(
+            facts,
+            namespace=self.namespace,
+            kind=kind,
+            now=now,
+            counter=self.counter,
+            settings=self.settings,
+            allow=self.allow,
+        )
+        before = self.session_memory.held(self.namespace, session_id, now)
+        own = self.own([fact.fact_id for fact in given])
+        self.check_shared([fact for fact in given if fact.fact_id not in own], ())
+        there = self.stored([fact.fact_id for fact in given]) | set(before.facts if before else ())
+        fresh = [fact for fact in given if fact.fact_id not in there]
+        # Before the dear part, so that too many facts cost nothing.
+        self.session_memory.check_room(self.namespace, session_id, len(fresh))
+        new = []
+        if fresh:
+            rows = self._rows(fresh)
+            new = self.session_memory.hold(self.namespace, session_id, fresh, rows, now)
+        held = set(new)
+        return new, [fact.fact_id for fact in given if fact.fact_id not in held]
+
+    def _rows(self, facts: Sequence[Fact]) -> FloatRows:
+        """Unit vectors of the facts, shape (len(facts), dimensions)."""
+        texts = {fact.content_hash: fact.content for fact in facts}
+        with self.tracer.step("fabric.embed"):
+            rows = self.embedding.vectors(texts, ignore_progress)
+        return np.stack([rows[fact.content_hash] for fact in facts])

@@ -1,0 +1,408 @@
+"""Governed exceptions: a way past the guard with an owner, an end and a trigger to end it sooner.
+
+There is no other way past a guard. An exception names its subjects, actions and labels; one that
+has expired, was rolled back or lies outside of its scope changes nothing. `ExceptionGuard` puts a
+registry in front of a guard, reports each use to its hooks, and asks the clock at each decision,
+so its answers must not be memoised beyond the next expiry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Protocol
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.guard.decisions import Action, Decision, Guard, Subject
+from crp_integrations.ports import Clock
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import EventType
+
+# In the place of the checker's own words, by the kind of problem.
+_WANTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "missing": "is missing",
+        "extra_forbidden": "is no field of an exception",
+        "model_type": "wanted an object",
+        "tuple_type": "wanted a list",
+        "too_short": "wanted at least one",
+        "string_type": "wanted a text",
+        "datetime_type": "wanted a time such as 2026-05-25T10:00:00Z",
+        "datetime_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+        "datetime_from_date_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+        "timezone_aware": "wanted a time with its zone, such as 2026-05-25T10:00:00Z",
+    }
+)
+
+
+def field_error(kind: str, problem: str) -> str:
+    """What is wrong with a field, in words of this package."""
+    found = _WANTED.get(kind) or problem.removeprefix("Value error, ")
+    return found.replace("Input should be", "wanted")
+
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"moment {moment.isoformat()} has no time zone; write it with one")
+    return moment.astimezone(UTC)
+
+
+def _word(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty; an exception without it is refused")
+    return text.strip()
+
+
+_Moment = Annotated[datetime, AfterValidator(_utc)]
+_Word = Annotated[str, AfterValidator(_word)]
+_Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
+
+
+class RollbackTrigger(Part):
+    """What ends an exception before its expiry: so many events of a type since it was granted.
+
+    Attributes:
+        event: type of the journal's event.
+        count: from how many on.
+    """
+
+    event: EventType
+    count: int = Field(default=1, ge=1)
+
+
+class ExceptionScope(Part):
+    """What an exception is for; everything that is named must hold.
+
+    Attributes:
+        tenant: the one tenant.
+        subjects: names of its subjects; none for no one, `*` for every one.
+        actions: what may be done.
+        labels: what the things may carry, at least one; a thing with another label, or with none,
+            is not meant.
+        personal: personal data may be seen; else it is taken out of every text.
+    """
+
+    tenant: _Word
+    subjects: _Words
+    actions: Annotated[tuple[Action, ...], Field(min_length=1)]
+    labels: _Words
+    personal: bool = False
+
+    def covers(self, subject: Subject, action: str, labels: Iterable[str]) -> bool:
+        """Whether a question to the guard is one that the exception is for."""
+        carried = set(labels)
+        return (
+            subject.tenant == self.tenant
+            and ("*" in self.subjects or subject.name in self.subjects)
+            and action in self.actions
+            # No set of words says what a thing without a label is, so no exception is for it.
+            and bool(carried)
+            and carried <= set(self.labels)
+        )
+
+
+class GovernedException(Record):
+    """A bypass that somebody answers for.
+
+    Spec: Summit §Governed Exceptions
+
+    Attributes:
+        id: stands in decisions, the ledger and the events of its uses.
+        owner: who answers for it.
+        reason: why it is needed, one sentence.
+        granted_at, expires_at: from when to when it holds; the end is not in it.
+        rollback: what ends it sooner.
+        scope: for whom and what.
+        decisions: ids of the policy decisions by which it was granted, at least one.
+        hooks: names of the audit hooks that are told of every use, at least one.
+        revoked_at: when somebody ended it.
+    """
+
+    SCHEMA = "governed-exception/1"
+
+    id: _Word
+    owner: _Word
+    reason: _Word
+    granted_at: _Moment
+    expires_at: _Moment
+    rollback: RollbackTrigger
+    scope: ExceptionScope
+    decisions: _Words
+    hooks: _Words
+    revoked_at: _Moment | None = None
+
+    @model_validator(mode="after")
+    def _ends(self) -> GovernedException:
+        if self.expires_at <= self.granted_at:
+            raise ValueError("expires_at is not after granted_at")
+        return self
+
+    def state(self, now: datetime, events: Iterable[tuple[str, datetime]] = ()) -> str:
+        """`active`, `not-yet`, `expired`, `revoked` or `rolled-back`.
+
+        Args:
+            now: the current time, aware.
+            events: type and time of the journal's events, in any order.
+        """
+        if self.revoked_at is not None and now >= self.revoked_at:
+            return "revoked"
+        if now >= self.expires_at:
+            return "expired"
+        if now < self.granted_at:
+            return "not-yet"
+        seen = sum(
+            kind == self.rollback.event and self.granted_at <= when <= now for kind, when in events
+        )
+        return "rolled-back" if seen >= self.rollback.count else "active"
+
+
+def grant_exception(fields: Mapping[str, Any]) -> GovernedException:
+    """An exception from what somebody wrote.
+
+    Spec: Summit §Governed Exceptions
+
+    Raises:
+        RequestError: owner, expiry, rollback trigger or another field is missing or wrong; names
+            the exception and the fields.
+    """
+    try:
+        return GovernedException.model_validate(dict(fields))
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or 'exception'}: "
+            f"{field_error(one['type'], one['msg'])}"
+            for one in error.errors(include_url=False, include_input=False)
+        )
+        called = f"{fields['id']!r:.60}" if isinstance(fields.get("id"), str) else "without an id"
+        raise RequestError(f"governed exception {called} is refused: {wrong}") from None
+
+
+class LedgerEntry(Part):
+    """How an exception stands in the ledger: what it allows, who answers, whether it holds."""
+
+    id: str
+    owner: str
+    state: str
+    expires_at: datetime
+    scope: ExceptionScope
+    decisions: tuple[str, ...]
+    uses: int = Field(default=0, ge=0)
+
+
+class ExceptionUse(Part):
+    """One use of an exception, as the audit hooks are told it.
+
+    Attributes:
+        denied_by: the guard whose denial it passed; empty for a bypass that asked no guard.
+        denial: id of that denial; empty for none.
+    """
+
+    exception: str
+    owner: str
+    subject: str
+    tenant: str
+    action: Action
+    labels: tuple[str, ...]
+    decisions: tuple[str, ...]
+    denied_by: str
+    at: datetime
+    denial: str = ""
+
+
+class ExceptionEvents(Protocol):
+    """The journal's events as far as rollback triggers ask for them."""
+
+    def __call__(self, tenant: str) -> Iterable[tuple[str, datetime]]:
+        """Type and time of the events of a tenant's namespace."""
+        ...
+
+
+Hook = Callable[[ExceptionUse], None]
+
+
+def _no_events(tenant: str) -> Iterable[tuple[str, datetime]]:
+    return ()
+
+
+class ExceptionGuard:
+    """A guard whose denials registered exceptions may pass, while they hold.
+
+    Safe between threads as far as its hooks are. A hook that is not there, or that fails, denies:
+    a use that nobody hears of is a bypass.
+
+    Spec: Summit §Governed Exceptions
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        exceptions: Sequence[GovernedException],
+        clock: Clock,
+        hooks: Mapping[str, Hook],
+        events: ExceptionEvents = _no_events,
+    ) -> None:
+        """Register exceptions in front of a guard.
+
+        Args:
+            hooks: by the names that the exceptions give.
+            events: asked for rollback triggers.
+
+        Raises:
+            RequestError: two exceptions have one id, or name a hook that is not there.
+        """
+        ids = [one.id for one in exceptions]
+        twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
+        if twice:
+            raise RequestError(f"governed exceptions are registered twice: {', '.join(twice)}")
+        for one in exceptions:
+            missing = sorted(set(one.hooks) - set(hooks))
+            if missing:
+                raise RequestError(
+                    f"governed exception {one.id!r} names audit hooks that are not there: "
+                    f"{', '.join(missing)}"
+                )
+        self._guard = guard
+        self._exceptions = tuple(sorted(exceptions, key=lambda one: one.id))
+        self._clock = clock
+        self._hooks = dict(hooks)
+        self._events = events
+        self._uses: dict[str, int] = dict.fromkeys(ids, 0)
+
+    @property
+    def name(self) -> str:
+        """Name of the guard behind, and that exceptions are registered."""
+        return f"{self._guard.name}+exceptions"
+
+    def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
+        """The guard's decision, or that of the first exception that holds and covers the question.
+
+        A subject without a tenant is denied, whatever is registered.
+        """
+        decision = self._guard.decide(subject, action, labels)
+        # What nobody could decide about is denied whatever is registered.
+        if decision.allowed or decision.failed or not subject.tenant.strip():
+            return decision
+        now = self._clock.now()
+        over: list[str] = []
+        for one in self._exceptions:
+            if not one.scope.covers(subject, action, labels):
+                continue
+            state = one.state(now, self._events(subject.tenant))
+            if state != "active":
+                over.append(f"exception {one.id} is {state}")
+                continue
+            self._tell(one, subject, action, labels, decision, now)
+            return self._passing(one)
+        if over:
+            reason = f"{decision.reason}; {'; '.join(over)}"
+            # One that does not hold yet may hold later.
+            return decision.model_copy(update={"reason": reason, "lasting": False})
+        return decision
+
+    def bypass(
+        self, id_: str, subject: Subject, action: Action, labels: tuple[str, ...]
+    ) -> Decision:
+        """Let code that asks no guard go on, under the exception that it names.
+
+        Spec: Summit §Backlog Isolate 16
+
+        Raises:
+            AccessDenied: no such exception is registered, it does not hold, or it is for something
+                else; or an audit hook failed.
+        """
+        one = next((one for one in self._exceptions if one.id == id_), None)
+        if one is None:
+            raise AccessDenied(
+                f"bypass {id_!r:.80} is not registered as a governed exception, so {action} is "
+                "denied"
+            )
+        now = self._clock.now()
+        state = one.state(now, self._events(subject.tenant))
+        if state != "active":
+            raise AccessDenied(f"governed exception {id_!r} is {state}, so {action} is denied")
+        if not subject.tenant.strip() or not one.scope.covers(subject, action, labels):
+            raise AccessDenied(
+                f"governed exception {id_!r} is not for {action} by {subject.name!r:.80} of "
+                "things with these labels, so it is denied"
+            )
+        none = Decision(allowed=False, guard="", reason="no guard was asked")
+        self._tell(one, subject, action, labels, none, now)
+        return self._passing(one)
+
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """Every registered exception with its scope and state, by id.
+
+        Spec: Summit §Governed Exceptions
+        """
+        now = self._clock.now()
+        return tuple(
+            LedgerEntry(
+                id=one.id,
+                owner=one.owner,
+                state=one.state(now, self._events(one.scope.tenant)),
+                expires_at=one.expires_at,
+                scope=one.scope,
+                decisions=one.decisions,
+                uses=self._uses[one.id],
+            )
+            for one in self._exceptions
+        )
+
+    def _passing(self, one: GovernedException) -> Decision:
+        return Decision(
+            allowed=True,
+            guard=self.name,
+            reason=f"governed exception {one.id} of {one.owner} holds until "
+            f"{one.expires_at.isoformat()}",
+            id=f"ge:{one.id}",
+            redact=() if one.scope.personal else ("*",),
+            lasting=False,
+        )
+
+    def _tell(
+        self,
+        one: GovernedException,
+        subject: Subject,
+        action: Action,
+        labels: tuple[str, ...],
+        decision: Decision,
+        now: datetime,
+    ) -> None:
+        used = ExceptionUse(
+            exception=one.id,
+            owner=one.owner,
+            subject=subject.name,
+            tenant=subject.tenant,
+            action=action,
+            labels=labels,
+            decisions=one.decisions,
+            denied_by=decision.guard,
+            at=now,
+            denial=decision.id,
+        )
+        for name in one.hooks:
+            try:
+                self._hooks[name](used)
+            except Exception as error:
+                raise AccessDenied(
+                    f"audit hook {name!r} of governed exception {one.id!r} failed "
+                    f"({type(error).__name__}), so {action} is denied"
+                ) from error
+        self._uses[one.id] += 1
+
+
+def audit_exceptions(
+    exceptions: Iterable[GovernedException],
+    bypasses: Iterable[str],
+    now: datetime,
+    events: ExceptionEvents = _no_events,
+) -> tuple[str, ...]:
+    """The bypasses that no exception answers for at this moment; an audit fails on any.
+
+    Spec: Summit §Backlog Isolate 16
+    """
+    known = {one.id for one in exceptions if one.state(now, events(one.scope.tenant)) == "active"}
+    return tuple(sorted(set(bypasses) - known))

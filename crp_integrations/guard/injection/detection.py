@@ -1,0 +1,417 @@
+"""Whether a text gives orders to its reader (`injection@1`), and which candidates that refuses."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from crp_integrations.errors import EngineError
+from crp_integrations.guard.injection.disguises import find_blobs, read_disguises
+from crp_integrations.guard.injection.order_phrases import (
+    ADDRESSED,
+    DECODE,
+    GLUED,
+    LEAK,
+    OVERRIDE,
+    PERSONA,
+)
+from crp_integrations.guard.injection.records import (
+    InjectionFinding,
+    InjectionReport,
+    InjectionSettings,
+    Level,
+    Phrase,
+)
+from crp_integrations.guard.injection.steering_phrases import (
+    AUTHORITY,
+    LATIN,
+    SCRIPTS,
+    STEERING,
+    TOOLS,
+)
+from crp_integrations.guard.injection.text_signs import (
+    find_bloat,
+    find_exfiltration,
+    find_hidden,
+    find_invisible,
+    find_role_markers,
+)
+from crp_integrations.guard.ports import InjectionModel
+from crp_integrations.language.text import FoldedText, fold
+from crp_integrations.records import Part
+from crp_integrations.scores import SCALE, from_fixed
+from crp_integrations.seals import sha256
+
+RULES = "injection@1"
+
+ENGLISH: tuple[Phrase, ...] = (
+    *OVERRIDE,
+    *PERSONA,
+    *LEAK,
+    *ADDRESSED,
+    *STEERING,
+    *AUTHORITY,
+    *TOOLS,
+    DECODE,
+)
+
+_WORDS = re.compile(r"[^\W\d_]+")
+_SCRIPTS = tuple((re.compile(letter), phrases) for letter, phrases in SCRIPTS)
+_DIGITS = 4
+
+
+def detect(text: str, settings: InjectionSettings | None = None) -> InjectionReport:
+    """Look at one text with every rule.
+
+    The time grows with the length of the text alone: every repetition of a pattern is bounded.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Args:
+        text: of any length and any script; it is read, never changed, and enters no report.
+    """
+    chosen = settings or InjectionSettings()
+    folded = fold(text)
+    low = _lower(folded.text)
+    found = [_placed(one, folded) for one in _find_in_folded(folded.text, low, chosen)]
+    found += find_invisible(text, chosen)
+    found += _find_encoded(text, chosen)
+    return _report(found, chosen)
+
+
+def detect_many(
+    texts: Sequence[str],
+    settings: InjectionSettings | None = None,
+    model: InjectionModel | None = None,
+) -> list[InjectionReport]:
+    """Look at texts with every rule and, where one is given, with a model.
+
+    Args:
+        model: its probability is one more finding, independent of those of the rules.
+
+    Raises:
+        EngineError: the model failed, or answered with another number of scores, or with one
+            outside of [0, 1].
+    """
+    chosen = settings or InjectionSettings()
+    reports = [detect(text, chosen) for text in texts]
+    if model is None or not texts:
+        return reports
+    scores = list(model.score(texts))
+    if len(scores) != len(texts):
+        raise EngineError(
+            f"injection model {model.identity!r} gave {len(scores)} scores for {len(texts)} texts"
+        )
+    return [
+        _with_model(report, score, len(text), model.identity, chosen)
+        for report, score, text in zip(reports, scores, texts, strict=True)
+    ]
+
+
+def _with_model(
+    report: InjectionReport, score: float, length: int, identity: str, settings: InjectionSettings
+) -> InjectionReport:
+    if not 0.0 <= score <= 1.0:
+        raise EngineError(
+            f"injection model {identity!r} gave score {score}, wanted one within 0 and 1"
+        )
+    total = round(1.0 - (1.0 - report.score) * (1.0 - score), _DIGITS)
+    findings = report.findings
+    if score >= settings.hint:
+        level: Level = "hint"
+        if score >= settings.threshold:
+            level = "clear" if score < settings.certain else "certain"
+        reason = "the model takes it for an injection"
+        findings += (
+            InjectionFinding(rule="model", level=level, reason=reason, start=0, end=length),
+        )
+    return report.model_copy(
+        update={
+            "score": total,
+            "injected": total >= settings.threshold,
+            "findings": findings,
+            "model": identity,
+        }
+    )
+
+
+# --- rules over one reading ------------------------------------------------------------
+
+
+def _find_in_folded(
+    folded: str, low: str, settings: InjectionSettings
+) -> Iterator[InjectionFinding]:
+    yield from _find_phrases(low, ENGLISH, settings)
+    yield from _find_foreign(low, settings)
+    yield from find_role_markers(low, settings)
+    yield from find_hidden(low, settings)
+    yield from find_bloat(folded, low, settings)
+    yield from find_exfiltration(folded)
+    for reading in read_disguises(low):
+        for found in _find_phrases(reading.text, ENGLISH, settings):
+            start, end = reading.span(found.start, found.end)
+            if found.level == "hint" or low[start:end] == reading.text[found.start : found.end]:
+                continue
+            yield InjectionFinding(
+                rule="disguised",
+                level="certain",
+                reason=f"{found.reason}, {reading.how}",
+                start=start,
+                end=end,
+            )
+
+
+def _find_phrases(
+    low: str, phrases: Iterable[Phrase], settings: InjectionSettings
+) -> Iterator[InjectionFinding]:
+    """Phrases of a text, each as often as settings keep."""
+    words = set(_WORDS.findall(low))
+    for one in phrases:
+        if not one.needs or not one.needs.isdisjoint(words):
+            yield from _matches(one, low, settings)
+    if "instruction" in low or "prompt" in low:
+        yield from _matches(GLUED, low, settings)
+
+
+def _find_foreign(low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
+    for trigger, one in LATIN:
+        if trigger in low:
+            yield from _matches(one, low, settings)
+    if not low.isascii():
+        for letter, phrases in _SCRIPTS:
+            if letter.search(low):
+                for one in phrases:
+                    yield from _matches(one, low, settings)
+
+
+def _find_encoded(text: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
+    for blob in find_blobs(text, settings.longest_decoded):
+        low = _lower(fold(blob.text).text)
+        orders = any(found.level != "hint" for found in _find_phrases(low, ENGLISH, settings))
+        if orders or blob.prose:
+            yield InjectionFinding(
+                rule="encoded",
+                level="certain" if orders else "hint",
+                reason=f"{'gives orders' if orders else 'holds sentences'} in {blob.how}",
+                start=blob.start,
+                end=blob.end,
+            )
+
+
+def _matches(one: Phrase, low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
+    for number, match in enumerate(one.pattern.finditer(low)):
+        if number == settings.most_findings:
+            return
+        yield InjectionFinding(
+            rule=one.rule,
+            level=one.level,
+            reason=one.reason,
+            start=match.start(),
+            end=match.end(),
+        )
+
+
+# --- the report ------------------------------------------------------------------------
+
+
+def _report(found: Sequence[InjectionFinding], settings: InjectionSettings) -> InjectionReport:
+    worth = {"certain": settings.certain, "clear": settings.clear, "hint": settings.hint}
+    signs: dict[tuple[str, str], float] = {}
+    for one in found:
+        sign = (one.rule, one.reason.partition(",")[0])
+        signs[sign] = max(signs.get(sign, 0.0), worth[one.level])
+    # In the order of the names, so that rounding is the same everywhere.
+    clean = math.prod(1.0 - signs[name] for name in sorted(signs))
+    score = round(1.0 - clean, _DIGITS)
+    kept: list[InjectionFinding] = []
+    counts: dict[str, int] = {}
+    for one in sorted(found, key=lambda one: (one.start, one.end, one.rule, one.reason)):
+        counts[one.rule] = counts.get(one.rule, 0) + 1
+        if counts[one.rule] <= settings.most_findings:
+            kept.append(one)
+    return InjectionReport(
+        rules=RULES, score=score, injected=score >= settings.threshold, findings=tuple(kept)
+    )
+
+
+def _placed(one: InjectionFinding, folded: FoldedText) -> InjectionFinding:
+    if folded.offsets is None:
+        return one
+    place = folded.span(one.start, one.end)
+    return one.model_copy(update={"start": place.start, "end": place.end})
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, character by character, so that offsets stay."""
+    low = text.lower()
+    if len(low) == len(text):
+        return low
+    return "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+
+
+class InjectionDetector:
+    """The rules, and a model where one is given, with what they said before. Safe under threads.
+
+    A report holds no word of its text and is kept by the text's hash, so nothing of a fact stays.
+    """
+
+    def __init__(
+        self,
+        settings: InjectionSettings | None = None,
+        model: InjectionModel | None = None,
+        *,
+        most_texts: int = 50_000,
+    ) -> None:
+        """Take what decides.
+
+        Args:
+            model: asked beside the rules, in one call for all texts that are new.
+            most_texts: reports kept; the one used longest ago goes.
+        """
+        self._settings = settings or InjectionSettings()
+        self._model = model
+        self._most = most_texts
+        self._known: OrderedDict[str, InjectionReport] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def under(self, settings: InjectionSettings) -> InjectionDetector:
+        """The same rules and model with these numbers; this one, where they are its own."""
+        if settings == self._settings:
+            return self
+        return InjectionDetector(settings, self._model, most_texts=self._most)
+
+    @property
+    def model(self) -> str:
+        """Identity of the model that is asked too; empty for none."""
+        return "" if self._model is None else self._model.identity
+
+    def reports(self, texts: Sequence[str]) -> list[InjectionReport]:
+        """The report on each text, in their order; each text is looked at once.
+
+        Raises:
+            EngineError: the model failed; nothing was looked at then.
+        """
+        names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
+        with self._lock:
+            found = {name: self._known[name] for name in names if name in self._known}
+            for name in found:
+                self._known.move_to_end(name)
+        new = {name: text for name, text in zip(names, texts, strict=True) if name not in found}
+        if new:
+            made = detect_many(list(new.values()), self._settings, self._model)
+            found |= zip(new, made, strict=True)
+            with self._lock:
+                self._known.update((name, found[name]) for name in new)
+                while len(self._known) > self._most:
+                    self._known.popitem(last=False)
+        return [found[name] for name in names]
+
+
+Reason = Literal["injection", "off-topic"]
+
+
+class ScreeningSettings(Part):
+    """The numbers of a screening.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Attributes:
+        enabled: whether an ordinary turn looks at its candidates at all.
+        relevance_floor: relevance below which a candidate is off topic, [0, 1]; it depends on the
+            embedder. 0 calls nothing off topic.
+        words_floor: share of the best candidate's words from which one is on topic whatever its
+            relevance, (0, 1].
+        hop_floor: what a link must say for a candidate that is on topic whatever its relevance.
+        fewest: candidates that must stay, else the pack is the minimal one; 0 for no such number.
+        injection: the numbers of the rules.
+    """
+
+    enabled: bool = False
+    relevance_floor: float = Field(default=0.0, ge=0.0, le=1.0)
+    words_floor: float = Field(default=0.25, gt=0.0, le=1.0)
+    hop_floor: float = Field(default=0.25, gt=0.0, le=1.0)
+    fewest: int = Field(default=1, ge=0)
+    injection: InjectionSettings = InjectionSettings()
+
+
+class RefusedText(Part):
+    """A candidate that is not to be selected.
+
+    Attributes:
+        rules: names of the rules that found something; empty for one that is off topic.
+        score: the injection score, or the relevance of what is off topic, [0, 1].
+    """
+
+    id: str
+    reason: Reason
+    score: float = Field(ge=0.0, le=1.0)
+    rules: tuple[str, ...] = ()
+
+
+class Screening(Part):
+    """Who may be selected.
+
+    Attributes:
+        kept: ids in the order given.
+        refused: the others, in the order given.
+        minimal: so little stays that the minimal pack is to be used.
+        algorithm: `name@n` of the rules.
+    """
+
+    kept: tuple[str, ...]
+    refused: tuple[RefusedText, ...]
+    minimal: bool
+    algorithm: str
+
+
+def screen_texts(
+    candidates: Sequence[tuple[str, str, int]],
+    settings: ScreeningSettings | None = None,
+    model: InjectionModel | None = None,
+    *,
+    known: Mapping[str, InjectionReport] | None = None,
+) -> Screening:
+    """Sort out what is off topic, then what gives orders.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Args:
+        candidates: id, text and relevance (fixed point in [0, SCALE]) of each, ids unique.
+        model: asked about the candidates that are on topic.
+        known: reports by id that were made of the same texts and with the same settings before,
+            such as when they were written.
+
+    Raises:
+        EngineError: the model failed.
+    """
+    chosen = settings or ScreeningSettings()
+    floor = round(chosen.relevance_floor * SCALE)
+    told = dict(known or {})
+    asked = [(id_, text) for id_, text, near in candidates if near >= floor and id_ not in told]
+    reports = detect_many([text for _, text in asked], chosen.injection, model)
+    told |= {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
+    kept: list[str] = []
+    refused: list[RefusedText] = []
+    for id_, _, near in candidates:
+        if near < floor:
+            far = from_fixed(max(0, near))
+            refused.append(RefusedText(id=id_, reason="off-topic", score=far))
+        elif told[id_].injected:
+            report = told[id_]
+            refused.append(
+                RefusedText(id=id_, reason="injection", score=report.score, rules=report.names)
+            )
+        else:
+            kept.append(id_)
+    return Screening(
+        kept=tuple(kept),
+        refused=tuple(refused),
+        minimal=len(kept) < chosen.fewest,
+        algorithm=RULES,
+    )

@@ -1,0 +1,305 @@
+"""Kinds of claim: fact unless clearly opinion, procedure or talk about the answer itself.
+
+What names a number, a date or a name cannot hide behind "I think" or "As mentioned above":
+it stays FACTUAL (decision D3, for safety).
+"""
+
+from __future__ import annotations
+
+import re
+
+from crp_integrations.language.dates import dates
+from crp_integrations.language.lexicon import IMPERATIVES, VERBS
+from crp_integrations.language.names import names
+from crp_integrations.language.quantities import quantities
+from crp_integrations.language.text import fold
+from crp_integrations.language.words import finite_verb, words
+from crp_integrations.vocabulary import ClaimType
+
+_I = re.IGNORECASE
+_LONGEST = 300
+SOURCE = (
+    r"(?:(?:the|this|your|these|any of the)\s+)?(?:(?:provided|given|supplied|available|above"
+    r"|retrieved)\s+)?"
+    r"(?:context|documents?|sources?|passages?|text|information|excerpts?|materials?|facts)"
+    r"(?:\s+(?:provided|given|supplied|above|available))?"
+)
+_SILENT = re.compile(
+    rf"(?:(?:unfortunately|however|but|sorry),?\s+)?(?:i\s+(?:cannot|can't|could\s+not|couldn't"
+    rf"|do\s+not|don't|did\s+not)\s+(?:find|see|have|know|answer|determine)\b"
+    rf"|{SOURCE}\s+(?:does|do|did)\s*(?:not|n't)\s+(?:\w+ly\s+)?(?:say|mention|contain|provide"
+    rf"|specify|include|give|state|cover|describe|explain|discuss|tell|indicate|address|answer"
+    rf"|support|have|list)\b"
+    rf"|(?:there\s+is\s+)?(?:no|not\s+enough|insufficient)\s+(?:\w+\s+)?(?:information|mention"
+    rf"|answer|details?|data)\b[^.]{{0,60}}\b(?:in|from)\s+{SOURCE}"
+    rf"|nothing\s+in\s+{SOURCE}\b)",
+    _I,
+)
+# What is said to be missing: the answer, or whatever was asked about.
+_IT = r"(?:(?:it|this|that)|(?:the|this|that|your|an|such)\s+(?:answer|question|information))"
+_ANSWERED = r"(?:answer(?:ed)?|determined?|f[io](?:u)?nd|provided?|tell|help|assist|say|respond)"
+# These say of themselves that there is no answer: whole claims, with no room for another word.
+_REFUSAL = re.compile(
+    r"(?:(?:unfortunately|however|but|(?:i(?:'m|\s+am)\s+)?(?:very\s+)?(?:sorry|afraid)"
+    r"|as\s+an\s+ai(?:\s+\w+){0,2}),?\s+)*(?:"
+    r"i(?:'m|\s+am)\s+(?:sorry|afraid)"
+    rf"|(?:i\s+apologi[sz]e|my\s+apologies|sorry|apologies)"
+    r"(?:\s+for\s+(?:the|any)\s+(?:confusion|inconvenience))?"
+    r"|(?:i\s+(?:cannot|can't|could\s+not|couldn't|do\s+not|don't)|(?:i(?:'m|\s+am)\s+)?"
+    rf"(?:unable|not\s+able)\s+to)\s+(?:know|{_ANSWERED})"
+    r"(?:\s+(?:you|it|that|this|an|the|your|any|question|answer|request|with|to))*"
+    rf"(?:\s+(?:based\s+on|from|with|using|in)\s+{SOURCE})?"
+    r"|(?:i\s+(?:do\s+not|don't)\s+have\s+|there\s+is\s+(?:not\s+)?)?(?:no|not?\s+enough|enough"
+    r"|insufficient)\s+(?:relevant\s+)?(?:information|context|data|details)(?:\s+(?:available"
+    r"|provided|found))?(?:\s+to\s+answer(?:\s+(?:the|this|your|that|it|question))*)?"
+    rf"|{_IT}\s+(?:is|was)(?:\s+not|n't)\s+(?:\w+ly\s+)?(?:stated|mentioned|specified|provided"
+    rf"|given|included|described|available|contained|covered|found|answered)?\s*(?:in|by|from)\s+"
+    rf"{SOURCE}"
+    rf"|{_IT}\s+(?:cannot|can't|can\s+not|could\s+not|couldn't)\s+be\s+(?:answered|determined"
+    rf"|found)(?:\s+(?:in|from|by|with|using|based\s+on)\s+{SOURCE})?"
+    rf"|(?:{_IT}|(?:this|the|that|your)\s+topic)\s+is\s+(?:out\s+of|outside|beyond)\s+(?:of\s+)?"
+    rf"(?:the\s+)?(?:scope|range)(?:\s+(?:of|for)\s+{SOURCE})?"
+    rf"|i\s+can\s+only\s+answer\s+questions\s+(?:about|on|from|based\s+on|using)\s+{SOURCE}"
+    r"|no\s+(?:relevant\s+)?(?:facts?|documents?|results?|passages?|information|answer|matches)"
+    r"\s+(?:was|were|is|are|could\s+be)\s+(?:found|available|provided|retrieved)"
+    r"|n/a|unknown|unanswerable)\W*\Z",
+    _I,
+)
+_REQUEST = re.compile(
+    r"(?:(?:please|hello|hi|hey|sure|great|and|so|thanks),?!?\s+)?(?:"
+    r"(?:could|can|would|will)\s+you\s+(?:please\s+)?(?:clarify|rephrase|specify|provide|share"
+    r"|explain|elaborate|repeat|tell\s+me|give|confirm|be\s+more)\b"
+    r"|(?:how|what|where)\s+(?:else\s+)?(?:can|may|could)\s+i\s+(?:help|assist|do)\b"
+    r"|(?:is|was)\s+there\s+anything\s+else\b|do\s+you\s+mean\b|(?:would|do)\s+you\s+(?:like|want"
+    r"|need)\s+(?:me\b|to\s+know\b|(?:any|more|further|additional)\s+(?:help|information|details))"
+    r"|what\s+(?:exactly\s+)?do\s+you\s+mean\b|which\s+(?:one\s+)?do\s+you\s+mean\b"
+    r"|(?:can|may)\s+i\s+help\b)[^.!]*\?\W*\Z",
+    _I,
+)
+_COURTESY = re.compile(
+    r"(?:and\s+|please\s+)*(?:let\s+me\s+know|feel\s+free\s+to\s+(?:ask|reach\s+out|contact\s+me)"
+    r"|i\s+hope\s+(?:this|that|it)\s+(?:helps|is\s+helpful|answers)|thank\s+you|thanks"
+    r"|you(?:'re|\s+are)\s+(?:very\s+)?welcome|(?:i(?:'m|\s+am)\s+)?(?:happy|glad)\s+to\s+help)"
+    r"\b(?P<rest>[^.!?]*)[.!?\W]*\Z",
+    _I,
+)
+# Nothing where they are all that is said. Before anything else they tell what kind of answer it is.
+_GREETING = re.compile(
+    r"(?:(?:hello|hi|hey|good\s+(?:morning|afternoon|evening|day)|goodbye|bye"
+    r"|have\s+a\s+(?:great|nice|good)\s+day)(?:\s+there|\s+again)?"
+    r"|i(?:'m|\s+am)\s+(?:not\s+(?:entirely\s+|really\s+)?sure|unsure))\W*\Z",
+    _I,
+)
+# What may follow a courtesy without saying anything: who is meant, and what for.
+_FILLER = re.compile(
+    r"(?:[\s,]*\b(?:if|for|to|with|about|you|your|yours|have|has|need|needs|want|would|like|any"
+    r"|anything|something|else|other|another|more|further|additional|questions?|query|queries"
+    r"|help|assistance|clarification|information|details?|concerns?|ask|asking|asked|me|us|i|we"
+    r"|can|could|be|of|or|and|the|this|that|it|in|there|again|so|much|very|reach|out|contact"
+    r"|anytime|time|today|ahead|day|understand|know|clarify|assist|all|is|are)\b)*\W*\Z",
+    _I,
+)
+
+
+def is_silent(text: str) -> bool:
+    """Whether a claim says that its source does not say something.
+
+    >>> is_silent("The context does not contain an answer to this question.")
+    True
+    """
+    return _SILENT.match(text.strip()) is not None
+
+
+def is_talk(text: str) -> bool:
+    """Whether a whole claim is a refusal or a courtesy, with no word of anything else.
+
+    >>> is_talk("I'm sorry"), is_talk("Let me know if you have any other questions!")
+    (True, True)
+    >>> is_talk("Let me know what Acme paid.")
+    False
+    """
+    body = _body(text)
+    if _REFUSAL.match(body):
+        return True
+    courtesy = _COURTESY.match(body)
+    return courtesy is not None and _FILLER.match(courtesy["rest"]) is not None
+
+
+def is_greeting(text: str) -> bool:
+    """Whether a whole claim is a greeting, or says that the one who answers is not sure.
+
+    >>> is_greeting("Hello!"), is_greeting("I'm not sure."), is_greeting("I'm sure.")
+    (True, True, False)
+    """
+    return _GREETING.match(_body(text)) is not None
+
+
+def is_request(text: str) -> bool:
+    """Whether a claim asks the one who asked for something.
+
+    >>> is_request("Could you rephrase the question?"), is_request("Did you know?")
+    (True, False)
+    """
+    return _REQUEST.match(_body(text)) is not None
+
+
+def _body(text: str) -> str:
+    if len(text) > _LONGEST:
+        return ""
+    return " ".join(fold(text).text.split()).strip("*_# ")
+
+
+_OPENER = re.compile(
+    rf"(?:as\s+(?:mentioned|noted|discussed|described|stated|explained|shown|outlined)"
+    rf"(?:\s+(?:above|below|earlier|previously|before|in\s+{SOURCE}))?"
+    rf"|(?:based\s+on|according\s+to|given|from)\s+{SOURCE}"
+    r"|in\s+(?:summary|conclusion|short|brief)|to\s+(?:summari[sz]e|conclude|sum\s+up|recap)"
+    r"|overall"
+    r"|(?:yes|no|sure|certainly|of\s+course|absolutely|great\s+question|good\s+question)"
+    r")\s*(?:[,:;.!\u2013-]\s*|\Z)",
+    _I,
+)
+_META = re.compile(
+    r"(?:here(?:'s|\s+(?:is|are))\b|below\s+(?:is|are)\b|the\s+following\s+(?:is|are|list|table"
+    r"|sections?|answer)\b"
+    rf"|quot(?:ed|ing)\s+from\s+{SOURCE}"
+    r"|i\s+hope\b|let\s+me\s+know\b|feel\s+free\b|(?:please\s+)?let\s+me\b|if\s+you\s+(?:have|need"
+    r"|want|would\s+like)\b"
+    r"|i(?:'m|\s+am)\s+(?:sorry|unable|not\s+able|happy|glad|an?\s+ai)\b|i\s+apologi[sz]e\b|sorry\b"
+    r"|i\s+(?:cannot|can't|can\s+not|could\s+not|couldn't|do\s+not|don't|did\s+not"
+    r"|didn't)\s+(?:answer|find|determine|know|have|see|provide|say|tell)\b"
+    r"|i\s+(?:will|shall|'ll|have|can)\s+(?:now\s+)?(?:explain|describe|summari[sz]e|outline"
+    r"|answer|list|help)\w*\b"
+    r"|(?:this|the|my)\s+(?:answer|response|summary|list|overview|section)\s+(?:is|was|covers"
+    r"|describes|summari[sz]es|quotes|uses|only|does|will|below|above)\b"
+    r"|i\s+(?:quote|answered|summari[sz]ed|used)\b|thank\s+you\b|thanks\b|you(?:'re"
+    r"|\s+are)\s+welcome\b)",
+    _I,
+)
+_CITES = re.compile(r"(?:sources?|references?|citations?|see)\W*(?:\[\^?\w{1,16}\]\W*)+\Z", _I)
+_OPINION = re.compile(
+    r"(?:\b(?:i|we)\s+(?:personally\s+|really\s+|would\s+)?(?:think|believe|feel|suspect|guess"
+    r"|reckon|recommend|suggest|prefer|like|love|argue|say)\b"
+    r"|\bin\s+my\s+(?:\w+\s+)?(?:opinion|view|experience)\b|\barguably\b|\bpersonally\b"
+    r"|\bto\s+my\s+mind\b"
+    r"|\b(?:you|one|we|it)\s+(?:should|could|might\s+want\s+to"
+    r"|may\s+want\s+to)\s+(?:\w+ly\s+)?consider\b|\bworth\s+(?:considering|noting|trying)\b"
+    r"|\b(?:it|this|that|these|they)(?:'s|\s+(?:is|are|was|were|seems?|looks?"
+    r"|feels?))\s+(?:\w+ly\s+|very\s+|quite\s+|a\s+|an\s+|the\s+|such\s+)*"
+    r"(?:best|better|worst|great|excellent|beautiful|ugly|interesting|impressive|remarkable"
+    r"|wonderful|terrible|awful|amazing|good|bad|nice|sad|exciting|disappointing|lovely"
+    r"|fascinating|important|useful|helpful|sensible|wise|unfortunate)\b)",
+    _I,
+)
+_PURPOSE = re.compile(
+    r"(?:(?:first|next|then|finally|now|second|third|lastly|afterwards|please|also|once\s[^,]{1,80}"
+    r"|to\s+[a-z][^,]{1,80}|in\s+order\s+to\s[^,]{1,80}|if\s[^,]{1,80}|when\s[^,]{1,80}"
+    r"|after\s[^,]{1,80}"
+    r"|before\s[^,]{1,80}),?\s+)",
+    _I,
+)
+_MOST_OPENERS = 3
+
+
+def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> ClaimType:
+    """The kind of one claim.
+
+    Spec: CRP-SPEC-005 §3.3
+
+    Args:
+        text: the claim.
+        heading: whether it stands as a heading.
+        numbered: whether it stands in a numbered list.
+
+    >>> kind_of("I think it is nice.").value, kind_of("I think Acme earned $4M in 2020.").value
+    ('OPINION', 'FACTUAL')
+    """
+    body = fold(text).text.strip().strip("*_# ").strip()
+    rest = without_opener(body)
+    opened = rest != body
+    if not any(character.isalnum() for character in rest):
+        return ClaimType.META
+    if _CITES.match(rest):
+        return ClaimType.META
+    found = words(rest)
+    if (is_silent(rest) and not _second_clause(rest)) or is_talk(rest):
+        return ClaimType.META
+    counted = quantities(rest)
+    firm = bool(counted or dates(rest))
+    named = bool(names(rest))
+    if not firm and _imperative(rest, numbered):
+        return ClaimType.PROCEDURAL
+    if firm:
+        # "Here are the 3 points:" only counts what follows.
+        bare = len(counted) == 1 and counted[0].kind == "number" and not dates(rest)
+        announces = bare and rest.endswith(":") and _META.match(rest) is not None
+        return ClaimType.META if announces else ClaimType.FACTUAL
+    if (heading and finite_verb(found, 1) is None) or rest.endswith("?"):
+        return ClaimType.META
+    if rest.endswith(":") and (finite_verb(found) is None or _META.match(rest)):
+        return ClaimType.META
+    if named:
+        return ClaimType.FACTUAL
+    if _META.match(rest):
+        return ClaimType.META
+    if opened and len(found) < 2:
+        return ClaimType.META
+    return ClaimType.OPINION if _OPINION.search(rest) else ClaimType.FACTUAL
+
+
+def without_opener(text: str) -> str:
+    """A text without "Yes," "Overall," and "Based on the context," before what it says.
+
+    >>> without_opener("Overall, based on the provided context, it is open.")
+    'it is open.'
+    """
+    for _ in range(_MOST_OPENERS):
+        match = _OPENER.match(text)
+        if match is None or match.end() == 0:
+            break
+        text = text[match.end() :]
+    return text
+
+
+def _second_clause(text: str) -> bool:
+    """Whether something with a verb of its own follows a comma, colon or dash."""
+    for match in re.finditer(r"[,;:\u2013]\s|\s-\s|\.\s", text):
+        tail = words(text[match.end() : match.end() + 200])
+        if len(tail) > 2 and finite_verb(tail, 1) is not None:
+            return True
+    return False
+
+
+def _imperative(text: str, numbered: bool) -> bool:
+    for _ in range(_MOST_OPENERS):
+        first = words(text[:40])
+        if first and first[0].lower in IMPERATIVES:
+            break
+        match = _PURPOSE.match(text)
+        if match is None:
+            break
+        text = text[match.end() :]
+    found = words(text[:160])
+    if not found:
+        return False
+    lower = found[0].lower
+    if lower not in IMPERATIVES and not (numbered and lower in VERBS):
+        return False
+    # "Use of the tool is free" and "Test results are in" are no commands.
+    after = found[1].lower if len(found) > 1 else ""
+    if after in (
+        "of",
+        "is",
+        "was",
+        "are",
+        "were",
+        "has",
+        "have",
+        "had",
+        "can",
+        "will",
+        "rose",
+        "fell",
+    ):
+        return False
+    return finite_verb(found[:4], 1) is None or after in ("the", "a", "an", "your", "it", "this")

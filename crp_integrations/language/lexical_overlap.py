@@ -1,0 +1,316 @@
+"""Lexical overlap of texts: stems, spans of about a sentence, names, rarity of words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import nsmallest
+from typing import NamedTuple
+
+from crp_integrations.language.memo import Memory, remembered_within
+from crp_integrations.language.names import names
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import Span
+from crp_integrations.language.words import STOP_WORDS, content_stems, content_words, stems_of
+
+
+@dataclass(frozen=True, slots=True)
+class TextWindow:
+    """A stretch of a passage.
+
+    Attributes:
+        passage: position of the passage.
+        start, end: character offsets in the passage.
+        score: share of the claim's weight that is found in the stretch, [0, 1].
+    """
+
+    passage: int
+    start: int
+    end: int
+    score: float
+
+
+def inverse_frequency(passages: Sequence[str]) -> dict[str, float]:
+    """How rare each stem is over the passages, above 0; one passage gives equal weights."""
+    return _weights([set(content_stems(passage)) for passage in passages])
+
+
+def _weights(stems: Sequence[set[str]]) -> dict[str, float]:
+    counts: dict[str, int] = defaultdict(int)
+    for unique in stems:
+        for found in unique:
+            counts[found] += 1
+    return _rarity(counts, len(stems))
+
+
+def _rarity(counts: Mapping[str, int], total: int) -> dict[str, float]:
+    return {
+        found: 1.0 + math.log((1 + total) / (1 + count)) for found, count in sorted(counts.items())
+    }
+
+
+def _weight(stem: str, idf: Mapping[str, float] | None) -> float:
+    if idf is None:
+        return 1.0
+    known = idf.get(stem)
+    # A stem that no passage has is at least as rare as the rarest that one has.
+    return known if known is not None else max(idf.values(), default=1.0)
+
+
+def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -> float:
+    """Share of the claim's content stems that the passage has, weighted by rarity.
+
+    Returns:
+        A score in [0, 1]; 1 when the claim has no content stems.
+    """
+    wanted = sorted(set(content_stems(claim)))
+    if not wanted:
+        return 1.0
+    have = set(content_stems(passage))
+    total = sum(_weight(found, idf) for found in wanted)
+    return sum(_weight(found, idf) for found in wanted if found in have) / total
+
+
+def coverages(claim: str, passages: Sequence[str]) -> list[float]:
+    """As `coverage` of each passage by the rarity over all of them; each is read once."""
+    stems = [set(content_stems(passage)) for passage in passages]
+    wanted = sorted(set(content_stems(claim)))
+    if not wanted:
+        return [1.0] * len(stems)
+    idf = _weights(stems)
+    weights = [(found, _weight(found, idf)) for found in wanted]
+    total = sum(weight for _, weight in weights)
+    return [sum(weight for found, weight in weights if found in have) / total for have in stems]
+
+
+class OverlapIndex:
+    """An inverted index over passages, built once and asked for every claim.
+
+    Building is linear in the passages' length; a question costs as much as the claim's stems
+    occur.
+    """
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self._passages = tuple(passages)
+        self._having: dict[str, list[int]] = {}
+        for number, passage in enumerate(passages):
+            for found in {word.stem for word in content_words(passage)}:
+                self._having.setdefault(found, []).append(number)
+        self.idf: dict[str, float] = _rarity(
+            {found: len(having) for found, having in self._having.items()}, len(passages)
+        )
+
+    @cached_property
+    def _postings(self) -> dict[str, list[tuple[int, int, int]]]:
+        postings: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, passage in enumerate(self._passages):
+            for word in content_words(passage):
+                postings[word.stem].append((number, word.start, word.end))
+        return postings
+
+    @cached_property
+    def rarest(self) -> float:
+        """The weight of a stem that no passage has: that of the rarest one."""
+        return max(self.idf.values(), default=1.0)
+
+    def nearest(self, claim: str, count: int) -> list[int]:
+        """Positions of the passages that share most with the claim, by the weight of its stems.
+
+        Args:
+            count: how many at most; a passage that shares nothing is none of them.
+
+        Returns:
+            Best first, equal ones in their order.
+        """
+        shared: dict[int, float] = defaultdict(float)
+        for found in sorted({word.stem for word in content_words(claim)}):
+            weight = self.idf.get(found, 0.0)
+            for passage in self._having.get(found, ()):
+                shared[passage] += weight
+        ranked = [(-round(weight, 9), place) for place, weight in shared.items()]
+        return [place for _, place in nsmallest(count, ranked)]
+
+    def best_windows(self, claim: str, *, size: int, count: int) -> list[TextWindow]:
+        """The stretches of at most `size` characters that share most with the claim.
+
+        Args:
+            claim: what is looked for.
+            size: longest stretch in characters, at least 1.
+            count: how many at most; they do not overlap.
+
+        Returns:
+            Windows, best first, ties by passage and place.
+        """
+        wanted = sorted(set(content_stems(claim)))
+        weights = {found: _weight(found, self.idf) for found in wanted}
+        total = sum(weights.values()) or 1.0
+        hits = sorted(
+            (passage, start, end, found)
+            for found in wanted
+            for passage, start, end in self._postings.get(found, ())
+        )
+        scored: list[tuple[float, int, int, int]] = []
+        counts: dict[str, int] = defaultdict(int)
+        left, mass = 0, 0.0
+        for place, (passage, _, end, found) in enumerate(hits):
+            counts[found] += 1
+            if counts[found] == 1:
+                mass += weights[found]
+            while left < place and (hits[left][0] != passage or end - hits[left][1] > size):
+                gone = hits[left][3]
+                counts[gone] -= 1
+                if counts[gone] == 0:
+                    mass -= weights[gone]
+                left += 1
+            scored.append((mass, passage, hits[left][1], end))
+        scored.sort(key=lambda row: (-round(row[0], 9), row[1], row[3] - row[2], row[2]))
+        chosen: list[TextWindow] = []
+        for mass, passage, start, end in scored:
+            if len(chosen) >= count:
+                break
+            slack = max(0, size - (end - start))
+            low = max(0, start - slack // 2)
+            high = min(len(self._passages[passage]), low + max(size, end - start))
+            if any(w.passage == passage and low < w.end and w.start < high for w in chosen):
+                continue
+            chosen.append(TextWindow(passage, low, high, min(1.0, max(0.0, mass / total))))
+        return chosen
+
+
+def best_windows(claim: str, passages: Sequence[str], *, size: int, count: int) -> list[TextWindow]:
+    """As `Index.best_windows`, for a single question."""
+    return OverlapIndex(passages).best_windows(claim, size=size, count=count)
+
+
+# Characters: a shorter stretch says too little alone, a longer one is cut.
+_SHORT, _LONG, _SOONEST = 40, 480, 120
+# Characters of texts that are remembered together, at some 15 bytes each, and of the longest.
+_KEPT, _LONGEST_KEPT = 8_000_000, 8_000
+
+STOP_STEMS = frozenset(stem for word in STOP_WORDS for stem in stems_of(word))
+
+
+class StemHits(NamedTuple):
+    """Where a text holds a stem.
+
+    Attributes:
+        often: how often in the whole text.
+        parts: numbers of the stretches that hold it, ascending.
+        counts: how often each of these does.
+    """
+
+    often: int
+    parts: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalProfile:
+    """A text as lexical scoring sees it.
+
+    Attributes:
+        words: how many stems it has, repeats counted.
+        stems: each stem with where it is found.
+        starts, ends: of each stretch of about a sentence, in order.
+        lengths: how many stems each stretch has.
+    """
+
+    words: int
+    stems: Mapping[str, StemHits]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+
+def _profile(text: str) -> LexicalProfile:
+    spans = sentence_spans(text)
+    whole = stems_of(text)
+    within: dict[str, list[tuple[int, int]]] = {}
+    lengths = []
+    for number, span in enumerate(spans):
+        stems = stems_of(span.of(text))
+        lengths.append(len(stems))
+        for stem, count in Counter(stems).items():
+            within.setdefault(stem, []).append((number, count))
+    found = {}
+    for stem, count in Counter(whole).items():
+        # A stretch may end in the middle of a word that is too long, and hold another one.
+        places = within.get(stem, ())
+        found[stem] = StemHits(count, tuple(n for n, _ in places), tuple(n for _, n in places))
+    starts, ends = tuple(span.start for span in spans), tuple(span.end for span in spans)
+    return LexicalProfile(len(whole), found, starts, ends, tuple(lengths))
+
+
+_PROFILES = Memory(_profile, _KEPT, longest=_LONGEST_KEPT)
+
+
+def profile(text: str) -> LexicalProfile:
+    """The profile of a text; that of a text of ordinary length is remembered."""
+    return _PROFILES.of([text])[0]
+
+
+def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
+    """The profiles of texts, in their order."""
+    return _PROFILES.of(texts)
+
+
+def question_stems(query: str) -> tuple[str, ...]:
+    """The stems that a question asks for, each once; its stop words only where nothing else is.
+
+    >>> question_stems("Who founded the company?")
+    ('found', 'compani')
+    """
+    every = tuple(dict.fromkeys(stems_of(query)))
+    return tuple(stem for stem in every if stem not in STOP_STEMS) or every
+
+
+@remembered_within(_KEPT, longest=_LONGEST_KEPT)
+def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The names of a text as written, each with its stems, in order and each once."""
+    found: dict[tuple[str, ...], str] = {}
+    for name in names(text):
+        stems = tuple(dict.fromkeys(stem for stem in stems_of(name.text) if stem not in STOP_STEMS))
+        if stems:
+            found.setdefault(stems, name.text)
+    return tuple((written, stems) for stems, written in found.items())
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Spans of about a sentence that hold every character which is no white space.
+
+    A sentence too short to say something by itself joins its neighbour, one that is too long is
+    cut at a line's end or a space.
+    """
+    found: list[Span] = []
+    for sentence in split_sentences(text):
+        for piece in _cut(text, sentence):
+            before = found[-1] if found else None
+            if (
+                before is not None
+                and min(piece.end - piece.start, before.end - before.start) < _SHORT
+                and piece.end - before.start < _LONG
+            ):
+                found[-1] = Span(before.start, piece.end)
+            else:
+                found.append(piece)
+    return found
+
+
+def _cut(text: str, span: Span) -> list[Span]:
+    start, found = span.start, []
+    while span.end - start > _LONG:
+        low, high = start + _SOONEST, start + _LONG
+        stop = max(text.rfind("\n", low, high), -1)
+        if stop < 0:
+            stop = text.rfind(" ", low, high)
+        stop = stop if stop >= 0 else high
+        found.append(Span(start, stop))
+        start = stop
+        while start < span.end and text[start].isspace():
+            start += 1
+    if start < span.end:
+        found.append(Span(start, span.end))
+    return found

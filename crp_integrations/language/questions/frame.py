@@ -1,0 +1,314 @@
+"""The frame of a question: names and quotations as single signs, its tasks, shared words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+from crp_integrations.language.lexicon import AUXILIARIES, ORDINARY, PREPOSITIONS, VERBS
+from crp_integrations.language.words import STOP_WORDS, content_stems
+
+# A private sign: no text of a user's means anything by it.
+SIGN = "\ue000"
+# Taken whole and from its beginning only, or long runs would be tried at every sign.
+NAME = rf"(?<!{SIGN}){SIGN}++"
+
+WH = frozenset("who whom whose what which when where why how".split())
+# Verbs that tell what to do with the answer.
+TELLING = frozenset(
+    """analyse analyze check clarify compare contrast define describe determine detail discuss
+    elaborate enumerate evaluate explain explore find give identify illustrate list mention name
+    outline please present provide quote recommend report show specify state suggest summarise
+    summarize tell write""".split()
+)
+
+_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', SIGN: " "})
+_QUOTED = re.compile(
+    r'"[^"]{1,200}"|(?<!\w)`[^`]{1,200}`|(?<!\w)\'(?=\w)[^"]{1,80}?(?<=[\w!?])\'(?!\w)'
+)
+_TOKEN = re.compile(r"[^\W_](?:[\w.&/+#]|-(?=\w)|'(?!s\b)(?=\w)){0,80}")
+_OPENERS = (
+    WH | TELLING | AUXILIARIES | STOP_WORDS | ORDINARY | PREPOSITIONS | VERBS | {"the", "besides"}
+)
+_WITHIN = re.compile(r" (?:of(?: the)?|de|del|di|la|van|von|den|der|du|&|'n') ")
+_SHORTENED = re.compile(r"(?:[A-Z]|St|Mt|Dr|Mr|Mrs|Ms|Jr|Sr|No|Inc|vs|\w*\.\w+)\.")
+_ENDS = re.compile(r"[.?!;:]\s")
+_EDGE = " \t,;:.?!-\u2013\u2014"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedQuestion:
+    """A stretch of a question.
+
+    Attributes:
+        text: as asked, on one line, with straight quotes.
+        mask: as long as the text; names and quotations are runs of `SIGN`.
+    """
+
+    text: str
+    mask: str
+
+    def cut(self, start: int, end: int | None = None) -> MaskedQuestion:
+        """A part, without blanks and marks at its edges."""
+        end = len(self.text) if end is None else end
+        while start < end and self.mask[start] in _EDGE:
+            start += 1
+        while end > start and self.mask[end - 1] in _EDGE:
+            end -= 1
+        return MaskedQuestion(self.text[start:end], self.mask[start:end])
+
+    def join(self, *others: MaskedQuestion) -> MaskedQuestion:
+        """This part and others with a blank between, empty ones left out."""
+        parts = [part for part in (self, *others) if part.text]
+        return MaskedQuestion(
+            " ".join(part.text for part in parts), " ".join(part.mask for part in parts)
+        )
+
+    @property
+    def first(self) -> str:
+        """The first word in lower case, a name as signs; empty for none."""
+        return self.mask.split(" ", 1)[0].strip(_EDGE).casefold()
+
+
+def mask_question(text: str) -> MaskedQuestion:
+    """Read a question.
+
+    >>> mask_question('Who wrote "Dune" of Frank Herbert?').mask.count(SIGN)
+    19
+    """
+    line = " ".join(text.translate(_STRAIGHT).split())
+    mask = list(line)
+    for match in _QUOTED.finditer(line):
+        mask[match.start() : match.end()] = SIGN * (match.end() - match.start())
+    signs = "".join(mask)
+    for start, end in _names(signs):
+        mask[start:end] = SIGN * (end - start)
+    return MaskedQuestion(line, "".join(mask))
+
+
+def _names(line: str) -> list[tuple[int, int]]:
+    """Runs of words with a capital, numbers among them, joined over `of` and the like."""
+    found: list[tuple[int, int, bool]] = []
+    opening = True
+    for match in _TOKEN.finditer(line):
+        token, start = match.group(), match.start()
+        end = match.end()
+        if token.endswith(".") and not _SHORTENED.fullmatch(token):
+            end -= 1
+        capital = any(character.isupper() for character in token)
+        if opening and token.casefold() in _OPENERS:
+            capital = False
+        number = token[0].isdigit()
+        if capital or number:
+            gap = line[found[-1][1] : start] if found else "?"
+            if gap == " " or (capital and not number and _WITHIN.fullmatch(gap)):
+                found[-1] = (found[-1][0], end, found[-1][2] or not number)
+            else:
+                found.append((start, end, not number))
+        opening = _ENDS.match(line, end) is not None
+    return [(start, end) for start, end, named in found if named]
+
+
+def without_article(part: MaskedQuestion) -> MaskedQuestion:
+    """A phrase without its leading article."""
+    match = re.match(r"(?:the|a|an)\s", part.mask, re.IGNORECASE)
+    return part.cut(match.end()) if match else part
+
+
+_ASKS = re.compile(
+    rf"(?:(?:{'|'.join(sorted(PREPOSITIONS))}) )?(?:{'|'.join(sorted(WH))})\b"
+    rf"|(?:{'|'.join(sorted(TELLING | AUXILIARIES))}) ",
+    re.IGNORECASE,
+)
+
+
+def opens_with_question(part: MaskedQuestion) -> bool:
+    """Whether the first words ask: a question word, with its preposition, a verb that tells to."""
+    return _ASKS.match(part.mask) is not None
+
+
+_MEMBER = rf"(?:[Tt]he )?{NAME}(?:'s(?= (?:and|or|,)))?"
+_NAMES = re.compile(
+    rf"(?P<members>{_MEMBER}(?:, {_MEMBER}){{0,8}}),? (?P<joint>and|or|vs\.?|versus|with|to|against"
+    rf"|than|from) (?P<last>{_MEMBER})",
+)
+# Nouns that say no more than that a view on something is meant.
+VIEWS = "approach|attitude|perspective|position|stance|treatment|view"
+_COMMA = re.compile(r",\s*")
+_PHRASE_END = re.compile(
+    rf"\s(?=(?:{'|'.join(sorted(PREPOSITIONS | AUXILIARIES))}|(?:{VIEWS})(?:s|es)?)\s)|[,;:]",
+    re.IGNORECASE,
+)
+# `temporary and permanent loans`: an adjective alone stands for a noun that comes later.
+ADJECTIVE = re.compile(r"(?:the )?[a-z-]{2,20}(?:ary|al|ar|ent|ant|ive|ic|ous|able|ible|ful|less)")
+MOST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFrame:
+    """Members of a coordination.
+
+    Attributes:
+        before: words before the members.
+        members: two or more, without articles.
+        after: words behind them.
+        joint: the word before the last member, in lower case.
+    """
+
+    before: MaskedQuestion
+    members: tuple[MaskedQuestion, ...]
+    after: MaskedQuestion
+    joint: str
+
+
+def coordinated_names(part: MaskedQuestion, joints: frozenset[str]) -> SharedFrame | None:
+    """The first coordination of names by one of the joints."""
+    for match in _NAMES.finditer(part.mask):
+        joint = match["joint"].rstrip(".")
+        if joint in joints:
+            first, last = match.span("members"), match.span("last")
+            members = [*coordinated_pieces(part.cut(*first)), part.cut(*last)]
+            return SharedFrame(
+                part.cut(0, match.start()),
+                tuple(without_article(member) for member in members[:MOST]),
+                part.cut(match.end()),
+                joint,
+            )
+    return None
+
+
+def coordinated_phrases(part: MaskedQuestion, joints: frozenset[str]) -> SharedFrame | None:
+    """Two phrases about a joint; the second ends at a preposition or an auxiliary."""
+    pattern = rf" (?P<joint>{'|'.join(sorted(joints))})\.? "
+    match = re.search(pattern, part.mask, re.IGNORECASE)
+    if match is None:
+        return None
+    left, right = part.cut(0, match.start()), part.cut(match.end())
+    end = _PHRASE_END.search(right.mask)
+    last = right.cut(0, end.start()) if end else right
+    members = [*coordinated_pieces(left), last]
+    head = last.mask.rfind(" ")
+    if len(members) == 2 and head > 0 and ADJECTIVE.fullmatch(left.mask):
+        members[0] = left.join(last.cut(head))
+    if len(members) > MOST or not all(member.text for member in members):
+        return None
+    return SharedFrame(
+        part.cut(0, 0),
+        tuple(without_article(member) for member in members),
+        right.cut(end.start()) if end else part.cut(0, 0),
+        match["joint"].casefold(),
+    )
+
+
+def coordinated_pieces(part: MaskedQuestion) -> list[MaskedQuestion]:
+    """A stretch at its commas; a comma within a name does not count."""
+    found: list[MaskedQuestion] = []
+    start = 0
+    for match in _COMMA.finditer(part.mask):
+        found.append(part.cut(start, match.start()))
+        start = match.end()
+    found.append(part.cut(start))
+    return [piece for piece in found if piece.text]
+
+
+def trim_frame(part: MaskedQuestion) -> MaskedQuestion:
+    """A question's words without those that only ask: question words, auxiliaries, articles."""
+    while part.first in _ASKING:
+        end = part.mask.find(" ")
+        if end < 0:
+            return part.cut(0, 0)
+        part = part.cut(end)
+    return part
+
+
+_ASKING = WH | AUXILIARIES | {"the", "a", "an", "there", "please", "us", "me", "both", "between"}
+
+
+_END = re.compile(rf"[?!]+[\"')]*\s+|;\s+|(?<=[\w{SIGN}]{{2}})\.\s+(?=[A-Z{SIGN}\"])")
+_JOINT = re.compile(
+    r",? (?:and|but|or|as well as|plus)(?: also| then| please)*"
+    rf" (?P<word>{'|'.join(sorted(WH | TELLING))})(?= )"
+    rf"|, (?:then |also )*(?P<bare>what|how|why|{'|'.join(sorted(TELLING))})(?= )",
+    re.IGNORECASE,
+)
+_ALWAYS = frozenset("what how why".split())
+_SUBJECT = re.compile(r"\b(?:it|they|them|he|she|him)\b", re.IGNORECASE)
+_OWNER = re.compile(r"\b(?:its|their|his|her)\b", re.IGNORECASE)
+_NAME = re.compile(NAME)
+_FEWEST = 2
+_LONGEST = 20
+# Joints looked at in one sentence; what lies behind them stays with the last task.
+_MOST_JOINTS = 16
+
+
+def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
+    """What a question asks for, one after the other; a statement stays with what follows it.
+
+    A pronoun of a later task is replaced by the one name of the task before it.
+    """
+    found: list[MaskedQuestion] = []
+    waiting = question.cut(0, 0)
+    start = 0
+    ends = [*_END.finditer(question.mask), None]
+    for match in ends:
+        end = len(question.mask) if match is None else match.end()
+        sentence = question.cut(start, end)
+        start = end
+        if not sentence.text:
+            continue
+        if _asks(sentence) or (match is not None and "?" in match.group()):
+            pieces = _coordinated(sentence)
+            found += [waiting.join(pieces[0]), *pieces[1:]]
+            waiting = question.cut(0, 0)
+        else:
+            waiting = waiting.join(sentence)
+    if waiting.text:
+        found = [*found[:-1], found[-1].join(waiting)] if found else [waiting]
+    told = found[:1]
+    for before, task in pairwise(found):
+        told.append(_resolved(task, before))
+    return told
+
+
+def _asks(sentence: MaskedQuestion) -> bool:
+    return sentence.first in WH | AUXILIARIES | TELLING or sentence.text.endswith("?")
+
+
+def _coordinated(sentence: MaskedQuestion) -> list[MaskedQuestion]:
+    pieces: list[MaskedQuestion] = []
+    start = 0
+    for match in islice(_JOINT.finditer(sentence.mask), _MOST_JOINTS):
+        word = (match["word"] or match["bare"]).casefold()
+        place = match.start("word") if match["word"] else match.start("bare")
+        before, after = sentence.cut(start, match.start()), sentence.cut(place)
+        if _opens(word, before, after):
+            pieces.append(before)
+            start = place
+    return [*pieces, sentence.cut(start)]
+
+
+def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
+    """Whether a word behind a joint begins a task of its own."""
+    if len(content_stems(before.text)) < _FEWEST - (before.first in WH):
+        return False
+    following = after.mask.split(" ", 2)[1].casefold() if " " in after.mask else ""
+    if word in TELLING:
+        return before.first in TELLING | WH and following not in AUXILIARIES | {"of", "by", "and"}
+    if word in _ALWAYS:
+        return before.first in WH | TELLING | AUXILIARIES
+    relative = re.search(rf"\s{word}\b", before.mask, re.IGNORECASE)
+    return relative is None and following in AUXILIARIES and before.first in WH | TELLING
+
+
+def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion:
+    """A task whose pronoun points back: with the name it means, or behind the words before it."""
+    pronoun = _SUBJECT.search(task.mask) or _OWNER.search(task.mask)
+    if pronoun is None or _NAME.search(task.mask):
+        return task
+    meant = trim_frame(before)
+    if not _NAME.fullmatch(meant.mask):
+        return meant.join(task) if meant.mask.count(" ") < _LONGEST else task
+    owner = "'s" if _OWNER.fullmatch(pronoun.group()) else ""
+    named = MaskedQuestion(meant.text + owner, meant.mask + owner)
+    return task.cut(0, pronoun.start()).join(named, task.cut(pronoun.end()))

@@ -1,5 +1,0 @@
-"""What the adapters of frameworks share, so that each says only what is its framework's own.
-
-In: a framework's messages, models and documents through functions of its adapter. Out: questions,
-facts and answers of a relay. No framework is imported here.
-"""

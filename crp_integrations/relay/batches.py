@@ -1,0 +1,250 @@
+"""Ingestion and evaluation of many things over any `concurrent.futures.Executor`.
+
+The database holds a table of jobs; what runs in the executor takes one after the other until none
+is left. A worker that dies leaves its job to the others. Nothing is done twice: a job has one
+result, and a document whose worker died between storing it and saying so is found unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import JsonValue
+
+from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError, StoreBusy
+from crp_integrations.fabric.ports.store import Jobs, bulk_load, jobs_of
+from crp_integrations.fabric.records import IngestReport
+from crp_integrations.relay.doors import examine
+from crp_integrations.relay.relay import Relay
+from crp_integrations.seals import sha256
+
+# Opens a relay in whatever process it is called in; it travels there, so it must be picklable.
+RelayOpener = Callable[[], Relay]
+JobResult = dict[str, JsonValue]
+# How often workers are sent again after jobs that dead ones left.
+ROUNDS: Final = 3
+# How long a worker waits, and how often in a row, while others write.
+PAUSE_SECONDS: Final = 0.05
+PATIENCE: Final = 200
+_BATCH_CHARACTERS: Final = 200
+
+
+def ingest_over(
+    executor: Executor,
+    opened: RelayOpener,
+    sources: Sequence[str | Path],
+    *,
+    batch: str,
+    workers: int = 4,
+    labels: Sequence[str] = (),
+    prefix: str | None = None,
+) -> list[JobResult]:
+    """Ingest files and folders over an executor, each a job and a transaction of its own.
+
+    A first index of the vectors is built when all are in.
+
+    Spec: CRP-SPEC-009 §4.1
+
+    Args:
+        executor: of threads, of processes, or such as Dask's `Client.get_executor()`; its workers
+            reach the paths and the database.
+        opened: such as `functools.partial(Relay.open, "postgresql://…", key=…)`.
+        sources: paths. Of one that changes a new batch is a new ingestion.
+        batch: a name for this work; given again it goes on with it, and tells what was done before.
+        workers: how many take jobs at a time.
+        labels: access labels put on every fact.
+        prefix: as in `Relay.ingest`.
+
+    Returns:
+        For each source the numbers of `facts`, `unchanged`, `stale` and `skipped`, or an `error`
+        by the name of its class.
+
+    Raises:
+        EngineError: workers died or failed, and jobs are left; call it again.
+        RequestError: the batch is known with other jobs.
+        ConfigError: the store keeps no jobs.
+    """
+    given = [{"source": str(source), "labels": [*labels], "prefix": prefix} for source in sources]
+    return _carry_out(executor, opened, "ingest", given, batch, workers)
+
+
+def evaluate_over(
+    executor: Executor,
+    opened: RelayOpener,
+    cases: Sequence[Mapping[str, JsonValue]],
+    *,
+    batch: str,
+    workers: int = 4,
+) -> list[JobResult]:
+    """Examine answers over an executor, each a job.
+
+    Spec: CRP-SPEC-005 §3 to §14
+
+    Args:
+        executor, opened, batch, workers: as in `ingest_over`.
+        cases: arguments of `examine` as JSON: `answer`, `context` (texts), and `question`,
+            `grounding`, `sub_queries`, `prior`, `judge` where there are any; without one the
+            relay's judge is asked, if it has one of its own.
+
+    Returns:
+        For each case the numbers and levels of its report, which are stored without a text.
+
+    Raises:
+        EngineError, RequestError, ConfigError: as `ingest_over`.
+    """
+    return _carry_out(executor, opened, "evaluate", [dict(case) for case in cases], batch, workers)
+
+
+def forget_batch(opened: RelayOpener, batch: str) -> int:
+    """Forget which jobs of a batch were done; returns how many it had."""
+    with opened() as relay:
+        return _jobs(relay).forget(relay.fabric.subject.tenant, _check_name(batch))
+
+
+def _carry_out(
+    executor: Executor,
+    opened: RelayOpener,
+    work: str,
+    given: Sequence[dict[str, Any]],
+    batch: str,
+    workers: int,
+) -> list[JobResult]:
+    if workers < 1:
+        raise RequestError(f"workers is {workers}, wanted 1 or more")
+    ids = [_job_id(work, one) for one in given]
+    payloads = dict(zip(ids, given, strict=True))
+    with opened() as relay:
+        jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
+        known = jobs.results(tenant, _check_name(batch))
+        if known and known.keys() != payloads.keys():
+            raise RequestError(
+                f"batch {batch!r} is known with {len(known)} jobs, and these are {len(payloads)} "
+                "that are not the same; give it another name"
+            )
+        jobs.put(tenant, batch, list(payloads))
+        with bulk_load(relay._store, tenant) if work == "ingest" else nullcontext():
+            for _ in range(ROUNDS):
+                waiting = sum(one is None for one in jobs.results(tenant, batch).values())
+                if not waiting:
+                    break
+                lost = _send_workers(executor, min(workers, waiting), opened, work, batch, payloads)
+        done = jobs.results(tenant, batch)
+    left = sum(one is None for one in done.values())
+    if left:
+        raise EngineError(
+            f"{left} of {len(payloads)} jobs of batch {batch!r} are not done "
+            f"({type(lost).__name__ if lost else 'no error was told'}); call it again"
+        ) from lost
+    return [json.loads(done[id_] or "null") for id_ in ids]
+
+
+def _send_workers(executor: Executor, count: int, *given: Any) -> BaseException | None:
+    """Let workers take jobs until there are none; the first error of those that ended with one."""
+    futures: list[Future[int]] = []
+    lost: BaseException | None = None
+    try:
+        futures = [executor.submit(work_off, *given) for _ in range(count)]
+    except RuntimeError as error:
+        # A pool whose process died takes nothing more.
+        lost = error
+    # All of them are waited for, whichever failed.
+    ended = [future.exception() for future in futures]
+    return lost or next((error for error in ended if error is not None), None)
+
+
+def work_off(
+    opened: RelayOpener, work: str, batch: str, payloads: Mapping[str, dict[str, Any]]
+) -> int:
+    """Do one job after the other until none is free; returns how many.
+
+    Raises:
+        StoreBusy: the store was busy, or could not be reached, for too long.
+    """
+    count = busy = 0
+    with opened() as relay:
+        jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
+        while True:
+            try:
+                with jobs.claim(tenant, batch) as claim:
+                    if claim is None:
+                        return count
+                    claim.finish(json.dumps(_do_job(relay, work, payloads[claim.job_id])))
+            except StoreBusy:
+                # The job is free again; what it stored already is found when it is done again.
+                busy += 1
+                if busy > PATIENCE:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+                continue
+            count, busy = count + 1, 0
+
+
+def _do_job(relay: Relay, work: str, given: dict[str, Any]) -> JobResult:
+    try:
+        return _ingest_source(relay, **given) if work == "ingest" else _examine_case(relay, given)
+    except StoreBusy:
+        raise
+    except CRPError as error:
+        # Its sentence may show a path, and what is stored here no erasure would find.
+        return {"error": type(error).__name__}
+
+
+def _ingest_source(
+    relay: Relay, source: str, labels: Sequence[str], prefix: str | None
+) -> JobResult:
+    report: IngestReport = relay.ingest(source, labels=labels, prefix=prefix)
+    return {
+        "facts": len(report.facts),
+        "unchanged": len(report.unchanged),
+        "stale": len(report.stale),
+        "skipped": len(report.skipped),
+    }
+
+
+def _examine_case(relay: Relay, given: Mapping[str, Any]) -> JobResult:
+    judge = relay.judge if relay.judge is not None and not relay.judge.own else False
+    report = examine(settings=relay.settings, **{"judge": judge, **given})
+    return {
+        "risk_level": report.risk_level,
+        "flagged": report.flagged,
+        "checked_by": report.checked_by,
+        "risk_score": report.risk_score,
+        "hallucination_probability": report.hallucination_probability,
+        "claims": report.claims_total,
+        "grounding_pct": report.grounding_pct,
+        "fabrications": report.fabrication_count,
+        "distortions": report.distortion_count,
+        "contradictions": report.contradiction_count,
+        "report_hash": report.report_hash,
+    }
+
+
+def _jobs(relay: Relay) -> Jobs:
+    found = jobs_of(relay._store)
+    if found is None:
+        raise ConfigError(
+            f"store {relay._store.name} keeps no table of jobs, which workers share; "
+            "open one on PostgreSQL"
+        )
+    return found
+
+
+def _check_name(batch: str) -> str:
+    if not 0 < len(batch) <= _BATCH_CHARACTERS:
+        raise RequestError(
+            f"the batch's name has {len(batch)} characters, wanted 1 to {_BATCH_CHARACTERS}"
+        )
+    return batch
+
+
+def _job_id(work: str, given: Mapping[str, Any]) -> str:
+    try:
+        return sha256(json.dumps([work, given], sort_keys=True))
+    except TypeError as error:
+        raise RequestError("a job is not plain JSON; give texts, numbers and lists") from error

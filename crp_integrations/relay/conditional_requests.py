@@ -1,0 +1,277 @@
+"""One request against the envelopes that are known: is an earlier one still the right one?
+
+Evaluated before Phase 1, since a match makes it needless. Reads the fabric's state and nothing
+else of it, but for the guard's word on each fact that would be shown again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.risk import ceiling
+from crp_integrations.dpe.settings import QualitySettings
+from crp_integrations.envelope.budget import EnvelopeInputs
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.continuation import has_relevant, relevance_floor
+from crp_integrations.envelope.etag import Validators, decomposition_hash
+from crp_integrations.envelope.records import Cap, Envelope
+from crp_integrations.envelope.reuse import EnvelopeScope, ReuseMatch
+from crp_integrations.errors import NoRelevantFacts
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.headers import names
+from crp_integrations.headers.records import CacheOutcome
+from crp_integrations.policy.demands import RISKS
+from crp_integrations.policy.policy_text import render_policy
+from crp_integrations.policy.records import Policy
+from crp_integrations.policy.verdict import accepts_tier
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.steps import NotModified
+from crp_integrations.relay.world import World
+from crp_integrations.scores import from_fixed
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import CacheStatus, Changed, QualityTier, RiskLevel
+
+
+def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> Envelope:
+    """An envelope whose tier the answer's quality score caps, after every override.
+
+    Spec: CRP-SPEC-005 §18.4, CRP-SPEC-003 §8.3 (decision E4)
+    """
+    allowed, bound = ceiling(report.rqa_score, settings)
+    tier = envelope.quality_tier.capped(allowed)
+    if tier is envelope.quality_tier:
+        return envelope
+    reason = f"rqa_score {report.rqa_score:.3f} is below {bound:.2f}"
+    cap = Cap(ceiling=allowed, reason=reason)
+    # Nothing is validated again: a tier and its reason are all that changes.
+    return envelope.model_copy(update={"quality_tier": tier, "caps": (*envelope.caps, cap)})
+
+
+def uncapped(envelope: Envelope, tier: QualityTier | None) -> Envelope:
+    """An emitted envelope as it was: the cap is of its answer, and another may follow."""
+    if tier is None or tier is envelope.quality_tier:
+        return envelope
+    return envelope.model_copy(update={"quality_tier": tier, "caps": envelope.caps[:-1]})
+
+
+class ConditionalRequest:
+    """What one request may reuse, and what of it is known afterwards. For one Turn alone.
+
+    Spec: CRP-SPEC-003 §5.3, §11
+
+    Attributes:
+        match: what the request came to; no status before `evaluate`, or when it is unconditional.
+        selected: whether Phase 1 was skipped.
+    """
+
+    def __init__(
+        self, request: Request, session_id: str, namespace: Namespace, world: World
+    ) -> None:
+        self._request = request
+        self._namespace = namespace
+        self._known = world.known
+        self._settings = world.settings.envelope
+        self._settings_digest = world.settings_digest
+        subject = namespace.subject
+        self._scope = EnvelopeScope(subject.tenant, subject.name, namespace.residency, session_id)
+        # Neither changes during a turn.
+        self._prompt = _prompt_hash(request)
+        self._prior = _prior_hash(request)
+        self.match = ReuseMatch()
+        self.selected = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the request is conditional."""
+        return bool(self._request.if_match)
+
+    def validators(
+        self,
+        view: FabricView,
+        *,
+        model: str,
+        tokenizer: str,
+        budget_tokens: int,
+        needs: Sequence[str],
+        state_hash: str | None = None,
+    ) -> Validators:
+        """What an envelope for this request depends on."""
+        request, settings = self._request, self._settings
+        return Validators(
+            state_hash=view.state_hash() if state_hash is None else state_hash,
+            readable=view.size(),
+            decomposition=decomposition_hash(request.query, needs),
+            embedder=view.embedder.identity,
+            model=model,
+            tokenizer=tokenizer,
+            budget_tokens=budget_tokens,
+            settings_digest=self._settings_digest,
+            grounding=request.grounding,
+            strategy=request.strategy,
+            policy=self._namespace.guard_name,
+            k=request.k,
+            max_age_seconds=request.cache.max_age_seconds,
+            packing=settings.packing,
+            layout=f"{settings.layout}/{settings.ordering}",
+            prompt=self._prompt,
+            prior=self._prior,
+        )
+
+    def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> ReuseMatch:
+        """Evaluate the request against what is known.
+
+        Spec: CRP-SPEC-003 §11.4
+        """
+        match = self._known.match(
+            self._scope,
+            self._request.if_match,
+            validators,
+            now,
+            no_cache=self._request.cache.no_cache,
+            holds=bool(view.held()),
+        )
+        known = match.known
+        if known is not None and known.candidates is not None:
+            texts = {
+                fact.fact_id: fact.content_hash or sha256(fact.content)
+                for fact in known.candidates.facts
+            }
+            found = {fact.fact_id: fact.content_hash for fact in view.facts(list(texts))}
+            # A guard may have changed its mind on a fact while the number of facts is the same, or
+            # wants personal data gone from it by now.
+            if found != texts:
+                match = ReuseMatch(CacheStatus.MISS, (Changed.ACCESS,))
+        self.match = match
+        if match.status is CacheStatus.HIT and known and known.candidates is not None:
+            self.require_relevant(known.candidates, view)
+        return match
+
+    def require_relevant(self, candidates: Candidates, view: FabricView) -> None:
+        """Refuse, under `only-if-ckf`, a question on which the fabric holds nothing relevant.
+
+        Spec: CRP-SPEC-009 §7.1
+        """
+        if not self._request.cache.only_if_ckf:
+            return
+        settings = self._settings
+        if not has_relevant(candidates, settings, aside=set(view.held())):
+            least = from_fixed(relevance_floor(candidates, settings))
+            raise NoRelevantFacts(
+                f"no fact of the fabric has a relevance of at least {least:.2f} to the question, "
+                "and only-if-ckf accepts nothing else"
+            )
+
+    def unmodified(self, policy: Policy) -> NotModified | None:
+        """The outcome for a caller who has the answer already; None for anybody else.
+
+        Spec: CRP-SPEC-003 §11.2 (decision E12)
+        """
+        known = self.match.known
+        if self.match.status is not CacheStatus.HIT or known is None:
+            return None
+        if known.envelope is None or known.headers is None:
+            return None
+        if not self._vouched(known.envelope.quality_tier, known.headers, policy):
+            return None
+        headers = {**known.headers, names.CACHE_STATUS: CacheStatus.HIT.value}
+        return NotModified(known.envelope.etag, headers, known.envelope)
+
+    def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
+        """Whether an earlier answer passed what is demanded of this request's answer."""
+        request, risk = self._request, headers.get(names.RISK)
+        mode = policy.overseen(request.oversight)
+        if headers.get(names.POLICY_APPLIED) != render_policy(policy):
+            return False
+        if headers.get(names.OVERSIGHT_MODE, "") != ("" if mode is None else mode.value):
+            return False
+        if not accepts_tier(tier, request.accept_quality):
+            return False
+        most = request.accept_risk
+        return most is None or (risk in RISKS and RISKS.index(RiskLevel(risk)) <= RISKS.index(most))
+
+    def envelope(self, validators: Validators) -> Envelope | None:
+        """The earlier envelope, where it was granted for exactly this."""
+        known = self.match.known
+        granted = self.match.status is CacheStatus.HIT and known is not None
+        if not granted or known is None or known.validators != validators:
+            return None
+        return uncapped(known.envelope, known.tier) if known.envelope else None
+
+    def candidates(self, validators: Validators) -> Candidates | None:
+        """The earlier candidates, where Phase 1 would select them again.
+
+        Spec: CRP-SPEC-003 §5.3
+        """
+        known = self.match.known
+        if known is None or not validators.selects_like(known.validators):
+            return None
+        self.selected = known.candidates is not None
+        return known.candidates
+
+    def remember(
+        self,
+        view: FabricView,
+        validators: Validators,
+        envelope: Envelope,
+        candidates: Candidates,
+        now: datetime,
+        headers: Mapping[str, str] | None = None,
+        tier: QualityTier | None = None,
+        made: EnvelopeInputs | None = None,
+    ) -> None:
+        """Know an envelope from now on, unless its session keeps things in memory alone."""
+        if self._request.cache.no_store or view.held():
+            return
+        present = view.state_hash()
+        self._known.remember(
+            self._scope,
+            validators,
+            envelope,
+            candidates,
+            now,
+            headers,
+            present=present,
+            tier=tier,
+            made=made,
+        )
+
+    @property
+    def outcome(self) -> CacheOutcome | None:
+        """The value of `CRP-Context-Cache-Status`; None for an unconditional request."""
+        status = self.match.status
+        if status is None:
+            return None
+        return CacheOutcome(status=status, reason=next(iter(self.match.reasons), ""))
+
+    @property
+    def flags(self) -> list[str]:
+        """What the report says of it: the status with every reason, and a skipped Phase 1."""
+        if self.match.status is None:
+            return []
+        reasons = "+".join(self.match.reasons)
+        said = [f"if-match={self.match.status}" + (f":{reasons}" if reasons else "")]
+        return [*said, "select=reused"] if self.selected else said
+
+
+def _prior_hash(request: Request) -> str:
+    """Hash of what a request says of earlier windows and envelopes; empty when it says nothing."""
+    before = request.previous
+    said: list[object] = [window.model_dump(mode="json") for window in request.prior]
+    if request.pinned or before is not None:
+        said += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
+    return _hash(said)
+
+
+def _prompt_hash(request: Request) -> str:
+    """Hash of what is asked of the model besides the envelope."""
+    asked = set("system_prompt history results max_tokens temperature seed tools".split())
+    return _hash(request.model_dump(mode="json", include=asked))
+
+
+def _hash(value: object) -> str:
+    # Tools and seeds may hold numbers beyond those that canonical JSON has.
+    return sha256(json.dumps(value, sort_keys=True))

@@ -1,0 +1,157 @@
+"""Agents that ask other agents: what a session hands down, and what it takes back.
+
+The values travel as they are within a process and as CRP headers between processes
+(`headers/agent_headers.py`).
+"""
+
+from __future__ import annotations
+
+from crp_integrations.audit.drafts import draft_budget_depleted, draft_sub_agent_returned
+from crp_integrations.audit.journal import append_events
+from crp_integrations.audit.keys import journal_key
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.relay.question_fields import QuestionFields
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.world import World
+from crp_integrations.seals import iso
+from crp_integrations.session import agents
+from crp_integrations.session import budget as safety
+from crp_integrations.session.agents import Downward, Upward
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import BUDGET_DIGITS, Session
+from crp_integrations.vocabulary import ChainIntegrity, SafetyMode
+
+
+def delegate(
+    namespace: Namespace, world: World, session_id: str, *, safety_mode: SafetyMode | None = None
+) -> Downward:
+    """Count a delegation of a session and say what goes down with it.
+
+    Spec: related facts §8
+    """
+    settings = world.settings.sessions
+    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+        session = _session(transaction, world, session_id)
+        agent = agents.find_agent(session.agent_id, settings.agents)
+        down = agents.delegate(
+            session,
+            agent=agent,
+            settings=settings,
+            residency=namespace.residency,
+            safety_mode=safety_mode,
+        )
+        now = iso(world.clock.now())
+        _keep(transaction, world, agents.count_delegation(session).changed(modified_at=now))
+    return down
+
+
+def asked_by(down: Downward) -> QuestionFields:
+    """The fields of a question that another agent has delegated.
+
+    Spec: related facts §8
+    """
+    return QuestionFields(
+        parent_session=down.session_parent,
+        loop_depth=down.loop_depth,
+        safety_budget=down.safety_budget,
+        inherited_policy=down.policy,
+        residency=down.residency or None,
+        safety_mode=down.safety_mode,
+    )
+
+
+def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None) -> Upward:
+    """What an answer, or its being withheld, hands back to the agent that asked for it.
+
+    Spec: related facts §8
+
+    Args:
+        answered: what `ask` returned, or the 451 that it raised.
+        safety_budget: of the answering session; None takes what the answer's headers say.
+    """
+    if isinstance(answered, SafetyHalt):
+        found = answered.report if isinstance(answered.report, Report) else None
+        return Upward(
+            session_id=answered.session_id,
+            safety_budget=safety_budget,
+            risk_level=found.risk_level if found else None,
+            hmac=found.hmac if found else "",
+            chain_integrity=found.chain_integrity if found else ChainIntegrity.UNVERIFIED,
+            quality_score=round(found.rqa_score, 3) if found else None,
+            halted=True,
+        )
+    said = parse_response(answered.headers)
+    return Upward(
+        session_id=answered.session_id,
+        safety_budget=said.safety_budget if safety_budget is None else safety_budget,
+        risk_level=said.hallucination_risk or answered.report.risk_level,
+        hmac=answered.report.hmac,
+        chain_integrity=answered.report.chain_integrity,
+        audit_uri=said.trail_uri or "",
+        quality_score=round(answered.report.rqa_score, 3),
+    )
+
+
+def take_result(namespace: Namespace, world: World, session_id: str, up: Upward) -> float:
+    """Take what a sub-agent has handed back: its budget bounds the session's, its seal is noted.
+
+    Spec: related facts §8
+    """
+    budget = world.settings.sessions.budget
+    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+        session = _session(transaction, world, session_id)
+        now = iso(world.clock.now())
+        before = session.safety_budget
+        if up.hmac and up.hmac in session.taken:
+            # Handed over twice, as after a lost reply, a result costs once.
+            return before
+        session = agents.charge_return(session, up, world.settings.sessions)
+        if up.hmac:
+            session = session.changed(taken=(*session.taken, up.hmac))
+        left = session.safety_budget
+        spent = not safety.halts(before, budget) and safety.halts(left, budget)
+        # One that has ended stays as it is; that the agent returned is journalled all the same.
+        if not session.ended:
+            over = safety.is_spent(left)
+            _keep(transaction, world, session.changed(modified_at=now, ended=over))
+        last = transaction.journal.last_seal(session_id)
+        window_id = last.window_id if last else ""
+        returned = draft_sub_agent_returned(
+            session_id,
+            window_id,
+            session=up.session_id,
+            chain_tip=up.hmac,
+            budget=left if up.safety_budget is None else up.safety_budget,
+            risk_level=up.risk_level,
+            integrity=up.chain_integrity,
+            quality_score=up.quality_score,
+            cost=round(before - left, BUDGET_DIGITS),
+        )
+        depleted = [draft_budget_depleted(session_id, window_id, budget=left)] if spent else []
+        key = journal_key(world.keyring, namespace.subject.tenant)
+        append_events(transaction.journal, key, [returned, *depleted], now)
+    return left
+
+
+def _session(transaction: Transaction, world: World, session_id: str) -> Session:
+    """A session that the store or, under `no-store`, the memory knows."""
+    stored = sessions_of(transaction).session(session_id)
+    session = stored or world.session_memories.of(session_id).session
+    if session is None:
+        raise RequestError(
+            f"session {session_id!r:.60} is not known here; ask something in it before it delegates"
+        )
+    return session
+
+
+def _keep(transaction: Transaction, world: World, session: Session) -> None:
+    """Keep a session where it is kept."""
+    sessions = sessions_of(transaction)
+    if sessions.session(session.session_id) is not None:
+        sessions.keep(session)
+    if world.session_memories.of(session.session_id).session is not None:
+        world.session_memories.keep(session)

@@ -1,0 +1,273 @@
+"""The windows before one: what it is given of them, and which of them its subject may know of.
+
+The answers of earlier windows that the store kept come whole where they fit. Where they do not, a
+model is asked for a summary, which counts only when it says what the answers say.
+
+A session belongs to a tenant, and its users need not have the same rights; neither does one user
+have them for ever.
+
+Spec: CRP-SPEC-009 §4.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Fact
+from crp_integrations.messages import Reply
+from crp_integrations.policy.records import Policy
+from crp_integrations.policy.verdict import judge_answer, may_withhold
+from crp_integrations.relay import prompt
+from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.steps import Dispatch
+from crp_integrations.relay.world import World
+from crp_integrations.session import transfer
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import WindowNode
+from crp_integrations.session.transfer import Transfer
+from crp_integrations.session.window_graph import seen_windows
+from crp_integrations.vocabulary import FactStatus, TransferType
+
+
+class CarriedContext:
+    """What one window is given of those that it continues. For one Turn alone.
+
+    Spec: CRP-SPEC-003 §14.1; related facts §5
+
+    Attributes:
+        request: the request, its prior windows with what is given of them.
+        given: what that is; None before it is settled.
+        waiting: a model was asked for a summary and has not replied.
+    """
+
+    def __init__(self, request: Request, world: World) -> None:
+        self.request = request
+        self.given: Transfer | None = None
+        self.waiting = False
+        self._world = world
+        self._answers = "\n\n".join(window.answer for window in request.prior if window.answer)
+        self._counter = world.counter_for(request.model)
+        limit = world.limit_for(request.model)[0]
+        self._available = prompt.reckon_room(
+            request, self._counter, limit, world.settings.envelope
+        ).tokens
+
+    def asking(self) -> Dispatch | None:
+        """The call for a summary; None when there is none to make, and `request` is settled."""
+        if self.given is not None:
+            return None
+        settings = self._world.settings.sessions.transfer
+        whole = self._counter.count(self._answers) if self._answers else 0
+        # Deferred facts are candidates like others here, and are packed as far as they fit.
+        chosen = transfer.choose_transfer(whole, 0, self._available, settings)
+        if not self._answers:
+            chosen = TransferType.FACTS_ONLY
+        if chosen is not TransferType.SUMMARY:
+            self._settle(chosen)
+            return None
+        self.waiting = True
+        tokens = transfer.summary_tokens(whole, self._available, settings)
+        model = self.request.model
+        return Dispatch(
+            transfer.summary_call(
+                self._answers, tokens, model=model, settings=settings, seed=self.request.seed
+            )
+        )
+
+    def read(self, reply: Reply) -> None:
+        """Take a summary, if it is faithful to what it sums up."""
+        self.waiting = False
+        self._settle(TransferType.SUMMARY, reply.text, self._fidelity(reply.text))
+
+    def _fidelity(self, summary: str) -> float:
+        """Of a summary to the answers, [0, 1]: the least of what it keeps and what supports it."""
+        world = self._world
+        report = examine(
+            Dossier(
+                question=self.request.query,
+                answer=summary,
+                passages=(("prior", self._answers),),
+                vectors=None,
+                grounding=self.request.grounding,
+            ),
+            embedder=world.namespace.embedder,
+            verifier=world.verifier,
+            settings=world.settings.dpe,
+            tracer=world.tracer,
+        )
+        return min(report.fidelity_score, report.grounding_pct)
+
+    def _settle(
+        self, chosen: TransferType, summary: str = "", fidelity: float | None = None
+    ) -> None:
+        """One account of all earlier answers, with the last of the windows."""
+        self.given = transfer.make_transfer(
+            chosen,
+            self._answers,
+            deferred_tokens=0,
+            available_tokens=self._available,
+            counter=self._counter,
+            settings=self._world.settings.sessions.transfer,
+            summary=summary,
+            fidelity=fidelity,
+        )
+        *before, last = self.request.prior
+        silent = [window.changed(summary="") for window in before]
+        self.request = self.request.changed(prior=(*silent, self.given.into(last)))
+
+
+def may_lay_bridge(
+    bridge: str, between: Sequence[Answer], policy: Policy, request: Request, world: World
+) -> bool:
+    """Whether the policy lets a bridge through.
+
+    It stands in no window's text and no window's report speaks of it, so it is held against the
+    answers that it joins. A policy that withholds nothing lets every bridge through.
+
+    Spec: CRP-SPEC-005 §11.5
+    """
+    if not may_withhold(policy, request.oversight):
+        return True
+    report = examine(
+        Dossier(
+            question=request.query,
+            answer=bridge,
+            passages=tuple((answer.window_id, answer.text) for answer in between),
+            vectors=None,
+            grounding=request.grounding,
+        ),
+        embedder=world.namespace.embedder,
+        verifier=world.verifier,
+        settings=world.settings.dpe,
+        tracer=world.tracer,
+    )
+    found = judge_answer(policy, report, oversight=request.oversight)
+    return found.halt is None and not found.needs_review
+
+
+def hidden_windows(
+    namespace: Namespace, windows: Sequence[WindowNode], said: Mapping[str, PriorWindow]
+) -> set[str]:
+    """Ids of the windows that showed a fact which the subject may not read, or go on from one.
+
+    Spec: CRP-SPEC-003 §14.2, §16.1
+    """
+    shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in said.items()}
+    ids = {id_ for own in shown.values() for id_ in own}
+    seen_now = namespace.facts(sorted(ids)) if ids else []
+    hidden = denied_facts(namespace, ids, seen_now)
+    cut = redacted_hashes(namespace, seen_now)
+    whole = {
+        id_
+        for id_, window in said.items()
+        if any(
+            cut.get(seen.fact_id, seen.content_hash) != seen.content_hash
+            for seen in window.facts_seen
+        )
+    }
+    found: set[str] = set()
+    for window in windows if hidden or whole else ():
+        own = shown.get(window.window_id, ())
+        if (
+            window.window_id in whole
+            or not hidden.isdisjoint(own)
+            or not found.isdisjoint(window.parents)
+        ):
+            found.add(window.window_id)
+    return found
+
+
+def window_report(namespace: Namespace, window_id: str) -> Report | None:
+    """The report that is kept on a window; None where none is, or the subject may not hear of it.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    with namespace.begin(write=False) as transaction:
+        sessions = sessions_of(transaction)
+        kept = sessions.report(window_id)
+        if kept is None:
+            return None
+        report = Report.model_validate_json(kept)
+        windows = sessions.windows(report.session_id)
+        said = sessions.priors(seen_windows(windows, [window_id]))
+    # Of a window that was not released nothing but its report tells what it was shown.
+    shown = {evidence.fact_id for claim in report.claims for evidence in claim.evidence}
+    if denied_facts(namespace, shown) or window_id in hidden_windows(namespace, windows, said):
+        return None
+    if window_id not in said and redacted_hashes(namespace, namespace.facts(sorted(shown))):
+        # Nothing tells whether it was shown more than the subject may see.
+        return None
+    return report
+
+
+def denied_facts(
+    namespace: Namespace, fact_ids: Collection[str], seen: Sequence[Fact] | None = None
+) -> set[str]:
+    """Those of the facts that are there for others, and not for the subject.
+
+    A fact that is there for nobody any more is not denied: what was said with one that was
+    withdrawn is gone with it.
+    """
+    if seen is None:
+        seen = namespace.facts(sorted(fact_ids)) if fact_ids else []
+    missing = {*fact_ids} - {fact.fact_id for fact in seen}
+    if not missing:
+        return set()
+    with namespace.begin(write=False) as transaction:
+        own = {fact.fact_id: fact for fact in transaction.facts.get(sorted(missing))}
+    elsewhere = sorted(missing - own.keys())
+    shared = namespace.stored(elsewhere) if elsewhere else set()
+    return {id_ for id_, fact in own.items() if fact.retrievable} | shared
+
+
+def redacted_hashes(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str]:
+    """Of facts whose personal data the guard takes out: the hash of what the subject is shown.
+
+    A window that showed another text of such a fact may have shown more.
+    """
+    return {
+        fact.fact_id: fact.content_hash for fact in seen if namespace.decision(fact.labels).redact
+    }
+
+
+def outdated_windows(
+    namespace: Namespace, prior: Sequence[PriorWindow], nodes: Sequence[WindowNode]
+) -> tuple[str, ...]:
+    """Names of the windows that showed a fact which says something else by now, or is stale since.
+
+    What was said with a fact that is gone altogether is gone with it.
+    """
+    ids = sorted({seen.fact_id for window in prior for seen in window.facts_seen})
+    if not ids:
+        return ()
+    now = {fact.fact_id: fact for fact in namespace.facts(ids)}
+    sealed = {node.window_id: node.timestamp for node in nodes}
+    return tuple(
+        window_name(window)
+        for window in prior
+        if any(
+            seen.fact_id in now
+            and _has_changed(now[seen.fact_id], seen.content_hash, sealed.get(window.window_id, ""))
+            for seen in window.facts_seen
+        )
+    )
+
+
+def window_name(window: PriorWindow) -> str:
+    """A window's id, or its number where that is all that is known."""
+    return window.window_id or f"window-{window.window_number}"
+
+
+def _has_changed(fact: Fact, shown: str, sealed: str) -> bool:
+    if fact.content_hash != shown:
+        return True
+    if fact.status is not FactStatus.STALE or not sealed or fact.modified_at is None:
+        return False
+    # One that was stale already when it was shown is no news.
+    return fact.modified_at > datetime.fromisoformat(sealed)

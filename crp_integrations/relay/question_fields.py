@@ -1,0 +1,199 @@
+"""The optional fields of a question: their names, those that CRP headers give, and their check.
+
+A request's headers become keyword arguments of `Relay.ask` and its kin:
+`relay.ask(question, **from_headers(request.headers))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from crp_integrations.envelope.records import Envelope, PriorWindow
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.governance.compaction.records import Account
+from crp_integrations.headers.agent_headers import read_downward
+from crp_integrations.headers.codec import RawHeaders, parse_request
+from crp_integrations.headers.names import AgentPhase
+from crp_integrations.headers.records import CacheDirectives, RequestHeaders
+from crp_integrations.messages import Message
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.settings import Settings, first_problem
+from crp_integrations.session.records import SESSION_ID
+from crp_integrations.vocabulary import (
+    Decomposition,
+    GroundingMode,
+    Oversight,
+    QualityTier,
+    RiskLevel,
+    SafetyMode,
+    Strategy,
+)
+
+
+class QuestionFields(JudgeOptions, total=False):
+    """Fields of a `Request` that a caller may give, and its judge; None means not given."""
+
+    judge: JudgeSource
+
+    model: str | None
+    budget_tokens: int | None
+    grounding: GroundingMode | str | None
+    session_id: str | None
+    sub_queries: Sequence[str] | None
+    decompose: Decomposition | str | None
+    k: int | None
+    system_prompt: str | None
+    history: Sequence[Message | Mapping[str, Any]] | None
+    results: int | None
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+    tools: Sequence[dict[str, Any]] | None
+    cache: CacheDirectives | str | None
+    residency: str | None
+    if_match: str | None
+    prior: Sequence[PriorWindow] | None
+    pinned: Sequence[str] | None
+    previous: Envelope | None
+    loop_depth: int | None
+    strategy: Strategy | str | None
+    accept_strategies: Sequence[Strategy | str] | None
+    accept_quality: Sequence[QualityTier | str] | None
+    accept_risk: RiskLevel | str | None
+    policy: str | None
+    report_only: str | None
+    oversight: Oversight | str | None
+    oversight_token: str | None
+    continuation_ids: Sequence[str] | None
+    session_token: str | None
+    safety_budget: float | None
+    parent_session: str | None
+    agent_id: str | None
+    inherited_policy: str | None
+    safety_mode: SafetyMode | str | None
+    report_uri: str | None
+    nonce: str | None
+    phase: AgentPhase | str | None
+    compact: bool | None
+    compaction: Account | None
+
+
+def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
+    """The fields of a question that a request's CRP headers ask for.
+
+    Spec: related facts §3, §8
+
+    A policy that comes from a parent agent, which its session or a depth above 0 shows, is one
+    that the question inherits; any other is the question's own. Both can only tighten.
+
+    Args:
+        headers: as received, a mapping or pairs of name and value, or parsed already.
+
+    Returns:
+        Only the fields that a header gives.
+
+    Raises:
+        HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
+            malformed value.
+    """
+    said = headers if isinstance(headers, RequestHeaders) else parse_request(headers)
+    down = read_downward(said)
+    own = said.safety_policy if down is None else None
+    asked = QuestionFields(
+        session_id=said.session_id,
+        grounding=said.grounding,
+        strategy=said.dispatch_strategy,
+        accept_strategies=said.strategies or None,
+        seed=said.seed,
+        cache=said.cache,
+        if_match=said.if_match,
+        residency=said.residency,
+        continuation_ids=said.continuation_ids or None,
+        accept_quality=said.accept_quality or None,
+        accept_risk=said.accept_risk,
+        oversight=said.oversight_mode,
+        oversight_token=said.oversight_token,
+        safety_mode=said.safety_mode,
+        policy=own,
+        inherited_policy=down.policy or None if down else None,
+        report_only=said.safety_policy_report_only,
+        report_uri=said.report_uri,
+        nonce=said.nonce,
+        safety_budget=said.safety_budget,
+        loop_depth=down.loop_depth if down else said.loop_depth,
+        parent_session=said.session_parent,
+        phase=said.phase,
+        session_token=said.session_token,
+    )
+    return cast(
+        "QuestionFields", {name: value for name, value in asked.items() if value is not None}
+    )
+
+
+# In the place of the checker's own words, by the kind of problem.
+_WANTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "string_type": "wanted a text",
+        "string_too_short": "it is empty",
+        "int_type": "wanted a whole number",
+        "int_parsing": "wanted a whole number",
+        "int_from_float": "wanted a whole number",
+    }
+)
+
+
+def admit(**fields: Any) -> Request:
+    """Make a request of what a caller gave."""
+    query = fields.get("query")
+    if isinstance(query, str) and not query.strip():
+        raise RequestError("query is empty; ask a question")
+    try:
+        request = Request(**fields)
+    except ValidationError as error:
+        raise RequestError(_problem(error)) from error
+    if request.session_id:
+        check_session_id(request.session_id)
+    return request
+
+
+def _problem(error: ValidationError) -> str:
+    """What is wrong with the first field, in words of this package."""
+    field, problem = first_problem(error)
+    first = error.errors(include_url=False)[0]
+    kind, seen = first["type"], first["input"]
+    if kind == "extra_forbidden":
+        near = get_close_matches(field, Request.model_fields, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{field[:60]!r} is no argument of a question{meant}"
+    shown = f" {seen!r:.40}" if kind in ("enum", "literal_error") and isinstance(seen, str) else ""
+    if kind == "model_type":
+        problem = f"wanted {first.get('ctx', {}).get('class_name', 'an object')}"
+    wanted = _WANTED.get(kind, problem).replace("Input should be", "wanted")
+    return f"{field or 'request'}{shown} is not usable: {wanted}"
+
+
+def admit_depth(request: Request, settings: Settings) -> None:
+    """Stop a call of agents that call agents without end.
+
+    Spec: CRP-SPEC-005 §17 (decision D5)
+    """
+    most = settings.dpe.amplifiers.stop_above
+    if request.loop_depth > most:
+        raise AccessDenied(
+            f"loop depth {request.loop_depth} is above {most}, so the call is stopped"
+        )
+
+
+def check_session_id(session_id: str) -> str:
+    """A session id as it is."""
+    if not SESSION_ID.fullmatch(session_id):
+        raise RequestError(
+            f"session_id {session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"
+        )
+    return session_id

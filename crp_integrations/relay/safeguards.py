@@ -1,0 +1,316 @@
+"""Redaction of personal data, governed exceptions, and quarantine of faulty facts.
+
+Spec: CRP-SPEC-003 §17.1 (decision E22); CRP-SPEC-009 §8.4; Summit §Governed Exceptions
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.dpe.pii import KINDS, find_personal_data
+from crp_integrations.dpe.pii.spans import PersonalSpan, apart
+from crp_integrations.dpe.ports import Recogniser
+from crp_integrations.dpe.records import Claim, Finding, Report
+from crp_integrations.dpe.settings import PersonalSettings
+from crp_integrations.errors import (
+    AccessDenied,
+    EngineError,
+    IllegalTransition,
+    RequestError,
+    StoreBusy,
+    StoreError,
+)
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports.store import FaultCounts, fault_counts_of
+from crp_integrations.fabric.settings import LifecycleSettings
+from crp_integrations.guard.decisions import Guard
+from crp_integrations.guard.governed_exceptions import (
+    ExceptionGuard,
+    ExceptionUse,
+    GovernedException,
+)
+from crp_integrations.language.memo import forgotten_with
+from crp_integrations.relay.window_end import WindowEnd
+from crp_integrations.seals import sha256_hex
+from crp_integrations.vocabulary import DistortionType, EventType
+
+EVERY_KIND: Final = "*"
+_ENGINE: Final = "crp recognisers"
+MOST_KEPT: Final = 10_000
+
+
+class RedactingGuard:
+    """Replaces each place of personal data by its kind, as in `[redacted email]` (`redact@1`).
+
+    Safe between threads. `language.memo.forget` lets go of the texts that are kept, and of what is
+    being made meanwhile.
+
+    Args:
+        settings: how sure a recogniser must be, and which kinds are left aside.
+        recognisers: look beside the package's own.
+        most_kept: redacted texts kept in memory, by the hash of what they were made of.
+    """
+
+    def __init__(
+        self,
+        settings: PersonalSettings,
+        recognisers: Sequence[Recogniser] = (),
+        *,
+        most_kept: int = MOST_KEPT,
+    ) -> None:
+        self._settings = settings
+        self._recognisers = tuple(recognisers)
+        self._kinds = {
+            EVERY_KIND,
+            *KINDS,
+            *(kind for one in self._recognisers for kind in one.kinds),
+        }
+        self._most = most_kept
+        self._known: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
+        self._lock = threading.Lock()
+        self._erasures = 0
+        _GUARDS.add(self)
+
+    @property
+    def kept(self) -> int:
+        """How many texts are kept."""
+        return len(self._known)
+
+    def forget(self) -> None:
+        """Let go of every text that is kept."""
+        with self._lock:
+            self._erasures += 1
+            self._known.clear()
+
+    def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
+        """The text without the personal data of these kinds."""
+        key = sha256_hex(text.encode("utf-8", "surrogatepass")), kinds
+        with self._lock:
+            begun = self._erasures
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                return known
+        made = self._without(text, kinds)
+        with self._lock:
+            if begun == self._erasures:
+                self._known[key] = made
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return made
+
+    def _without(self, text: str, kinds: tuple[str, ...]) -> str:
+        unknown = sorted({*kinds} - self._kinds)
+        if unknown:
+            # A text with a kind that is misspelt would be shown as if nothing had been in it.
+            raise EngineError(
+                f"nobody looks for the kind of personal data {', '.join(map(repr, unknown)):.120}, "
+                f"wanted `{EVERY_KIND}` or kinds of recognisers",
+                engine=_ENGINE,
+            )
+        # What a policy names is taken out; `aside` says what reports need not tell.
+        aside = tuple(kind for kind in self._settings.aside if kind not in kinds)
+        settings = self._settings.model_copy(update={"aside": aside})
+        found: list[PersonalSpan] = list(find_personal_data(text, settings=settings))
+        for recogniser in self._recognisers:
+            found += [
+                one
+                for one in recogniser.find(text)
+                if one.score >= settings.least_score and one.kind not in aside
+            ]
+        wanted = [one for one in found if EVERY_KIND in kinds or one.kind in kinds]
+        parts, end = [], 0
+        for one in apart(wanted):
+            parts += [text[end : one.start], f"[redacted {one.kind}]"]
+            end = one.end
+        return "".join([*parts, text[end:]])
+
+
+_GUARDS: weakref.WeakSet[RedactingGuard] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for redacting in list(_GUARDS):
+        redacting.forget()
+
+
+forgotten_with(_forget_all)
+
+
+# The audit hook that is always there.
+JOURNAL: Final = "journal"
+
+
+def with_exceptions(
+    guard: Guard, exceptions: Sequence[GovernedException], fabric: Callable[[], Fabric]
+) -> Guard:
+    """A guard whose denials the registered exceptions may pass; the guard itself without any."""
+    if not exceptions:
+        return guard
+    kept = JournalledExceptions(fabric, {one.rollback.event.value for one in exceptions})
+
+    class Now:
+        def now(self) -> datetime:
+            return fabric().clock.now()
+
+    return ExceptionGuard(guard, exceptions, Now(), {JOURNAL: kept.journal}, kept.events)
+
+
+class JournalledExceptions:
+    """Writes uses of exceptions into journals, and reads the events that end exceptions.
+
+    Safe between threads.
+
+    Args:
+        wanted: types of the events that rollback triggers name.
+    """
+
+    def __init__(self, fabric: Callable[[], Fabric], wanted: Iterable[str]) -> None:
+        self._fabric = fabric
+        self._wanted = frozenset(wanted)
+        self._lock = threading.Lock()
+        self._read: dict[str, tuple[int, str, list[tuple[str, datetime]]]] = {}
+
+    def journal(self, used: ExceptionUse) -> None:
+        """Put a use into the journal of the tenant's namespace."""
+        fabric = self._fabric()
+        data = {
+            "exception": used.exception,
+            "subject": used.subject,
+            "action": used.action,
+            "labels": list(used.labels),
+            "decisions": [*used.decisions, *([used.denial] if used.denial else [])],
+        }
+        fabric.tell(used.tenant, [EventDraft(EventType.EXCEPTION_USED, data)])
+
+    def events(self, tenant: str) -> list[tuple[str, datetime]]:
+        """Type and time of a tenant's events that rollback triggers name.
+
+        Only what was added since the last call is read.
+        """
+        with self._lock, self._fabric().begin(tenant, write=False) as transaction:
+            seq, seal, found = self._read.get(tenant, (0, "", []))
+            tip = transaction.journal.tip()
+            if tip is None or tip.seq < seq or (tip.seq == seq and tip.hmac != seal):
+                # Another journal than was read before, as after a copy was put back.
+                seq, found = 0, []
+            if tip is not None and tip.seq > seq:
+                found = found + [
+                    (event.event_type.value, datetime.fromisoformat(event.timestamp))
+                    for event in transaction.journal.events(after=seq)
+                    if event.event_type.value in self._wanted
+                ]
+            self._read[tenant] = (tip.seq, tip.hmac, found) if tip else (0, "", [])
+            return found
+
+
+# Windows whose model was shown the facts and whose answer was examined.
+EXAMINED: Final = frozenset({"released", "halted"})
+FINDING_KINDS: Final = frozenset({"fabrication", *DistortionType})
+QUARANTINE_REASON: Final = (
+    "answers with it were repeatedly found to make things up or to distort it"
+)
+
+_LOG = logging.getLogger("crp_integrations.relay")
+
+
+def faulty_facts(report: Report) -> tuple[str, ...]:
+    """Facts that an answer's fabrications and distortions are of, ascending, each once.
+
+    Where the finding itself names no place, as nothing in the context says otherwise, it is the
+    fact that the claim comes nearest to. Where a judge, or a verifier of the user's own, read the
+    claims, findings are hints, and count only on claims that it flags.
+    """
+    found = {
+        _faulty_fact(claim, finding)
+        for claim in report.claims
+        for finding in claim.findings
+        if finding.kind in FINDING_KINDS and (claim.flagged or not report.was_read)
+    }
+    return tuple(sorted(found - {""}))
+
+
+def count_findings(
+    transaction: Transaction, end: WindowEnd, report: Report, settings: LifecycleSettings
+) -> list[str]:
+    """Count the findings of a window that is being sealed, after its uses were counted.
+
+    Spec: CRP-SPEC-009 §8.4 (decision Fabric)
+    """
+    if end.outcome not in EXAMINED or not end.keep:
+        return []
+    found = faulty_facts(report)
+    facet = fault_counts_of(transaction) if found else None
+    return [] if facet is None else _over_bounds(facet.count(found), settings)
+
+
+def count_shared(
+    namespace: Namespace, end: WindowEnd, report: Report, settings: LifecycleSettings
+) -> None:
+    """Count the findings of a sealed window against facts of shared namespaces, after their uses.
+
+    Who asked only reads them, and one tenant's answers take nothing away from the others: the
+    operator is told, and his own relay takes them out (`quarantine_due`).
+
+    Spec: CRP-SPEC-009 §8.4
+    """
+    if end.outcome in EXAMINED and end.keep:
+        for id_ in _over_bounds(namespace.note_shared_findings(faulty_facts(report)), settings):
+            _LOG.warning("shared fact %s is due for quarantine by its operator", id_)
+
+
+def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
+    """Take out what the counts say is due, and who asked could not take out.
+
+    Spec: CRP-SPEC-009 §8.4
+    """
+    try:
+        with namespace.begin(write=False) as transaction:
+            facet = fault_counts_of(transaction)
+            bounds = settings.quarantine_findings, settings.quarantine_share
+            bad = facet.due(*bounds) if facet is not None else []
+    except StoreBusy:
+        return
+    quarantine(namespace, bad)
+
+
+def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
+    """Take facts out of retrieval and tell the operator; their answer is not held up by it.
+
+    A fact whose subject may not write stays, with its count: the next finding tries again.
+    """
+    for id_ in fact_ids:
+        try:
+            namespace.quarantine([id_], reason=QUARANTINE_REASON)
+            with namespace.begin(write=True) as transaction:
+                facet = fault_counts_of(transaction)
+                if facet is not None:
+                    facet.reset([id_])
+        except (AccessDenied, IllegalTransition, RequestError, StoreError) as error:
+            why = type(error).__name__
+            _LOG.warning("fact %s is due for quarantine, which was refused: %s", id_, why)
+
+
+def _over_bounds(counts: Mapping[str, FaultCounts], settings: LifecycleSettings) -> list[str]:
+    return [
+        id_
+        for id_, counted in counts.items()
+        if counted.findings >= settings.quarantine_findings
+        and counted.findings >= settings.quarantine_share * counted.uses
+    ]
+
+
+def _faulty_fact(claim: Claim, finding: Finding) -> str:
+    if finding.evidence is not None:
+        return finding.evidence.fact_id
+    best = max(claim.evidence, key=lambda one: (one.score, one.fact_id), default=None)
+    return best.fact_id if best else ""

@@ -1,0 +1,342 @@
+"""What stands before a window: session, policy, nonce, circuit, and windows that it continues.
+
+Reads the session once, at the beginning. The safety budget is read again when the window closes,
+inside the transaction that charges it.
+
+Spec: related facts §3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, TokenRefused
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
+from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce, parse_policy
+from crp_integrations.policy.records import Policy
+from crp_integrations.policy.verdict import inheritance_report
+from crp_integrations.ports import retired_of
+from crp_integrations.relay.prior_windows import hidden_windows
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.world import World
+from crp_integrations.seals import derive_key, iso, sha256, sha256_hex
+from crp_integrations.session import agents, token
+from crp_integrations.session import budget as safety
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import Session, WindowNode, resolve_continuations
+from crp_integrations.session.settings import RegisteredAgent
+from crp_integrations.session.token import SessionToken
+from crp_integrations.session.window_graph import (
+    check_room,
+    last_windows,
+    pattern_of,
+    prior_windows,
+)
+from crp_integrations.session.window_graph import seen_windows as ancestry
+from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, RiskLevel, Strategy
+
+NONCE_KEY_INFO: Final = b"crp-safety-nonce-key-v1"
+
+
+def new_nonce(policy: Policy, world: World) -> str:
+    """A new nonce, bound to a policy."""
+    # The ids come from a source that nobody can guess; of one in tests nothing else is asked.
+    chance = bytes.fromhex(sha256_hex(world.ids.new("nonce_")))[:RANDOM_BYTES]
+    return make_nonce(policy, random=chance, key=_nonce_keys(world)[-1])
+
+
+def require_nonce(nonce: str, policy: Policy, world: World) -> None:
+    """Refuse a nonce that was not given out for exactly this policy."""
+    refused: RequestError | None = None
+    # A nonce of an earlier key is as good, for it was given out by the same operator.
+    for key in reversed(_nonce_keys(world)):
+        try:
+            check_nonce(nonce, policy, key=key)
+        except RequestError as error:
+            refused = refused or error
+        else:
+            return
+    if refused is not None:
+        raise refused
+
+
+def _nonce_keys(world: World) -> list[bytes]:
+    keyring, tenant = world.keyring, world.namespace.subject.tenant
+    retired = retired_of(keyring)
+    masters = (*retired, keyring.master())
+    return [derive_key(master, salt=tenant, info=NONCE_KEY_INFO) for master in masters]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A window's place in its session.
+
+    Attributes:
+        session: the session's state; None for one that begins now.
+        policy: the one in force: the session's, tightened by the request's.
+        report_only: a second one that is judged and not enforced.
+        parents: windows that it continues; the session's tip where it continues none.
+        prior: what is known of them, and of those before, for the window's envelope and report.
+        safety_budget: what is left, under the caller's ceiling.
+        barred: why no model may be asked; None when one may.
+        windows: of the session so far, by number.
+        preferred: strategy that the circuit breaker asks for; None for no other.
+        given: the windows whose content, as the store kept it, the window is given.
+        named: the parents were named; else the window follows whatever is last when it closes.
+        stated: whether anybody stated a policy; without one a later request may state any.
+        depth: agents within agents around the window; a session's own does not fall.
+        continues: the parents were named by continuation ids.
+        token: the session token that it was asked with; None for none.
+    """
+
+    session: Session | None
+    policy: Policy
+    report_only: Policy | None
+    parents: tuple[WindowNode, ...]
+    prior: tuple[PriorWindow, ...]
+    safety_budget: float
+    barred: HaltReason | None = None
+    pattern: Pattern = Pattern.LINEAR
+    windows: tuple[WindowNode, ...] = ()
+    preferred: Strategy | None = None
+    named: bool = False
+    given: tuple[PriorWindow, ...] = ()
+    stated: bool = False
+    depth: int = 0
+    continues: bool = False
+    token: SessionToken | None = None
+
+    def strategy(self, wanted: Strategy) -> Strategy:
+        """The strategy of a single window: a half-open circuit asks for the reflexive one."""
+        single = wanted in (Strategy.PUSH, Strategy.STREAMING)
+        return self.preferred if single and self.preferred else wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a window stands among others of its strategy.
+
+    Attributes:
+        parents: ids of the windows that it follows; empty for the session's last.
+        sibling: its number among the windows of one fan-out, from 1; 0 for a window on its own.
+        strategy: the caller's, which the window is a part of; None for the window's own.
+    """
+
+    parents: tuple[str, ...] = ()
+    sibling: int = 0
+    strategy: Strategy | None = None
+
+
+ALONE: Final = Place()
+
+
+def admit_window(
+    request: Request, session_id: str, namespace: Namespace, world: World, place: Place
+) -> Admission:
+    """Find a window's place.
+
+    Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
+    """
+    settings = world.settings
+    with namespace.begin(write=False) as transaction:
+        sessions = sessions_of(transaction)
+        stored = sessions.session(session_id)
+        held = world.session_memories.of(session_id)
+        session = _stricter_session(stored, held.session)
+        nodes = tuple(sessions.windows(session_id)) if stored else ()
+        nodes = tuple(sorted((*nodes, *held.nodes), key=lambda one: one.window_number))
+        own = {node.continuation_id: node for node in nodes if node.continuation_id}
+        parents = resolve_continuations(request.continuation_ids, session_id, own.get)
+        after = _named_windows(place.parents, nodes)
+        before = ancestry(nodes, [parent.window_id for parent in parents]) if parents else ()
+        kept = sessions.priors(before)
+        # A session that was forgotten, or is older than sessions are kept, is known by its seals.
+        sealed = () if session else tuple(transaction.journal.seals(session_id))
+    if session is not None and session.ended:
+        raise AccessDenied(f"session {session_id} has ended; begin another one")
+    name = session.agent_id if session else ""
+    if name and request.agent_id not in ("", name):
+        # Else an agent would leave its bounds by another's name.
+        raise AccessDenied(
+            f"session {session_id} is agent {name!r:.60}'s; agent {request.agent_id!r:.60} begins "
+            "one of its own"
+        )
+    agent = agents.find_agent(request.agent_id or name, settings.sessions.agents)
+    depth = max(request.loop_depth, session.loop_depth if session else 0)
+    agents.admit_agent(
+        agent,
+        strategy=place.strategy or request.strategy,
+        loop_depth=depth,
+        settings=settings.sessions.agents,
+    )
+    policy = _with_safety_mode(_policy(world, session, agent, request, session_id), request)
+    if request.nonce:
+        require_nonce(request.nonce, policy or Policy(), world)
+    left = session.safety_budget if session else _budget_left(sealed, settings)
+    if place.sibling and after:
+        left = safety.merge_budgets(parent.safety_budget for parent in after)
+    left = safety.apply_ceiling(left, request.safety_budget)
+    brought = _token(request, session_id, nodes, world) if request.session_token else None
+    if brought is not None:
+        left = safety.apply_ceiling(left, brought.safety_budget)
+    known = {**kept, **held.priors} if before else {}
+    for id_ in hidden_windows(namespace, nodes, known):
+        known.pop(id_, None)
+    given = () if request.prior else tuple(prior_windows(before, known, {}))
+    prior = request.prior or merge_fan_out(given)
+    # Questions that only share a session are no graph.
+    if parents:
+        check_room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+    follows = parents or after or last_windows(nodes)
+    only = parse_policy(request.report_only) if request.report_only else None
+    return Admission(
+        session=session,
+        policy=policy or Policy(),
+        report_only=only,
+        parents=follows,
+        prior=prior,
+        safety_budget=left,
+        barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
+        given=given,
+        named=bool(parents or after),
+        stated=policy is not None,
+        depth=depth,
+        continues=bool(parents),
+        token=brought,
+        preferred=_preferred(left, agent, settings),
+        pattern=pattern_of(nodes, [node.window_id for node in follows], fanned=place.sibling > 0),
+        windows=nodes,
+    )
+
+
+def _named_windows(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
+    by_id = {node.window_id: node for node in nodes}
+    return tuple(by_id[id_] for id_ in ids if id_ in by_id)
+
+
+def _preferred(left: float, agent: RegisteredAgent | None, settings: Settings) -> Strategy | None:
+    """The strategy that the circuit breaker asks for, where the agent may use it."""
+    preferred = safety.preferred_strategy(left, settings.sessions.budget)
+    allowed = agent.allowed_strategies if agent else None
+    return preferred if allowed is None or preferred in allowed else None
+
+
+def _budget_left(sealed: Sequence[WindowSeal], settings: Settings) -> float:
+    """The safety budget that a session's sealed windows have left."""
+    left = settings.sessions.budget.start
+    for seal in sealed:
+        if seal.outcome == "released" and seal.risk_level:
+            left = safety.charge(left, RiskLevel(seal.risk_level), settings.sessions.budget.costs)
+    return left
+
+
+def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
+    """A session's state, of which a part may have been kept in memory alone."""
+    if stored is None or held is None:
+        return stored or held
+    left = min(stored.safety_budget, held.safety_budget)
+    policy = "; ".join(dict.fromkeys(one.policy for one in (stored, held) if one.policy))
+    return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or held.ended)
+
+
+def _policy(
+    world: World,
+    session: Session | None,
+    agent: RegisteredAgent | None,
+    request: Request,
+    session_id: str,
+) -> Policy | None:
+    """The session's policy, as strict as the operator's is today, tightened by the request's."""
+    # The strictest of each directive holds, so an older session follows its operator.
+    layers = [
+        parse_policy(text)
+        for text in (
+            world.settings.policy,
+            agent.safety_policy if agent else "",
+            request.inherited_policy,
+            session.policy if session else "",
+        )
+        if text
+    ]
+    held = reduce(combine_strictest, layers) if layers else None
+    if not request.policy:
+        return held
+    own = parse_policy(request.policy)
+    if held is None:
+        return own
+    try:
+        return tighten(held, own)
+    except PolicyRelaxed as error:
+        if world.sink is not None and (held.report_uri or held.report_to):
+            at = iso(world.clock.now())
+            world.sink.take(inheritance_report(error, session_id=session_id, timestamp=at), held)
+        raise
+
+
+def _with_safety_mode(policy: Policy | None, request: Request) -> Policy | None:
+    """The policy under the request's safety mode, which leaves what is stricter as it is."""
+    plain = policy or Policy()
+    moded = apply_mode(plain, request.safety_mode)
+    return policy if moded == plain else moded
+
+
+def _halt_reason(
+    request: Request, policies: Sequence[Policy], left: float, settings: Settings
+) -> HaltReason | None:
+    """An oversight of `halt` is honoured unconditionally, and so is a spent budget."""
+    if any(policy.overseen(request.oversight) is Oversight.HALT for policy in policies):
+        return HaltReason.OVERSIGHT
+    return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.sessions.budget) else None
+
+
+def merge_fan_out(windows: Sequence[PriorWindow]) -> tuple[PriorWindow, ...]:
+    """Windows by number, those of one fan-out as one: they share a number."""
+    by_number: dict[int, list[PriorWindow]] = {}
+    for window in sorted(windows, key=lambda one: (one.window_number, one.window_id)):
+        by_number.setdefault(window.window_number, []).append(window)
+    return tuple(_merge_siblings(by_number[number]) for number in sorted(by_number))
+
+
+def _merge_siblings(siblings: Sequence[PriorWindow]) -> PriorWindow:
+    first = siblings[0]
+    if len(siblings) == 1:
+        return first
+    seen = {fact.fact_id: fact for window in siblings for fact in window.facts_seen}
+    waiting = dict.fromkeys(fact for window in siblings for fact in window.deferred)
+    return first.changed(
+        facts_seen=tuple(seen[fact_id] for fact_id in sorted(seen)),
+        deferred=tuple(fact for fact in waiting if fact not in seen),
+        answer="\n\n".join(window.answer for window in siblings if window.answer),
+        summary="\n\n".join(window.summary for window in siblings if window.summary),
+        quality_tier=max((one.quality_tier for one in siblings), key=lambda tier: tier.place),
+    )
+
+
+def _token(
+    request: Request, session_id: str, nodes: Sequence[WindowNode], world: World
+) -> SessionToken:
+    """What a token states, once it was found genuine and current."""
+    read = token.read_token(
+        request.session_token,
+        lambda named: token.reading_keys(world.keyring, named),
+        now=world.clock.now(),
+        scope=token_scope(world),
+        settings=world.settings.sessions.token,
+    )
+    if read.session_id != session_id:
+        raise TokenRefused(f"the session token is not one of session {session_id}")
+    token.window_of_token(read, nodes)
+    return read
+
+
+def token_scope(world: World) -> str:
+    """For whom a relay's session tokens are: one tenant's user."""
+    subject = world.namespace.subject
+    return sha256("\u241f".join((subject.tenant, subject.name)))

@@ -1,0 +1,358 @@
+"""The strategy of a request and its windows: parts side by side, then together, and batches.
+
+Spec: related facts §5, §7
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from crp_integrations.errors import CRPError, LimitReached, RequestError
+from crp_integrations.messages import Reply, Usage
+from crp_integrations.relay import steps
+from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.session_admission import Place
+from crp_integrations.relay.steps import (
+    Fan,
+    FittedDispatch,
+    Halt,
+    Outcome,
+    Refusal,
+    Release,
+    Result,
+    Step,
+    total_usage,
+)
+from crp_integrations.relay.strategies.continuation import ContinuedAnswer, worst_headers
+from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.window import own_error
+from crp_integrations.relay.world import World
+from crp_integrations.vocabulary import Strategy
+
+PART_ANSWERS: Final = (
+    "The parts of the question were answered one by one. Bring these answers together in one; "
+    "where the context says otherwise than they do, the context holds:"
+)
+PARTS_WITHOUT_ANSWER: Final = (
+    "No answer was found to these parts; say so where the context has none either:"
+)
+MakeTurn: TypeAlias = Callable[[Request, Place], Turn]
+
+
+class FannedQuestion:
+    """A question in parts: a window for each of them, and one that answers the whole.
+
+    The first window plans and asks no model for an answer; the parts hang from it and share a
+    number; the last one follows all that were answered. A part that fails is left out, and the
+    last window says so. Parts beyond the most that may fan out are answered in the last window.
+    """
+
+    def __init__(self, request: Request, window: MakeTurn, most: int) -> None:
+        """Begin with a request."""
+        self.request = request
+        self._window = window
+        self._most = most
+        self._place = Place(strategy=request.strategy)
+        self._plan = window(request.changed(strategy=Strategy.FAN_OUT), self._place)
+        self._planned = ""
+        self._surveyed = False
+        self._needs: tuple[str, ...] = ()
+        self._whole: Turn | None = None
+        self._parts: tuple[str, ...] = ()
+        self._answers: dict[str, Answer] = {}
+
+    @property
+    def session_id(self) -> str:
+        """Of all its windows."""
+        return self._plan.session_id
+
+    def begin(self) -> Step:
+        """Find the parts and ask for them together."""
+        step = self._plan.survey()
+        if step is not None:
+            return step
+        return self._asking()
+
+    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+        """Pack the window that brings the parts together for a model; the last fit counts.
+
+        Spec: CRP-SPEC-003 §10.1
+        """
+        if self._whole is None:
+            raise RequestError("the parts are packed one by one; the whole question comes later")
+        return self._whole.fit(model, context_limit=context_limit)
+
+    def receive(self, result: Result) -> Step:
+        """Bring the parts together, or go on with the window that does."""
+        if isinstance(result, tuple):
+            return self._together(result)
+        if self._whole is not None:
+            return self._seen(self._whole.receive(result))
+        if self._planned:
+            raise RequestError("the parts are asked together; hand over their outcomes")
+        if not isinstance(result, Reply):
+            raise RequestError("a judge's reply belongs to the window that asked it")
+        self._plan.surveyed(result)
+        self._surveyed = True
+        return self._asking()
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window under way; the parts' own are ended by who plays them."""
+        if self._whole is not None:
+            return self._whole.fail(error)
+        return Refusal(own_error(error), {}) if self._planned else self._plan.fail(error)
+
+    def _asking(self) -> Step:
+        """The parts together; a question of one part is asked as it is."""
+        self._needs = tuple(dict.fromkeys(self._plan.needs))
+        self._parts = self._needs[: self._most]
+        if len(self._parts) < 2:
+            alone = self._asked(Strategy.PUSH)
+            if self._surveyed:
+                alone = alone.changed(sub_queries=self._needs)
+            self._whole = self._window(alone, self._place)
+            return self._seen(self._whole.begin())
+        planned = self._plan.plan(len(self._parts))
+        if not isinstance(planned, str):
+            return planned
+        self._planned = planned
+        return Fan(
+            tuple(
+                self._window(
+                    self._asked(Strategy.PUSH).changed(query=part, sub_queries=(part,)),
+                    replace(self._place, parents=(self._planned,), sibling=number),
+                )
+                for number, part in enumerate(self._parts, start=1)
+            )
+        )
+
+    def _together(self, outcomes: tuple[Outcome, ...]) -> Step:
+        self._answers = {
+            part: one.answer
+            for part, one in zip(self._parts, outcomes, strict=True)
+            if isinstance(one, Release)
+        }
+        if not self._answers:
+            # No part was answered: the first refusal or halt says why.
+            return outcomes[0]
+        self._whole = self._window(
+            self._asked(Strategy.HIERARCHICAL).changed(
+                sub_queries=self._needs, instructions=(*self.request.instructions, *self._found())
+            ),
+            replace(
+                self._place, parents=tuple(answer.window_id for answer in self._answers.values())
+            ),
+        )
+        missing = len(self._parts) - len(self._answers)
+        if missing:
+            self._whole.flag(f"parts-not-answered={missing}")
+        return self._seen(self._whole.begin())
+
+    def _asked(self, strategy: Strategy) -> Request:
+        return self.request.changed(
+            strategy=strategy, session_id=self.session_id, if_match="", session_token=""
+        )
+
+    def _found(self) -> list[str]:
+        lines = [
+            f"{number}. {part}\n{self._answers[part].text}"
+            for number, part in enumerate(self._parts, start=1)
+            if part in self._answers
+        ]
+        said = ["\n\n".join((PART_ANSWERS, *lines))]
+        missing = [f"- {part}" for part in self._parts if part not in self._answers]
+        if missing:
+            said.append("\n".join((PARTS_WITHOUT_ANSWER, *missing)))
+        return said
+
+    def _seen(self, step: Step) -> Step:
+        """Every step as it is, and the answer with what all its windows cost."""
+        if not isinstance(step, Release):
+            return step
+        answer = step.answer
+        others = [one.reply.usage for one in self._answers.values()]
+        # A plan without a call costs nothing, and leaves a known cost known.
+        planned = [self._plan.usage] if self._plan.usage != Usage() else []
+        usage = total_usage([*planned, *others, answer.reply.usage])
+        return Release(
+            answer.changed(
+                reply=answer.reply.changed(usage=usage),
+                parts=tuple(one.window_id for one in self._answers.values()),
+            )
+        )
+
+
+# Words that say what is wanted of an answer, each strategy's most telling first (related facts §7).
+_INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
+    (strategy, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
+    for strategy, words in (
+        (
+            Strategy.BATCH,
+            (
+                r"in bulk|for each of (?:the|these|those|my)|"
+                r"(?:each|all) of the following (?:questions|items|tickets|rows)|"
+                r"(?:these|the following) \d+ (?:questions|items|tickets|rows)"
+            ),
+        ),
+        (
+            Strategy.STREAMING,
+            r"in real[- ]time|as (?:it is|you) (?:written|write)|stream (?:the|me|your|it)",
+        ),
+        (
+            Strategy.FAN_OUT,
+            (
+                r"in parallel|side by side|concurrently|independently of (?:each|one an)other|"
+                r"at the same time,? (?:find|look|check)"
+            ),
+        ),
+        (
+            Strategy.REFLEXIVE,
+            (
+                r"double[- ]check|verif(?:y|ied)|fact[- ]check(?:ed)?|"
+                r"mak(?:e|ing) (?:very |absolutely )?(?:sure|certain)|"
+                r"check (?:your|the) (?:answer|work)|"
+                r"confirm (?:that|whether|if|with|against)|cross[- ]check"
+            ),
+        ),
+        (
+            Strategy.HIERARCHICAL,
+            (
+                r"compar(?:e|ed|es|ing|ison)|contrast|differences?|differ|versus|vs\.?|"
+                r"synthesi[sz]e|synthesis|summari[sz]e (?:all|across)|trade[- ]?offs?|"
+                r"pros and cons|advantages and disadvantages|similarities|bring together"
+            ),
+        ),
+        (
+            Strategy.PULL,
+            (
+                r"extract|list (?:all|every|each|the)|find (?:all|every|each)|enumerate|"
+                r"pull (?:out|together)|every (?:mention|occurrence|instance)|"
+                r"all (?:the )?(?:mentions|occurrences|names|dates|figures|numbers|amounts)"
+            ),
+        ),
+        (
+            Strategy.AGENTIC,
+            (
+                r"step[- ]by[- ]step|first .{1,80}? then|plan (?:and|how)|investigate|research|"
+                r"work out|figure out|find out .{1,80}?,? (?:and )?then|get to the bottom of|"
+                r"track down|trace"
+            ),
+        ),
+    )
+)
+
+
+def intent(question: str) -> Strategy:
+    """The strategy that a question's words ask for; push for a simple one (`intent@1`).
+
+    Spec: related facts §7
+
+    >>> intent("Compare the GDPR and the EU AI Act on fines.")
+    <Strategy.HIERARCHICAL: 'hierarchical'>
+    """
+    for strategy, words in _INTENTS:
+        if words.search(question):
+            return strategy
+    return Strategy.PUSH
+
+
+def choose_strategy(wanted: Strategy, accepted: Sequence[Strategy]) -> Strategy:
+    """The strategy of a request.
+
+    Spec: related facts §7
+    """
+    return wanted if not accepted or wanted in accepted else accepted[0]
+
+
+Composition: TypeAlias = ContinuedAnswer | FannedQuestion
+# Strategies that answer the parts of a question in windows of their own.
+IN_PARTS = frozenset({Strategy.HIERARCHICAL, Strategy.FAN_OUT, Strategy.FAN_IN})
+
+
+def compose(request: Request, world: World) -> Composition:
+    """The windows of a request.
+
+    Spec: related facts §7
+    """
+    strategy = choose_strategy(request.strategy, request.accept_strategies)
+    if strategy is not request.strategy:
+        request = request.changed(strategy=strategy)
+    settings = world.settings.dispatch
+    if strategy in IN_PARTS and not request.continuation_ids:
+        most = min(settings.hierarchical_parts, world.settings.sessions.graph.fan_out)
+        return FannedQuestion(request, lambda one, place: Turn(one, world, place), most)
+    return ContinuedAnswer(
+        request, lambda one: Turn(one, world), settings, world.settings.max_windows
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Answers of several questions.
+
+    Attributes:
+        answers: in the questions' order; None where there is an error.
+        errors: in the questions' order; None where there is an answer.
+        headers: the worst of each, over the answers, those included that are withheld.
+    """
+
+    answers: tuple[Answer | None, ...]
+    errors: tuple[CRPError | None, ...]
+    headers: dict[str, str]
+
+
+class BatchTurns:
+    """Several questions played side by side, each in its own session."""
+
+    def __init__(self, requests: Sequence[Request], world: World) -> None:
+        """Begin."""
+        if not requests:
+            raise RequestError("a batch has no question; give one at least")
+        most = world.settings.dispatch.batch_size
+        if len(requests) > most:
+            raise LimitReached(f"a batch has {len(requests)} questions, at most {most} are taken")
+        self._turns = tuple(compose(request, world) for request in requests)
+        self._outcomes: tuple[Outcome, ...] = ()
+
+    def begin(self) -> Step:
+        """Ask them all."""
+        return Fan(self._turns)
+
+    def receive(self, result: Result) -> Step:
+        """Take all outcomes; the first one ends the play."""
+        if not isinstance(result, tuple):
+            raise RequestError("a batch takes the outcomes of its questions")
+        self._outcomes = result
+        return result[0]
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End every question that is under way."""
+        ended = [turn.fail(error) for turn in self._turns]
+        self._outcomes = tuple(ended)
+        return ended[0]
+
+    def batch(self) -> Batch:
+        """What became of them."""
+        answers: list[Answer | None] = []
+        errors: list[CRPError | None] = []
+        for outcome in self._outcomes:
+            answers.append(outcome.answer if isinstance(outcome, Release) else None)
+            errors.append(None if isinstance(outcome, Release) else _error(outcome))
+        examined = [
+            outcome.answer.headers
+            for outcome in self._outcomes
+            if isinstance(outcome, Release | Halt)
+        ]
+        return Batch(tuple(answers), tuple(errors), worst_headers(examined))
+
+
+def _error(outcome: Outcome) -> CRPError:
+    """What asking for the answer of an outcome raises."""
+    try:
+        steps.answer_of(outcome)
+    except CRPError as error:
+        return error
+    raise AssertionError("an outcome without an answer raises")

@@ -1,0 +1,343 @@
+"""One answer over several windows: an incomplete one is continued, and joined as it came.
+
+Spec: CRP-SPEC-005 §10.3, §11.5, §18.5; related facts §7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from crp_integrations.dpe import remedies
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import EngineError, QualityUnreachable
+from crp_integrations.headers import names
+from crp_integrations.headers.codec import write_response
+from crp_integrations.headers.records import FlowValue, ResponseHeaders
+from crp_integrations.messages import Message, ModelCall, Reply, Usage
+from crp_integrations.relay.records import Answer, Piece, Request
+from crp_integrations.relay.settings import DispatchSettings
+from crp_integrations.relay.steps import (
+    Dispatch,
+    FittedDispatch,
+    Outcome,
+    Refusal,
+    Release,
+    Result,
+    Step,
+    total_usage,
+)
+from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.window import AUGMENTED
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import (
+    CompletenessLevel,
+    EventType,
+    Purpose,
+    QualityTier,
+    RiskLevel,
+)
+
+# Values from best to worst.
+_WORDS: Final = {
+    names.RISK: tuple(str(word) for word in RiskLevel),
+    names.QUALITY_TIER: tuple(str(word) for word in QualityTier),
+}
+_LOWEST: Final = (
+    names.GROUNDING_PCT,
+    names.ENTAILMENT,
+    names.FIDELITY,
+    names.ATTRIBUTION_SCORE,
+    names.QUALITY_SCORE,
+    names.SAFETY_BUDGET,
+)
+_HIGHEST: Final = (names.RISK_SCORE,)
+_COUNTS: Final = (names.FABRICATIONS, names.CLAIM_COUNT)
+# What speaks of envelopes, which a batch adds up and an answer of several windows does not.
+_ENVELOPES_HIGHEST: Final = (names.SATURATION,)
+_ENVELOPES_COUNTS: Final = (names.TOKENS_USED,)
+
+
+def worst_headers(
+    headers: Iterable[Mapping[str, str]], *, envelopes: bool = True
+) -> dict[str, str]:
+    """The headers that stand for several windows: of each the worst value, counts added up."""
+    each = list(headers)
+    made: dict[str, str] = {}
+    for name, ranks in _WORDS.items():
+        found = [one[name] for one in each if name in one]
+        if found:
+            made[name] = max(found, key=ranks.index)
+    highest = (*_HIGHEST, *_ENVELOPES_HIGHEST) if envelopes else _HIGHEST
+    for name in (*_LOWEST, *highest):
+        found = [one[name] for one in each if name in one]
+        if found:
+            made[name] = (min if name in _LOWEST else max)(found, key=float)
+    for name in (*_COUNTS, *_ENVELOPES_COUNTS) if envelopes else _COUNTS:
+        found = [one[name] for one in each if name in one]
+        if found:
+            made[name] = str(sum(map(int, found)))
+    if each:
+        made[names.PROTOCOL] = names.PROTOCOL_VERSION
+    return made
+
+
+BETWEEN: Final = "\n\n"
+
+
+class ContinuedAnswer:
+    """A window, and further ones while its answer is incomplete.
+
+    Each window is sealed on its own. The caller gets one answer: the windows' texts in their
+    order, unaltered, with the last window's report and headers; of safety and quality the headers
+    say the worst of all windows. A bridge between two windows is a piece of its own and stands in
+    no window's text.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        window: Callable[[Request], Turn],
+        settings: DispatchSettings,
+        most_windows: int,
+    ) -> None:
+        """Begin with a request."""
+        self._request = request
+        self._window = window
+        self._settings = settings
+        self._most = most_windows
+        self._turn = self._part(request)
+        self._first = self._turn
+        self._answers: list[Answer] = []
+        self._bridges: list[str] = []
+        # Of bridges, and of a continuation that came to nothing.
+        self._further_usage: list[Usage] = []
+        self._stitching: Answer | None = None
+
+    @property
+    def session_id(self) -> str:
+        """Of all its windows."""
+        return self._turn.session_id
+
+    @property
+    def request(self) -> Request:
+        """The one that it began with."""
+        return self._request
+
+    def begin(self) -> Step:
+        """The first window's first step."""
+        return self._seen(self._turn.begin())
+
+    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+        """Pack the window under way for a model; the last fit is what counts.
+
+        Spec: CRP-SPEC-003 §10.1
+        """
+        return self._turn.fit(model, context_limit=context_limit)
+
+    def receive(self, result: Result) -> Step:
+        """The step after a reply to a window's call or to a bridge's."""
+        if self._stitching is not None and isinstance(result, Reply):
+            last, self._stitching = self._stitching, None
+            self._further_usage.append(result.usage)
+            self._lay(result.text)
+            return self._after(last)
+        try:
+            return self._seen(self._turn.receive(result))
+        except EngineError as error:
+            # A continuation that cannot be examined takes nothing back of what was delivered.
+            if not self._answers:
+                raise
+            return self.fail(error)
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window under way. What earlier ones answered is delivered, and said to end here.
+
+        A bridge that fails is left out.
+        """
+        if self._stitching is not None:
+            self._stitching = None
+            return self._combined()
+        outcome = self._turn.fail(error)
+        return self._without_last() if self._answers else outcome
+
+    def _part(self, request: Request) -> Turn:
+        turn = self._window(request)
+        turn.part = True
+        return turn
+
+    def _ended(self, release: Release) -> Release | Refusal:
+        """The whole answer, unless it is less complete than the policy demands."""
+        admission, first = self._first.admission, self._answers[0].report.quality.completeness
+        least = admission.policy.require_completeness if admission else None
+        needs = len(first.covered) + len(first.uncovered)
+        if least is None or not needs or release.answer.reply.tool_calls:
+            return release
+        missing = len(self._answers[-1].report.uncovered_sub_queries)
+        score = 1.0 - missing / needs
+        if score >= least:
+            return release
+        last = release.answer
+        error = QualityUnreachable(
+            f"require-completeness {least:g} is not met: {needs - missing} of {needs} needs are "
+            f"answered in {len(self._answers)} windows",
+            tier=last.envelope.quality_tier,
+        )
+        return Refusal(error, last.headers, last.envelope)
+
+    def _seen(self, step: Step) -> Step:
+        if isinstance(step, Release):
+            return self._released(step.answer)
+        if not self._answers:
+            return step
+        if isinstance(step, FittedDispatch) and not _shows_facts(step.envelope):
+            # Every fact on what is uncovered was shown before, so asking would bring nothing;
+            # the window was not dispatched and is none.
+            return self._without_last()
+        if isinstance(step, Dispatch):
+            # No summary is paid for where there is nothing to go on with.
+            vain = step.purpose is Purpose.SUMMARISE and not _shows_facts(self._fitted(step.model))
+            return self._without_last() if vain else step
+        # A continuation that was refused or withheld takes nothing back of what was delivered.
+        return self._without_last()
+
+    def _fitted(self, model: str) -> Envelope:
+        """What the continuation under way would show."""
+        return self._turn.fit(model).envelope
+
+    def _without_last(self) -> Release | Refusal:
+        """What was answered before a continuation that came to nothing, which cost something."""
+        if self._turn.usage != Usage():
+            self._further_usage.append(self._turn.usage)
+        return self._combined()
+
+    def _lay(self, bridge: str) -> None:
+        """Put a bridge before the last window, unless the policy would withhold what it says."""
+        if not bridge.strip():
+            return
+        before, after = self._answers[-2:]
+        if self._turn.may_lay(bridge, before, after):
+            self._bridges[-1] = bridge
+            self._turn.journal(
+                EventType.FLOW_STITCH,
+                of=before.window_id,
+                stitch_hash=sha256(bridge),
+                flow=round(after.report.flow_score, 4),
+                remedy="stitched",
+            )
+
+    def _released(self, answer: Answer) -> Step:
+        before = self._answers[-1] if self._answers else None
+        self._answers.append(answer)
+        self._bridges.append("")
+        if before is not None and self._abrupt(answer):
+            self._stitching = answer
+            return Dispatch(
+                ModelCall(
+                    model=answer.reply.model or self._request.model,
+                    messages=(
+                        Message(role="user", content=remedies.stitch(before.text, answer.text)),
+                    ),
+                    purpose=Purpose.STITCH,
+                    temperature=remedies.STITCH_TEMPERATURE,
+                    seed=self._request.seed,
+                )
+            )
+        return self._after(answer)
+
+    def _abrupt(self, answer: Answer) -> bool:
+        """Whether a bridge is wanted: flow asks for a remedy and no re-dispatch has mended it."""
+        return bool(answer.report.flow_remediation) and self._settings.flow != "none"
+
+    def _after(self, answer: Answer) -> Step:
+        if not self._goes_on(answer):
+            return self._combined()
+        found = answer.report.quality.completeness
+        uncovered = tuple(answer.report.uncovered_sub_queries)
+        words = [remedies.towards_completeness(found.covered, uncovered)]
+        if self._settings.flow == "augment":
+            words.append(remedies.towards_flow(answer.text))
+        self._turn = self._part(
+            self._request.changed(
+                query="\n".join(uncovered),
+                sub_queries=uncovered,
+                session_id=answer.session_id,
+                continuation_ids=(answer.continuation_id,),
+                instructions=(*self._request.instructions, *words),
+                if_match="",
+                session_token="",
+                prior=(),
+            )
+        )
+        if self._settings.flow == "augment":
+            self._turn.remedied(AUGMENTED)
+        self._turn.note(
+            EventType.COMPLETENESS_CONTINUATION,
+            of=answer.window_id,
+            uncovered=len(uncovered),
+            completeness=round(found.score, 4),
+            level=found.level.value,
+        )
+        return self._seen(self._turn.begin())
+
+    def _goes_on(self, answer: Answer) -> bool:
+        """Whether a further window is asked for and may be had (decision D17)."""
+        found = answer.report.quality.completeness
+        if not answer.continuation_id or not found.uncovered or answer.reply.tool_calls:
+            return False
+        if not answer.text.strip():
+            # There is nothing to go on from.
+            return False
+        if len(self._answers) >= self._most or self._request.cache.no_cache:
+            return False
+        if len(self._answers) > 1 and not found.new:
+            # A window that covered nothing new would be followed by another such.
+            return False
+        if found.level is CompletenessLevel.INCOMPLETE:
+            return self._settings.continue_incomplete
+        admission = self._turn.admission
+        demanded = admission is not None and admission.policy.require_completeness is not None
+        permitted = self._settings.continue_partial or demanded
+        return found.level is CompletenessLevel.PARTIAL and permitted
+
+    def _combined(self) -> Release | Refusal:
+        """One answer of all windows; the last one's report and headers hold."""
+        last = self._answers[-1]
+        usage = total_usage(
+            [*(answer.reply.usage for answer in self._answers), *self._further_usage]
+        )
+        if len(self._answers) == 1:
+            if self._further_usage:
+                last = last.changed(reply=last.reply.changed(usage=usage))
+            return self._ended(Release(last))
+        pieces: list[Piece] = []
+        for answer, bridge in zip(self._answers, self._bridges, strict=True):
+            if bridge.strip():
+                pieces.append(Piece(text=bridge))
+            pieces.append(Piece(text=answer.text, window_id=answer.window_id))
+        text = BETWEEN.join(piece.text for piece in pieces)
+        return self._ended(
+            Release(
+                last.changed(
+                    text=text,
+                    reply=last.reply.changed(text=text, usage=usage),
+                    pieces=tuple(pieces),
+                    headers=self._headers(last),
+                )
+            )
+        )
+
+    def _headers(self, last: Answer) -> dict[str, str]:
+        """The last window's, with the worst of all of them, and whether a bridge was laid."""
+        each = [answer.headers for answer in self._answers]
+        said = {**last.headers, **worst_headers(each, envelopes=False)}
+        if self._bridges[-1] and names.FLOW in said:
+            flow = FlowValue(score=last.report.flow_score, remediation="stitched")
+            said |= write_response(ResponseHeaders(flow=flow))
+        return said
+
+
+def _shows_facts(envelope: Envelope) -> bool:
+    """Whether there is a fact in an envelope beside accounts of earlier windows."""
+    return any(not fact.source_id.startswith(SUMMARY_SOURCE) for fact in envelope.facts)

@@ -1,0 +1,255 @@
+"""The calls within one window: draft and refinement (reflexive), and searches (agentic).
+
+What is examined and delivered is the last answer as the model wrote it. What a search finds enters
+the envelope like any other fact, so the answer is examined against all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
+from crp_integrations.relay.settings import DispatchSettings
+from crp_integrations.relay.window_end import Note
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import EventType, Purpose, Strategy
+
+VERIFY: Final = (
+    "Check every statement of your answer against the context. List each statement that the "
+    "context does not support, with what the context says in its place, one to a line. "
+    "If the context supports all of them, reply with NONE and nothing else."
+)
+REFINE: Final = (
+    "Write the answer to the question again. Mend what you have listed: state what the context "
+    "says, and leave out what it does not. Reply with the answer alone."
+)
+_NONE = re.compile(r"\W*none\W*", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class AnswerPasses:
+    """The calls of one answer.
+
+    Spec: related facts §7
+
+    Attributes:
+        done: replies so far.
+        answer: the last reply that answers the question.
+        objections: whether the verification found anything.
+        further: the calls behind the first, in order.
+    """
+
+    strategy: Strategy
+    settings: DispatchSettings
+    done: int = 0
+    answer: Reply | None = None
+    objections: bool = False
+    further: list[ModelCall] = field(default_factory=list)
+
+    def after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
+        """The call after a reply, which is remembered; None when the answer is there."""
+        found = self._after(call, reply)
+        if found is not None:
+            self.further.append(found)
+        return found
+
+    def _after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
+        """The call after a reply."""
+        self.done += 1
+        if self.strategy is not Strategy.REFLEXIVE or (self.done == 1 and reply.tool_calls):
+            self.answer = reply
+            return None
+        if self.done == 1:
+            self.answer = reply
+            said = (*call.messages, Message(role="assistant", content=reply.text))
+            return call.changed(
+                messages=(*said, Message(role="user", content=VERIFY)),
+                purpose=Purpose.CRITIQUE,
+                temperature=self.settings.verify_temperature,
+                tools=(),
+            )
+        if self.done == 2 and self.answer is not None:
+            self.objections = not _NONE.fullmatch(reply.text)
+            if not self.objections:
+                return None
+            said = (
+                *call.messages,
+                Message(role="assistant", content=self.answer.text),
+                Message(role="user", content=VERIFY),
+                Message(role="assistant", content=reply.text),
+                Message(role="user", content=REFINE),
+            )
+            return call.changed(
+                messages=said, temperature=self.settings.refine_temperature, tools=()
+            )
+        # A refinement without a word leaves the draft as the answer.
+        if reply.text.strip():
+            self.answer = reply
+        return None
+
+    @property
+    def round(self) -> tuple[int, int]:
+        """Revisions that were made, and passes in all: `(1, 2)` or `(2, 3)` when reflexive."""
+        return (max(0, self.done - 1), max(1, self.done))
+
+
+def expected_replies(strategy: Strategy) -> int:
+    """How many replies must fit into the model's context beside the envelope."""
+    return 3 if strategy is Strategy.REFLEXIVE else 1
+
+
+SEARCH: Final = "search_context"
+LONGEST: Final = 500
+TOOL: Final[dict[str, Any]] = {
+    "type": "function",
+    "function": {
+        "name": SEARCH,
+        "description": (
+            "Search the knowledge base for facts that the context does not hold yet. What is "
+            "found is added to the context."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "what is looked for, in plain words"}
+            },
+            "required": ["query"],
+        },
+    },
+}
+SEARCHED: Final = "You have searched for:\n{queries}\nThe context holds what was found."
+UNREAD: Final = f'A search could not be read. Call {SEARCH} with {{"query": "what you look for"}}.'
+OPEN: Final = (
+    "Your last answer left open: {needs}. Look for what is missing, then answer the whole question "
+    "again."
+)
+STOP: Final = (
+    "You cannot search any more. Answer now with what the context holds, and say what it does not "
+    "hold."
+)
+
+
+@dataclass(slots=True)
+class FactSearches:
+    """How far an agentic answer is.
+
+    Spec: related facts §7
+
+    Attributes:
+        safety_budget: of the session; at the floor nothing more is tried.
+        iterations: model calls so far.
+        tool_calls: searches so far.
+        queries: what was searched for, in order, each once.
+        unread: the last reply made a search that says nothing.
+        stopped: a limit ended the search, and the journal knows.
+        open_needs: what was open when the answer was last sent back.
+    """
+
+    settings: DispatchSettings
+    safety_budget: float = 1.0
+    iterations: int = 0
+    tool_calls: int = 0
+    queries: list[str] = field(default_factory=list)
+    unread: bool = False
+    stopped: bool = False
+    open_needs: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether another call may be made."""
+        return self.iterations < self.settings.agentic_iterations and not self._spent
+
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...]:
+        """The tool, while a further search may be made and its result be answered to."""
+        room = self.iterations + 1 < self.settings.agentic_iterations and not self._spent
+        return (TOOL,) if room and self.tool_calls < self.settings.agentic_tool_calls else ()
+
+    def searches(self, reply: Reply) -> tuple[list[str], list[Note]]:
+        """What a reply wants to be looked up.
+
+        Searches beyond the most that are allowed are not made.
+        """
+        wanted = [call for call in reply.tool_calls if call.name == SEARCH]
+        new: list[str] = []
+        notes: list[Note] = []
+        self.unread = False
+        for call in wanted[: max(0, self.settings.agentic_tool_calls - self.tool_calls)]:
+            query = _query(call)
+            self.unread = self.unread or not query
+            self.tool_calls += 1
+            notes.append(
+                (
+                    EventType.TOOL_CALL,
+                    {
+                        "tool": sha256(SEARCH),
+                        "arguments_hash": sha256(call.arguments),
+                        "number": self.tool_calls,
+                        "failed": not query,
+                    },
+                )
+            )
+            if query and query not in self.queries:
+                self.queries.append(query)
+                new.append(query)
+        return new, notes
+
+    def instructions(self) -> tuple[str, ...]:
+        """What is added to the system message once something was searched for."""
+        words = []
+        if self.queries:
+            words.append(SEARCHED.format(queries="\n".join(f"- {one}" for one in self.queries)))
+        if self.iterations and not self.tools:
+            words.append(STOP)
+        elif self.unread:
+            words.append(UNREAD)
+        return tuple(words)
+
+    def unfinished(self, report: Report) -> str:
+        """Words that ask for what is missing; empty when nothing is, or when it was asked for."""
+        found = report.quality.completeness
+        if self.stopped or found.score >= self.settings.agentic_completion or not found.uncovered:
+            return ""
+        before, self.open_needs = self.open_needs, tuple(found.uncovered)
+        # Asked for it, the model neither searched nor answered more; it would not the next time.
+        if before == self.open_needs:
+            return ""
+        return OPEN.format(needs=", ".join(found.uncovered))
+
+    def limit(self) -> Note | None:
+        """For the journal, the first time that a limit ends the search."""
+        if self.stopped or self.tools:
+            return None
+        self.stopped = True
+        reason = "budget" if self._spent else "limit"
+        return (EventType.STOP_INJECT, {"reason": reason, "iteration": self.iterations})
+
+    @property
+    def _spent(self) -> bool:
+        return self.safety_budget <= self.settings.agentic_floor
+
+
+def wants_search(reply: Reply) -> bool:
+    """Whether a reply asks for a search."""
+    return any(call.name == SEARCH for call in reply.tool_calls)
+
+
+def without_searches(reply: Reply) -> Reply:
+    """A reply as its caller gets it: nobody but the relay can make these searches."""
+    if not wants_search(reply):
+        return reply
+    return reply.changed(tool_calls=tuple(c for c in reply.tool_calls if c.name != SEARCH))
+
+
+def _query(call: ToolCall) -> str:
+    """The query of a call; empty for arguments that are not what the tool takes."""
+    try:
+        told = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return ""
+    query = told.get("query") if isinstance(told, dict) else None
+    return " ".join(query.split())[:LONGEST] if isinstance(query, str) else ""

@@ -1,0 +1,261 @@
+"""How a window ended: its model calls, everything that its close needs, and its trace."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.governance.evaluating import evaluated
+from crp_integrations.governance.steps import Measured
+from crp_integrations.governance.tracing import (
+    JudgeTrace,
+    PackColumns,
+    PackTrace,
+    WindowTrace,
+    drops_by_reason,
+    security_label,
+    traced_drops,
+    traced_items,
+)
+from crp_integrations.messages import Reply, Usage
+from crp_integrations.receipt.records import Draft
+from crp_integrations.relay.steps import total_usage
+from crp_integrations.relay.world import World
+from crp_integrations.session.transfer import Transfer
+from crp_integrations.vocabulary import EventType, Strategy
+
+# Something that happened within a window: ids, hashes, counts and words of closed lists.
+Note: TypeAlias = tuple[EventType, Mapping[str, Any]]
+# What the receipt on a window is to hold, once it has its seal and its finished report.
+DraftMaker: TypeAlias = Callable[[WindowSeal, Report], Draft]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowEnd:
+    """How a window ended.
+
+    Attributes:
+        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
+        envelope: None when the window ended before there was one.
+        text: the model's text, empty for a window without a reply.
+        report: as examined, without identity.
+        model: the model that was asked last.
+        strategy: how the question was dispatched in the end.
+        tokens: of all model calls, prompt and completion.
+        tool_calls: that the model asked for.
+        error: class name of the error that ended the window, empty when none did.
+        reason: why the answer is withheld, empty when it is not.
+        notes: what happened on the way, in order.
+        sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
+        keep: whether anything that was said may be kept on disk; not under `no-store`.
+        outdated: earlier windows whose sources have changed since.
+        transfer: what the window was given of those before; None for nothing.
+        born: fields of the session, should it begin with this window.
+        draft: makes what its receipt holds; None for no receipt.
+        candidates: ids of the facts that its receipt names, shown or not.
+        labels: access labels of the envelope's facts, by id.
+        hashes: `sha256:…` of what is shown of the envelope's facts, by id, as far as known.
+        decisions: ids of the guard's decisions that let them be read, by id of the fact.
+        invocation_hash: of the call that the envelope was made for; empty for none.
+        assembly_us: microseconds that the envelope took, by the relay's clock.
+        usage: of all model calls.
+        steps: what the four steps came to for the last call; empty where none was packed.
+    """
+
+    outcome: str
+    envelope: Envelope | None
+    text: str
+    report: Report
+    model: str
+    strategy: Strategy = Strategy.PUSH
+    tokens: int = 0
+    tool_calls: int = 0
+    error: str = ""
+    reason: str = ""
+    notes: tuple[Note, ...] = ()
+    sibling: int = 0
+    keep: bool = True
+    outdated: tuple[str, ...] = ()
+    transfer: Transfer | None = None
+    born: Mapping[str, Any] = field(default_factory=dict)
+    draft: DraftMaker | None = None
+    candidates: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    decisions: Mapping[str, str] = field(default_factory=dict)
+    invocation_hash: str = ""
+    assembly_us: int = 0
+    usage: Usage = field(default_factory=Usage)
+    steps: tuple[Measured, ...] = ()
+
+
+@dataclass(slots=True)
+class WindowCalls:
+    """What a window's model calls come to.
+
+    Spec: CRP-SPEC-005 §19.3
+
+    Attributes:
+        calls: replies received, of every purpose.
+        redispatches: times that the question was asked again.
+        remedies: what was used against findings: `prompt-augmented`, `stitched`.
+        notes: for the journal, in order.
+        flags: for the report.
+    """
+
+    calls: int = 0
+    redispatches: int = 0
+    tool_calls: int = 0
+    remedies: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    _usages: list[Usage] = field(default_factory=list)
+
+    def add(self, reply: Reply) -> None:
+        """Count a reply."""
+        self.calls += 1
+        self.tool_calls += len(reply.tool_calls)
+        self._usages.append(reply.usage)
+
+    def note(self, event_type: EventType, **data: object) -> None:
+        """Remember something for the journal: ids, hashes, counts and closed words only."""
+        self.notes.append((event_type, data))
+
+    @property
+    def usage(self) -> Usage:
+        """Of all calls together; the cost is known only when every call's is."""
+        return total_usage(self._usages)
+
+
+_LOG = logging.getLogger("crp_integrations.relay")
+
+
+def trace_of(
+    seal: WindowSeal, end: WindowEnd, envelope: Envelope, columns: PackColumns, hmac: str = ""
+) -> PackTrace:
+    """The trace of a window's pack.
+
+    Spec: Summit §Evaluation & Observability
+    """
+    rows = zip(
+        columns.ids, columns.sources, columns.labels, columns.tokens, columns.scores,
+        columns.decisions, strict=True,
+    )  # fmt: skip
+    return PackTrace(
+        session_id=seal.session_id,
+        window_id=seal.window_id,
+        timestamp=seal.timestamp,
+        etag=envelope.etag,
+        state_hash=envelope.state_hash,
+        model=end.model,
+        invocation_hash=end.invocation_hash,
+        token_budget=envelope.token_budget,
+        token_count=envelope.token_count,
+        available=envelope.total_facts_available,
+        held=columns.held,
+        assembly_us=end.assembly_us,
+        items=traced_items(
+            {
+                "id": id_,
+                "source": source,
+                "label": label,
+                "tokens": tokens,
+                "score": score,
+                "decision": decision,
+            }
+            for id_, source, label, tokens, score, decision in rows
+        ),
+        drops=traced_drops(envelope.dropped),
+        ledger_hmac=hmac,
+    )
+
+
+def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> PackColumns:
+    """What the journal says of a window's pack; facts that are not on disk are not named."""
+    shown = [fact for fact in envelope.facts if fact.fact_id in stored]
+    ids = [fact.fact_id for fact in shown]
+    labels, decisions = end.labels, end.decisions
+    # Few classes of labels, many items.
+    named = {of: security_label(of) for of in {*labels.values()}}
+    unlabelled = security_label(())
+    return PackColumns(
+        {
+            "etag": envelope.etag,
+            "state_hash": envelope.state_hash,
+            "budget_tokens": envelope.token_budget,
+            "tokens": envelope.token_count,
+            "available": envelope.total_facts_available,
+            "assembly_us": end.assembly_us,
+        },
+        ids=ids,
+        sources=[fact.source_id for fact in shown],
+        labels=[named[labels[id_]] if id_ in labels else unlabelled for id_ in ids],
+        tokens=[fact.token_count for fact in shown],
+        scores=[fact.composite_score for fact in shown],
+        decisions=[decisions.get(id_, "") for id_ in ids],
+        drops=drops_by_reason(envelope.dropped),
+        held=len(envelope.facts) - len(shown),
+    )
+
+
+def usage_fields(usage: Usage) -> Mapping[str, Any]:
+    """The journal's fields on what the model calls took; what was not told is left out."""
+    if not usage.total_tokens:
+        return {}
+    said: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+    }
+    if usage.cost_usd is not None:
+        said["cost_microusd"] = round(usage.cost_usd * 1_000_000)
+    return said
+
+
+def microseconds_between(began: datetime, ended: datetime) -> int:
+    """From one moment to another; 0 where the clock was set back."""
+    return max(0, (ended - began) // timedelta(microseconds=1))
+
+
+def observe(
+    world: World,
+    end: WindowEnd,
+    seal: WindowSeal,
+    report: Report,
+    pack: Callable[[], PackTrace] | None,
+    receipt_id: str,
+) -> None:
+    """Tell whoever observes of a sealed window; no answer depends on what becomes of it.
+
+    Nothing is told of a window under `no-store`.
+    """
+    if world.observer is None or not end.keep:
+        return
+    examined = seal.outcome in ("released", "halted") and end.envelope is not None
+    try:
+        world.observer.sealed(
+            WindowTrace(
+                session_id=seal.session_id,
+                window_id=seal.window_id,
+                outcome=seal.outcome,
+                strategy=end.strategy.value,
+                model=end.model,
+                error=end.error,
+                report_hash=seal.report_hash,
+                window_hmac=seal.hmac,
+                receipt_id=receipt_id,
+                pack=pack() if pack else None,
+                evaluated=evaluated(report, end.envelope, end.usage)
+                if examined and end.envelope is not None
+                else None,
+                judged=JudgeTrace.of(report.judge) if report.judge is not None else None,
+            )
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it is, the window is sealed and stays so
+        why = type(error).__name__
+        _LOG.warning("the trace of window %s was not taken: %s", seal.window_id, why)

@@ -1,0 +1,317 @@
+"""The first half of a window: candidates are read once, and packed for each model that is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from crp_integrations.audit.keys import etag_salt
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.budget import BudgetRoom, EnvelopeInputs, RecordingCounter
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.cascade import count_tier_hits
+from crp_integrations.envelope.continuation import (
+    deferred_ids,
+    evolve,
+    next_window_number,
+    seen_hashes,
+)
+from crp_integrations.envelope.etag import Validators
+from crp_integrations.envelope.layout import PreviousEnvelope
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.retrieval import gather, recount_stored
+from crp_integrations.envelope.reuse import ReuseMatch
+from crp_integrations.envelope.screen import screen_candidates
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.governance.steps import Measured, Step, guard
+from crp_integrations.messages import ModelCall
+from crp_integrations.ports import TokenCounter
+from crp_integrations.relay import prompt
+from crp_integrations.relay.conditional_requests import ConditionalRequest
+from crp_integrations.relay.prompt import InformationNeeds
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.steps import FittedDispatch
+from crp_integrations.relay.window_end import microseconds_between
+from crp_integrations.relay.world import World
+from crp_integrations.vocabulary import QualityTier, Strategy
+
+
+def measure_steps(
+    given: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
+) -> tuple[Measured, ...]:
+    """The steps of a call that is packed and not yet made.
+
+    Spec: Summit §Principles
+    """
+    facts = made.candidates.facts if made is not None else ()
+    shown = len(envelope.facts)
+    offered = sum([one.tokens for one in facts]) if facts else envelope.token_count
+    room = made.room if made is not None else None
+    around = room.around + room.question if room is not None else 0
+    account = sent.compaction
+    before, after = len(given.history), len(sent.history)
+    told = (account.tokens_before, account.tokens_after) if account else (around, around)
+    return (
+        Measured(step=Step.WRITE, items_after=len(view.held())),
+        Measured(
+            step=Step.SELECT,
+            items_before=len(facts) or shown,
+            items_after=shown,
+            tokens_before=offered,
+            tokens_after=envelope.token_count,
+        ),
+        Measured(
+            step=Step.COMPRESS,
+            items_before=before,
+            items_after=after,
+            tokens_before=told[0],
+            tokens_after=told[1],
+        ),
+        Measured(
+            step=Step.ISOLATE,
+            items_before=(len(facts) or shown) + before,
+            items_after=shown + after,
+            tokens_before=offered + told[0],
+            tokens_after=envelope.token_count + around,
+        ),
+    )
+
+
+class WindowEnvelope:
+    """What a window reads, and the call it makes of it. For one Turn alone.
+
+    Attributes:
+        request: what is asked; another one with the same question may take its place, as for a
+            re-dispatch with further instructions.
+        last: the call last made.
+        made: everything that its envelope was made of; None before there is one.
+        assembly_us: microseconds that the envelope took, by the relay's clock.
+        steps: what writing, selecting, compressing and isolating came to for the last call.
+    """
+
+    def __init__(self, request: Request, session_id: str, world: World) -> None:
+        self.request = self._given = request
+        self.steps: tuple[Measured, ...] = ()
+        self.last: FittedDispatch | None = None
+        self.made: EnvelopeInputs | None = None
+        self.assembly_us = 0
+        self.namespace = world.namespace_in(request.residency)
+        self.conditional = ConditionalRequest(request, session_id, self.namespace, world)
+        self.needs = InformationNeeds(request, world.settings.envelope.decompose)
+        self._session_id = session_id
+        self._world = world
+        self._view: FabricView | None = None
+        self._candidates: Candidates | None = None
+        self._packed_for = ("", "", 0)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was read or asked for."""
+        return self._candidates is not None or self.needs.waiting
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Ids of the facts that the envelope was made of, shown or not."""
+        return tuple([one.fact_id for one in self.made.candidates.facts]) if self.made else ()
+
+    @property
+    def decisions(self) -> dict[str, str]:
+        """Ids of the decisions that let the candidates be read, where the guard has ids."""
+        found = self.made.candidates.facts if self.made else ()
+        return {one.fact_id: one.decision for one in found if one.decision}
+
+    def labels(self, envelope: Envelope | None) -> dict[str, tuple[str, ...]]:
+        """Access labels of an envelope's facts, by id."""
+        if envelope is None or self.made is None:
+            return {}
+        shown = {fact.fact_id for fact in envelope.facts}
+        return {
+            one.fact_id: one.labels for one in self.made.candidates.facts if one.fact_id in shown
+        }
+
+    def reads(self) -> FabricView:
+        """What the window reads; what its session held at the first read stays within reach."""
+        if self._view is None:
+            keep = not self.request.cache.no_store
+            self._view = self.namespace.view(self._session_id, keep_counts=keep)
+        return self._view
+
+    def fit(self, model: str, context_limit: int | None = None) -> FittedDispatch:
+        """Pack for a model: its tokenizer, its context limit.
+
+        Spec: CRP-SPEC-003 §10.1
+        """
+        request, world = self.request, self._world
+        counter = world.counter_for(model)
+        limit = context_limit or world.limit_for(model)[0]
+        room = prompt.reckon_room(request, counter, limit, world.settings.envelope)
+        self._packed_for = (model, counter.identity, room.tokens)
+        began = world.clock.now()
+        with world.tracer.step("envelope"):
+            packed = self._earlier() or self._assembled(model, counter, room)
+            envelope = self.needs.named(packed)
+        self.assembly_us = microseconds_between(began, world.clock.now())
+        call = ModelCall(
+            model=model,
+            messages=prompt.prompt_messages(request, envelope.text),
+            temperature=self._temperature(),
+            max_tokens=request.max_tokens,
+            seed=request.seed,
+            tools=request.tools,
+        )
+        self.last = FittedDispatch(call, envelope)
+        self.steps = measure_steps(self._given, request, self.made, envelope, self.reads())
+        guard(self.steps, world.settings.steps)
+        return self.last
+
+    def match(self) -> ReuseMatch:
+        """What the condition came to, for the request's own model; evaluated once."""
+        request, world = self.request, self._world
+        if request.if_match and self.conditional.match.status is None:
+            counter = world.counter_for(request.model)
+            limit = world.limit_for(request.model)[0]
+            budget = prompt.reckon_room(request, counter, limit, world.settings.envelope).tokens
+            validators = self._validators((request.model, counter.identity, budget))
+            self.conditional.evaluate(self.reads(), validators, world.clock.now())
+        return self.conditional.match
+
+    def remember(
+        self,
+        envelope: Envelope,
+        headers: Mapping[str, str] | None = None,
+        tier: QualityTier | None = None,
+    ) -> None:
+        """Know an envelope for later conditional requests."""
+        chosen = self._candidates
+        if chosen is None:
+            return
+        # A window that is sealed stays so, whether or not its envelope can be known.
+        with suppress(StoreError), self.reads().moment() as view:
+            validators = self._validators(self._packed_for, chosen.state_hash, view)
+            now = self._world.clock.now()
+            self.conditional.remember(
+                view, validators, envelope, chosen, now, headers, tier, self.made
+            )
+
+    def widen(self, queries: Sequence[str]) -> None:
+        """Look for more beside the question's own needs; what was found before comes again."""
+        if queries:
+            self.needs.add(queries)
+            self._candidates = None
+
+    def _temperature(self) -> float | None:
+        """The request's; a draft that is to be verified has one of its own where it names none."""
+        asked = self.request.temperature
+        if asked is None and self.request.strategy is Strategy.REFLEXIVE:
+            return self._world.settings.dispatch.draft_temperature
+        return asked
+
+    def _earlier(self) -> Envelope | None:
+        """The earlier envelope, when it was granted for what is packed for now."""
+        known = self.match().known
+        if known is None or known.candidates is None:
+            return None
+        envelope = self.conditional.envelope(self._validators(self._packed_for))
+        if envelope is not None:
+            self._candidates, self.made = known.candidates, known.made
+        return envelope
+
+    def _assembled(self, model: str, counter: TokenCounter, room: BudgetRoom) -> Envelope:
+        world, request = self._world, self.request
+        found = self._candidates = self._select(counter)
+        self.conditional.require_relevant(found, self.reads())
+        settings = world.settings.envelope
+        evolved = evolve(found, request.prior, counter=counter, settings=settings)
+        ordered = sorted(request.prior, key=lambda window: window.window_number)
+        salted = settings.reuse.salt_etags
+        candidates = count_tier_hits(evolved, self.reads(), found)
+        now, tiers = world.clock.now(), tuple(window.quality_tier for window in ordered)
+        remembering = RecordingCounter(counter)
+        envelope = assemble(
+            candidates,
+            budget_tokens=room.tokens,
+            counter=remembering,
+            grounding=request.grounding,
+            settings=settings,
+            now=now,
+            k=request.k,
+            model=model,
+            session_id=self._session_id,
+            window_number=next_window_number(request.prior),
+            strategy=request.strategy,
+            settings_digest=world.settings_digest,
+            max_age_seconds=request.cache.max_age_seconds,
+            tiers_before=tiers,
+            salt=etag_salt(world.keyring, self._session_id) if salted else "",
+            pinned=request.pinned,
+            previous=request.previous,
+        )
+        self.made = EnvelopeInputs(
+            candidates=candidates,
+            room=room,
+            budget_tokens=room.tokens,
+            tokenizer=counter.identity,
+            exactness=counter.exactness,
+            source=counter.source,
+            counts=tuple(remembering.asked),
+            grounding=request.grounding,
+            strategy=request.strategy,
+            now=now,
+            model=model,
+            k=request.k,
+            max_age_seconds=request.cache.max_age_seconds,
+            window_number=next_window_number(request.prior),
+            tiers_before=tiers,
+            salted=salted,
+            pinned=tuple(request.pinned),
+            previous=PreviousEnvelope.of(request.previous).ids,
+        )
+        return envelope
+
+    def _select(self, counter: TokenCounter) -> Candidates:
+        world, request = self._world, self.request
+        if self._candidates is not None:
+            # The same candidates for every model that is tried; only their sizes differ.
+            return recount_stored(self._candidates, self.reads(), counter)
+        if self.conditional.match.known is not None:
+            earlier = self.conditional.candidates(self._validators(self._packed_for))
+            if earlier is not None:
+                return recount_stored(earlier, self.reads(), counter)
+        more = len(seen_hashes(request.prior))
+        with world.tracer.step("gather"):
+            found = gather(
+                self.reads(),
+                request.query,
+                sub_queries=self.needs.sub_queries,
+                counter=counter,
+                settings=world.settings.envelope,
+                # What was seen goes again, and should leave as much behind as without.
+                k_nearest=max(world.settings.envelope.k_nearest, request.k_nearest or 0) + more,
+                also=deferred_ids(request.prior),
+                walker=world.walker,
+            )
+        if world.settings.envelope.screening.enabled:
+            with world.tracer.step("screen"):
+                found = screen_candidates(found, world.settings.envelope.screening, world.detector)
+        if world.reranker is None:
+            return found
+        with world.tracer.step("rerank"):
+            return rerank_candidates(found, world.reranker, world.settings.envelope)
+
+    def _validators(
+        self,
+        packed_for: tuple[str, str, int],
+        state_hash: str | None = None,
+        view: FabricView | None = None,
+    ) -> Validators:
+        model, tokenizer, budget_tokens = packed_for
+        return self.conditional.validators(
+            view or self.reads(),
+            model=model,
+            tokenizer=tokenizer,
+            budget_tokens=budget_tokens,
+            needs=self.needs.sub_queries,
+            state_hash=state_hash,
+        )

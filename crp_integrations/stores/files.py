@@ -1,0 +1,204 @@
+"""Private folders, locks, scratch files, and whether a file can be written."""
+
+from __future__ import annotations
+
+import io
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+from crp_integrations.errors import StoreBusy, StoreError
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+class FileScratch:
+    """Bytes in a file that nobody else can open; the system frees it, also after a kill."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Take the file, which is written without a buffer so that a full disk is noticed."""
+        self._file = file
+        self._end = 0
+
+    def put(self, data: bytes) -> int | None:
+        """Where the bytes begin; None when the disk has no room for them."""
+        start = self._end
+        try:
+            self._file.seek(start)
+            if self._file.write(data) != len(data):
+                return None
+        except OSError:
+            return None
+        self._end += len(data)
+        return start
+
+    def get(self, start: int, size: int) -> bytes:
+        """Bytes that were put.
+
+        Raises:
+            StoreError: they cannot be read back.
+        """
+        try:
+            self._file.seek(start)
+            found = self._file.read(size)
+        except OSError as error:
+            raise StoreError(f"a scratch file cannot be read: {error.strerror}") from error
+        if len(found) != size:
+            raise StoreError(f"a scratch file gave {len(found)} of {size} bytes")
+        return found
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._file.close()
+
+
+def scratch_beside(folder: Path) -> FileScratch | None:
+    """A scratch on the disk of a store's folder, which may not be there yet; None without room."""
+    there = next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), None)
+    return None if there is None else _unnamed(str(there))
+
+
+def temporary_scratch() -> FileScratch | None:
+    """A scratch where this machine keeps temporary files."""
+    return _unnamed(None)
+
+
+def memory_scratch() -> FileScratch:
+    """A scratch that is no file."""
+    return FileScratch(io.BytesIO())
+
+
+def _unnamed(folder: str | None) -> FileScratch | None:
+    try:
+        return FileScratch(tempfile.TemporaryFile(buffering=0, dir=folder))
+    except OSError:
+        return None
+
+
+# More than a window leaves on the disk with its receipt, which has the texts that it was shown.
+ROOM_BYTES = 1 << 20
+# SQLite's log and its locks. Whoever only read the file may have made them, as only read too.
+_BESIDE = ("-wal", "-shm")
+# What a process may is told by its effective user.
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+
+def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
+    """Refuse a namespace whose answers could not be sealed.
+
+    Args:
+        path: of its file.
+        there: whether there is one.
+
+    Raises:
+        StoreError: this user may not write it, or not make it; or the disk is full.
+    """
+    found = _only_read(path) if there else _locked(path.parent)
+    if found:
+        raise StoreError(
+            f"{found}, so no answer in namespace {namespace!r:.80} could be sealed; let this user "
+            "write it, or copy the store to where it can be written"
+        )
+    place = path if there else _nearest(path.parent)
+    left = _room(place)
+    if left is not None and left < ROOM_BYTES:
+        raise StoreError(
+            f"{place} has {left} bytes left on its disk, wanted {ROOM_BYTES}, so no answer in "
+            f"namespace {namespace!r:.80} could be sealed; make room, or move the store"
+        )
+
+
+def _only_read(path: Path) -> str:
+    """Which of a database's files cannot be written; empty for none."""
+    name = str(path)
+    if not _may(name, os.W_OK):
+        return f"{name} is only read by this user, or lies on a disk that is only read"
+    for end in _BESIDE:
+        if not _may(name + end, os.W_OK) and _may(name + end, os.F_OK):
+            return f"{name}{end} is only read by this user"
+    return ""
+
+
+def _locked(folder: Path) -> str:
+    """In which folder nothing can be made; empty for none."""
+    place = _nearest(folder)
+    if _may(str(place), os.W_OK | os.X_OK):
+        return ""
+    return f"{place} is a folder in which this user can make nothing"
+
+
+def _may(path: str, how: int) -> bool:
+    return os.access(path, how, effective_ids=_EFFECTIVE)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _room(place: Path) -> int | None:
+    """Bytes that this user can still write; None where the system does not tell."""
+    if not hasattr(os, "statvfs"):
+        return None
+    try:
+        disk = os.statvfs(place)
+    except OSError:
+        # Removed a moment ago; whoever writes is told what is wrong.
+        return None
+    # A file system without a size of its own, as some in memory are, has no blocks at all.
+    if not disk.f_blocks:
+        return None
+    return disk.f_frsize * (disk.f_bavail if os.geteuid() else disk.f_bfree)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only its owner can enter, and its parents; one that is there stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make a new name in a folder survive a loss of power, where the system can do that."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def file_held(path: Path, busy_seconds: float) -> Iterator[None]:
+    """Keep other processes and threads out of a file that has no lock itself, for the block.
+
+    The lock is that of an empty SQLite database beside the file, which every system has and which
+    goes with a process that dies.
+
+    Raises:
+        StoreBusy: another one held it for too long.
+        StoreError: there can be no lock file.
+    """
+    name = path.with_name(path.name + ".lock")
+    try:
+        connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StoreError(f"lock file {name} cannot be made: {error}") from error
+    with closing(connection):
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise StoreBusy(
+                    f"file {path} is being written by another process; "
+                    f"gave up after {busy_seconds:g} s"
+                ) from error
+            raise StoreError(f"lock file {name} cannot be used: {error}") from error
+        yield

@@ -1,0 +1,264 @@
+"""Which facts are meant: by words, by conditions, by status."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import JsonValue
+
+from crp_integrations.fabric.ports import FactBrief, FactOutline
+from crp_integrations.fabric.records import Where
+from crp_integrations.seals import iso
+from crp_integrations.stores import rules
+from crp_integrations.stores.relational.rows import (
+    BRIEF_COLUMNS,
+    brief,
+    from_json,
+    sortable,
+    status_of,
+)
+from crp_integrations.stores.relational.transaction import FactsPart
+from crp_integrations.stores.relational.usage import UNUSED, UNUSED_LIVE
+from crp_integrations.stores.statements import AMONG, ASIDE_SQL, RETRIEVABLE_SQL, among
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
+
+# Facts listed at once where a list of all of them is walked through.
+_PAGE = 8_192
+
+
+# Every whole number below it can be made a float.
+_FLOATS = 2**1000
+
+
+class FactQueries(FactsPart):
+    """Searches and lists of the facts of one namespace."""
+
+    def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
+        """Id and labels of every retrievable fact, by id; with ids, of those among them."""
+        self._gate.reading()
+        found = self._live("fact_id, labels", ids)
+        # Most facts share few sets of labels, and most have none.
+        read = {
+            text: tuple(from_json(text, list, "labels of a fact"))
+            for text in {labels for _, labels in found}
+        }
+        return [(id, read[labels]) for id, labels in found]
+
+    def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
+        """Id, content hash and status of every retrievable fact, by id; with ids, of those."""
+        self._gate.reading()
+        if ids is not None:
+            return iter(self._live("fact_id, content_hash, status", ids))
+        return self._pages()
+
+    def _pages(self) -> Iterator[tuple[str, str, str]]:
+        """Every retrievable fact, page by page: all at once they can take hundreds of megabytes."""
+        page: list[tuple[Any, ...]] = [("",)]
+        while page:
+            self._gate.reading()
+            page = self._connection.rows(
+                f"SELECT fact_id, content_hash, status FROM facts WHERE {RETRIEVABLE_SQL} "
+                "AND fact_id > ? ORDER BY fact_id LIMIT ?",
+                [page[-1][0], _PAGE],
+            )
+            yield from ((id, content_hash, status) for id, content_hash, status in page)
+
+    def texts(self, ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Id and content of those of the ids that are retrievable, by id."""
+        self._gate.reading()
+        return [(id, content) for id, content in self._live("fact_id, content", ids)]
+
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
+        """What selection reads of those of the ids that are retrievable, by id."""
+        self._gate.reading()
+        return [brief(values) for values in self._live(BRIEF_COLUMNS, ids)]
+
+    def outline(self) -> Iterator[FactOutline]:
+        """Every retrievable fact, by id; no texts are read."""
+        self._gate.reading()
+        found = self._live(
+            "fact_id, content_hash, source_id, community_label, importance_weight", None
+        )
+        return iter([FactOutline(*values) for values in found])
+
+    def find(self, where: Where) -> list[str]:
+        """Ids of the facts that are meant, ascending."""
+        self._gate.reading()
+        asked = _Conditions()
+        if where.statuses is None:
+            asked.add(RETRIEVABLE_SQL)
+        else:
+            asked.any_of("status", [status.value for status in where.statuses])
+            if where.archived is not None:
+                asked.add(f"archived_at IS {'NOT ' if where.archived else ''}NULL")
+            # Said once more in the words of an index.
+            if where.archived or RETRIEVABLE.isdisjoint(where.statuses):
+                asked.add(ASIDE_SQL)
+            elif where.archived is False and RETRIEVABLE.issuperset(where.statuses):
+                asked.add(RETRIEVABLE_SQL)
+        for column, values in (
+            ("source_id", where.sources),
+            ("kind", None if where.kinds is None else [kind.value for kind in where.kinds]),
+            ("community_label", where.communities),
+        ):
+            if values is not None:
+                asked.any_of(column, values)
+        asked.moment("ingested_at", ">=", where.ingested_after)
+        asked.moment("ingested_at", "<", where.ingested_before)
+        asked.moment("modified_at", "<", where.modified_before)
+        if where.unused_since is not None:
+            unused = UNUSED_LIVE if where.statuses is None else UNUSED
+            asked.add(unused, *[_unmarked(where.unused_since)] * 3)
+        if where.expired_at is not None:
+            asked.add("expires_at < ?", sortable(where.expired_at))
+        for label in where.labels:
+            asked.holds("labels", [json.dumps(label)])
+        for key, value in where.metadata.items():
+            asked.holds("metadata", _spellings(key, value))
+        wanted = {key: rules.same_json(value) for key, value in where.metadata.items()}
+        exact = bool(wanted or where.labels)
+        # Sorted by SQLite, the few facts of a source would be looked for among all by id; and
+        # rows that have to be read anyhow are read faster in the order in which they lie.
+        narrow = (where.sources, where.communities, where.expired_at, where.unused_since)
+        few = any(one is not None for one in narrow)
+        table = "facts NOT INDEXED" if wanted and not few else "facts"
+        sorting = "" if wanted or few else " ORDER BY fact_id"
+        found = self._connection.rows(
+            f"SELECT fact_id{', labels, metadata' if exact else ''} FROM {table} "
+            f"WHERE {asked.text}{sorting}",
+            asked.parameters,
+        )
+        if not sorting:
+            found.sort()
+        if not exact:
+            return [row[0] for row in found]
+        # The texts were searched for what must stand in them; whether it stands there as a
+        # label or a pair of its own is seen here.
+        return [
+            id
+            for id, labels, metadata in found
+            if set(where.labels) <= set(from_json(labels, list, f"the labels of fact {id}"))
+            and (
+                not wanted
+                or rules.has_metadata(
+                    wanted, from_json(metadata, dict, f"the metadata of fact {id}")
+                )
+            )
+        ]
+
+    def tally(self) -> Mapping[str, int]:
+        """How many facts there are by status; archived ones count under `ARCHIVED` instead."""
+        self._gate.reading()
+        # Two counts, since each has an index of its own.
+        live = self._connection.rows(
+            f"SELECT status, count(*) FROM facts WHERE {RETRIEVABLE_SQL} GROUP BY status"
+        )
+        aside = self._connection.rows(
+            "SELECT CASE WHEN archived_at IS NULL THEN status ELSE 'ARCHIVED' END AS word, "
+            f"count(*) FROM facts WHERE {ASIDE_SQL} GROUP BY word"
+        )
+        # A status is either retrievable or not, so that no word is in both.
+        return dict(sorted([*live, *aside]))
+
+    def passages(self, source_id: str) -> list[tuple[str, str, FactStatus]]:
+        """Id, content hash and status of a source's facts, by id; no texts are read."""
+        self._gate.reading()
+        found = self._connection.rows(
+            "SELECT fact_id, content_hash, status FROM facts WHERE source_id = ? ORDER BY fact_id",
+            [source_id],
+        )
+        return [(id, hash_, status_of(word, id)) for id, hash_, word in found]
+
+    def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+        """Best retrievable facts that hold any of the terms: id and BM25 score."""
+        self._gate.reading()
+        quoted = [_quoted(term) for term in dict.fromkeys(terms)]
+        if not quoted or k <= 0:
+            return []
+        # The k-th score comes first, so that facts are looked up for the best hits alone; all
+        # that have that score are, since ties are by id.
+        found = self._connection.rows(
+            "WITH hits AS (SELECT rowid AS hit, -bm25(facts_text) AS score FROM facts_text "
+            "WHERE facts_text MATCH ?1), "
+            "best AS (SELECT score FROM hits ORDER BY score DESC LIMIT ?2) "
+            "SELECT fact_id, score FROM hits JOIN facts ON fact = hit "
+            f"WHERE score >= (SELECT min(score) FROM best) AND {RETRIEVABLE_SQL} "
+            "ORDER BY score DESC, fact_id LIMIT ?2",
+            [" OR ".join(quoted), k],
+        )
+        return [(str(id), float(score)) for id, score in found]
+
+    def _live(self, what: str, ids: Sequence[str] | None) -> list[tuple[Any, ...]]:
+        if ids is None:
+            return self._connection.rows(
+                f"SELECT {what} FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY fact_id"
+            )
+        # Left to itself, SQLite walks all retrievable facts by their status instead.
+        return self._connection.rows(
+            f"SELECT {what} FROM facts INDEXED BY facts_retrievable "
+            f"WHERE {RETRIEVABLE_SQL} AND fact_id {AMONG} ORDER BY fact_id",
+            [among(ids)],
+        )
+
+
+class _Conditions:
+    """A condition in SQL that grows; every value is a parameter."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.parameters: list[Any] = []
+
+    @property
+    def text(self) -> str:
+        return " AND ".join(self._parts)
+
+    def add(self, condition: str, *parameters: Any) -> None:
+        self._parts.append(condition)
+        self.parameters += parameters
+
+    def any_of(self, column: str, values: Sequence[str]) -> None:
+        """The column is one of the values; those with a NUL cannot go through JSON."""
+        strange = [value for value in values if "\0" in value]
+        one_by_one = "".join(f" OR {column} = ?" for _ in strange)
+        self.add(f"({column} {AMONG}{one_by_one})", among(values), *strange)
+
+    def moment(self, column: str, sign: str, at: datetime | None) -> None:
+        """The column's moment compared; without the Z they sort with and without microseconds."""
+        if at is not None:
+            self.add(f"rtrim({column}, 'Z') {sign} ?", _unmarked(at))
+
+    def holds(self, column: str, spellings: Sequence[str]) -> None:
+        """The column's text has one of these somewhere in it."""
+        self.add("(" + " OR ".join(f"instr({column}, ?) > 0" for _ in spellings) + ")", *spellings)
+
+
+def _unmarked(at: datetime) -> str:
+    return iso(at).removesuffix("Z")
+
+
+def _spellings(key: str, value: JsonValue) -> list[str]:
+    """Every way in which a pair may stand in stored metadata, or its key where they are many."""
+    start = json.dumps(key) + ": "
+    if value is None or isinstance(value, str | bool):
+        return [start + json.dumps(value)]
+    if isinstance(value, int | float):
+        # The same number may stand there as 1 and as 1.0.
+        texts = {json.dumps(value)} | ({"0", "0.0", "-0.0"} if value == 0 else set())
+        if isinstance(value, float) and value.is_integer():
+            texts.add(json.dumps(int(value)))
+        elif isinstance(value, int) and abs(value) < _FLOATS:
+            texts.add(json.dumps(float(value)))
+        return [start + text for text in sorted(texts)]
+    return [start]
+
+
+def _quoted(term: str) -> str:
+    """A term as FTS5 takes it: within quotes only a quote has a meaning, and it is doubled."""
+    # The query ends at a NUL, and what is no UTF-8 cannot be handed over.
+    plain = term.replace("\0", " ").encode("utf-8", "replace").decode()
+    return '"' + plain.replace('"', '""') + '"'

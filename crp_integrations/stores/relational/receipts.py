@@ -1,0 +1,284 @@
+"""The receipts facet over one connection. The tables refuse changes of what was signed."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
+from crp_integrations.receipt.canonical import dumps
+from crp_integrations.receipt.dsse import IN_TOTO, Signed, keyid_of
+from crp_integrations.receipt.merkle import grown, position
+from crp_integrations.receipt.records import (
+    LeftOut,
+    Receipt,
+    Text,
+    texts_from_json,
+    texts_to_json,
+)
+from crp_integrations.receipt.redaction import erased, silent
+from crp_integrations.receipt.statement import Statement
+from crp_integrations.stores import rules
+from crp_integrations.stores.relational import fact_references
+from crp_integrations.stores.statements import (
+    AMONG,
+    SHOWN,
+    WINDOWS_DUE,
+    Statements,
+    among,
+    note_due,
+)
+
+COLUMNS = "place, payload, signature, key, texts"
+READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
+# Whether a receipt is there, the last one's place, and whether any fact was withdrawn.
+BEFORE = (
+    "SELECT EXISTS (SELECT 1 FROM receipts WHERE receipt_id = ?), "
+    "(SELECT coalesce(max(place), -1) FROM receipts), EXISTS (SELECT 1 FROM withdrawn_facts)"
+)
+ADD = (
+    "INSERT INTO receipts (place, receipt_id, session_id, window_id, payload, signature, key) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+ADD_CONTENT = "INSERT INTO receipt_contents (place, padding, texts) VALUES (?, ?, ?)"
+
+
+class RelationalReceipts:
+    """Receipts of one namespace, and their log."""
+
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
+        self._connection = connection
+        self._gate = gate
+
+    def add(self, receipt: Receipt, sources: Mapping[str, str]) -> int:
+        """Add a receipt and its leaf of the log."""
+        self._gate.writing()
+        there, last, any_withdrawn = self._connection.rows(BEFORE, [receipt.receipt_id])[0]
+        if there:
+            raise StoreError(f"receipt {receipt.receipt_id} is there already; it is added once")
+        if any_withdrawn:
+            facts = [leaf.fact_id for leaf in receipt.leaves if leaf.fact_id]
+            receipt = erased(receipt, self._withdrawn(facts))
+        place, signed, chain = int(last) + 1, receipt.signed, receipt.chain
+        self._connection.execute(
+            ADD,
+            [
+                place,
+                receipt.receipt_id,
+                chain.session_id,
+                chain.window_id,
+                signed.payload,
+                signed.signature,
+                receipt.key,
+            ],
+        )
+        self._connection.executemany(
+            "INSERT INTO receipt_log (position, hash) VALUES (?, ?)",
+            [
+                (position(level, at), root)
+                for level, at, root in grown(place, receipt.log_hash, self.node)
+            ],
+        )
+        _keep(self._connection, place, receipt, sources)
+        return place
+
+    def get(self, receipt_id: str) -> Receipt | None:
+        """A receipt, with the texts that are left of it."""
+        self._gate.reading()
+        found = self._connection.one(f"{READ} WHERE receipt_id = ?", [receipt_id])
+        return None if found is None else _receipt(found)[1]
+
+    def of_window(self, window_id: str) -> Receipt | None:
+        """The receipt on a window."""
+        self._gate.reading()
+        found = self._connection.one(
+            f"{READ} WHERE window_id = ? ORDER BY place DESC LIMIT 1", [window_id]
+        )
+        return None if found is None else _receipt(found)[1]
+
+    def ids(self, *, after: int = -1, limit: int = 1_000, session_id: str = "") -> list[str]:
+        """Ids of receipts in the order of the log."""
+        self._gate.reading()
+        where = " AND session_id = ?" if session_id else ""
+        values = [after, *((session_id,) if session_id else ()), limit]
+        found = self._connection.rows(
+            f"SELECT receipt_id FROM receipts WHERE place > ?{where} ORDER BY place LIMIT ?", values
+        )
+        return [id_ for (id_,) in found]
+
+    def place(self, receipt_id: str) -> int | None:
+        """A receipt's place in the log, from 0."""
+        self._gate.reading()
+        found = self._connection.one(
+            "SELECT place FROM receipts WHERE receipt_id = ?", [receipt_id]
+        )
+        return None if found is None else int(found[0])
+
+    def size(self) -> int:
+        """How many receipts are in the log."""
+        self._gate.reading()
+        return int(self._connection.rows("SELECT coalesce(max(place), -1) FROM receipts")[0][0]) + 1
+
+    def node(self, level: int, place: int) -> bytes:
+        """The root of a complete subtree of the log."""
+        self._gate.reading()
+        found = self._connection.one(
+            "SELECT hash FROM receipt_log WHERE position = ?", [position(level, place)]
+        )
+        if found is None:
+            raise StoreError(f"the log of receipts has no node {place} of level {level}")
+        return bytes(found[0])
+
+    def _withdrawn(self, facts: Sequence[str]) -> set[str]:
+        """Those of the facts that were withdrawn while their window was under way."""
+        found = self._connection.rows(
+            f"SELECT fact_id FROM withdrawn_facts AS gone WHERE fact_id {AMONG} AND NOT EXISTS "
+            "(SELECT 1 FROM facts WHERE facts.fact_id = gone.fact_id AND status <> 'DELETED')",
+            [among(facts)],
+        )
+        return {id_ for (id_,) in found}
+
+
+def erase(
+    connection: Statements,
+    fact_ids: Sequence[str],
+    source_id: str,
+    windows: Collection[str],
+) -> set[str]:
+    """Take texts out of receipts, within the transaction that is open.
+
+    Args:
+        windows: ids of windows that are emptied.
+
+    Returns:
+        Ids of the windows whose receipts lost a text.
+    """
+    wanted: dict[int, set[str]] = {}
+    touched: set[str] = set()
+    fact_references.spread(connection, fact_references.RECEIPTS)
+    for place, id_ in connection.rows(
+        f"SELECT place, fact_id FROM receipt_facts WHERE fact_id {AMONG} UNION "
+        "SELECT place, fact_id FROM receipt_facts WHERE source_id = ? AND source_id <> ''",
+        [among(fact_ids), source_id],
+    ):
+        wanted.setdefault(place, set()).add(id_)
+    gone = {*fact_ids}
+    for one in fact_references.left(connection, fact_references.RECEIPTS):
+        if one.damaged:
+            touched.add(_silenced(connection, one.number))
+            continue
+        for id_, source in zip(one.facts, one.sources, strict=True):
+            if id_ in gone or (source and source == source_id):
+                wanted.setdefault(one.number, set()).add(id_)
+    for (place,) in connection.rows(
+        f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
+        [among(sorted(windows))],
+    ):
+        wanted.setdefault(place, set())
+    for place in sorted(wanted):
+        try:
+            for receipt in _at(connection, "place = ?", place):
+                said = receipt.chain.window_id in windows
+                touched |= _replace(
+                    connection, place, receipt, erased(receipt, wanted[place], said=said)
+                )
+        except StoreDamaged:
+            touched.add(_silenced(connection, place))
+    if touched:
+        note_due(connection, WINDOWS_DUE)
+    return touched
+
+
+def forget(connection: Statements, session_id: str) -> None:
+    """Take every text out of a session's receipts, within the transaction that is open."""
+    connection.execute(
+        "DELETE FROM receipt_contents WHERE place IN "
+        "(SELECT place FROM receipts WHERE session_id = ?)",
+        [session_id],
+    )
+
+
+def problems(connection: Statements) -> Iterator[str]:
+    """Which receipts do not read back, one sentence each."""
+    after, wrong = -1, 0
+    while wrong < SHOWN:
+        part = connection.rows(f"{READ} WHERE place > ? ORDER BY place LIMIT 100", [after])
+        if not part:
+            return
+        for row in part:
+            try:
+                _receipt(row)
+            except StoreDamaged as error:
+                wrong += 1
+                yield str(error)
+        after = part[-1][0]
+
+
+def _at(connection: Statements, where: str, value: Any) -> Iterator[Receipt]:
+    for row in connection.rows(f"{READ} WHERE {where}", [value]):
+        yield _receipt(row)[1]
+
+
+def _silenced(connection: Statements, place: int) -> str:
+    """Take all texts of a receipt; what stands for its window's id.
+
+    Nobody can say which of them quotes what, and an erasure is not held up by that.
+    """
+    connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
+    return f"of place {place}"
+
+
+def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> set[str]:
+    """Keep another state of a receipt's texts; its window's id where that makes a difference."""
+    if new.texts == old.texts:
+        return set()
+    rows = connection.rows("SELECT fact_id, source_id FROM receipt_facts WHERE place = ?", [place])
+    still = fact_references.of(connection, fact_references.RECEIPTS, place)
+    sources = dict(zip(still.facts, still.sources, strict=True)) if still else dict(rows)
+    # Its facts go with it, see the tables.
+    connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
+    # Not packed again, or each erasure after the first would leave as much to the next.
+    _keep(connection, place, new, sources, in_row=False)
+    return {new.chain.window_id}
+
+
+def _keep(
+    connection: Statements,
+    place: int,
+    receipt: Receipt,
+    sources: Mapping[str, str],
+    *,
+    in_row: bool = True,
+) -> None:
+    """Keep the texts that are there; nothing where none is."""
+    if silent(receipt):
+        return
+    texts = dumps(texts_to_json(receipt.texts), texts_alone=True).decode()
+    connection.execute(ADD_CONTENT, [place, connection.padding, texts])
+    facts = tuple(
+        [
+            leaf.fact_id
+            for leaf, text in zip(receipt.leaves, receipt.texts, strict=True)
+            if leaf.fact_id and not isinstance(text, LeftOut)
+        ]
+    )
+    named = fact_references.References(place, facts, tuple([sources.get(id_, "") for id_ in facts]))
+    fact_references.keep(connection, fact_references.RECEIPTS, named, packed=in_row)
+
+
+def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:
+    place, payload, signature, key, texts = row
+    try:
+        statement = Statement.from_payload(payload)
+        told: tuple[Text, ...] = (LeftOut.ERASED,) * len(statement.leaves)
+        if texts is not None:
+            told = texts_from_json(json.loads(texts), statement.leaves)
+        signed = Signed(payload, IN_TOTO, keyid_of(key), signature)
+    except (ReceiptBroken, ValueError, TypeError) as error:
+        raise StoreDamaged(
+            f"receipt {place} of the log does not read back: {type(error).__name__}"
+        ) from None
+    return place, Receipt(signed, key, statement, told)

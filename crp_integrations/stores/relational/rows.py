@@ -1,0 +1,246 @@
+"""Records to rows and back; a value that does not read back is damage, and is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from crp_integrations.errors import StoreDamaged, StoreError
+from crp_integrations.fabric.decay import DECAY_KEY, carried
+from crp_integrations.fabric.namespace_counters import WAY_OUT
+from crp_integrations.fabric.ports import FactBrief
+from crp_integrations.fabric.records import Fact
+from crp_integrations.records import Record
+from crp_integrations.seals import canonical, iso, sha256
+from crp_integrations.vocabulary import FactStatus
+
+_Kind = TypeVar("_Kind")
+STATUSES = {status.value: status for status in FactStatus}
+
+
+def number(value: Any, what: str) -> int:
+    """A number that was stored.
+
+    Args:
+        what: its name for the sentence.
+
+    Raises:
+        StoreDamaged: it is something else.
+    """
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise damaged(f"the stored {what} is {value!r:.40}, wanted a number") from error
+
+
+def status_of(word: Any, fact_id: str) -> FactStatus:
+    """The status of a fact.
+
+    Raises:
+        StoreDamaged: it is no status.
+    """
+    found = STATUSES.get(word)
+    if found is None:
+        raise damaged(bogus_status(word, fact_id))
+    return found
+
+
+def bogus_status(word: Any, fact_id: str) -> str:
+    """What is wrong with a fact whose status is none."""
+    return f"fact {fact_id} has the status {word!r:.40}, wanted one of {', '.join(STATUSES)}"
+
+
+def from_json(text: Any, kind: type[_Kind], what: str) -> _Kind:
+    """What was stored as JSON.
+
+    Args:
+        kind: `list` or `dict`.
+
+    Raises:
+        StoreDamaged: it is no JSON, or of another kind. The text may be a fact's, so it is not
+            shown.
+    """
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise damaged(f"{what} are not JSON") from error
+    if not isinstance(found, kind):
+        raise damaged(f"{what} are a {type(found).__name__}, wanted a {kind.__name__}")
+    return found
+
+
+def damaged(sentence: str) -> StoreDamaged:
+    """The error with the way out behind the sentence."""
+    return StoreDamaged(f"{sentence}; {WAY_OUT}")
+
+
+def sortable(moment: datetime | None) -> str | None:
+    """ISO 8601 in UTC, always with microseconds."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+Stored = TypeVar("Stored", bound=Record)
+
+# What a `FactBrief` is made of. Every version of a fact has had these fields, with one meaning.
+BRIEF_COLUMNS = (
+    "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
+    "community_label, ingested_at, status, labels, "
+    # Of the metadata one entry is read, and few facts have it.
+    f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 THEN metadata END"
+)
+_BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
+
+# Fields whose values are words, numbers and moments, so that a wrong one can be shown.
+_MOMENTS = ("ingested_at", "modified_at", "last_accessed_at", "archived_at")
+_SHOWN = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
+
+# Columns that hold JSON, by the type that they hold.
+JSON_COLUMNS = frozenset({"labels", "metadata", "data"})
+
+
+def columns(kind: type[Record]) -> tuple[str, ...]:
+    """Names of a record's columns in one order: the schema tag, then its fields."""
+    return ("schema", *kind.model_fields)
+
+
+def insertion(table: str, kind: type[Record], *more: str) -> str:
+    """The statement that adds a record to a table, with further columns before its own."""
+    names = (*more, *columns(kind))
+    marks = ", ".join("?" * len(names))
+    # Only names of ours stand in it; every value is a parameter.
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+
+
+def replacing(statement: str, key: Sequence[str], others: Sequence[str]) -> str:
+    """An insertion that puts a row in the place of one with the same key.
+
+    Args:
+        key: columns of the table's primary key.
+        others: columns that the new row brings; those of the key are left out.
+    """
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others if name not in key)
+    return f"{statement} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+
+
+def row(record: Record) -> tuple[Any, ...]:
+    """A record's values in the order of `columns`.
+
+    Raises:
+        StoreError: a field that holds JSON holds something else.
+    """
+    return (
+        record.SCHEMA,
+        *(_value(name, getattr(record, name)) for name in type(record).model_fields),
+    )
+
+
+def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
+    """The record of a row.
+
+    Raises:
+        StoreDamaged: the values do not make one, or a fact's text is not what was stored.
+    """
+    fields = dict(zip(columns(kind), values, strict=True))
+    stored_hash = fields.get("content_hash")
+    try:
+        for name in JSON_COLUMNS & fields.keys():
+            fields[name] = json.loads(fields[name])
+        made = kind.model_validate(fields)
+    except (ValidationError, ValueError, TypeError) as error:
+        raise damaged(_unread(kind, fields, error)) from error
+    if isinstance(made, Fact) and made.content_hash != stored_hash:
+        raise StoreDamaged(f"the text of fact {made.fact_id} does not match its content hash")
+    return made
+
+
+def _unread(kind: type[Record], fields: Mapping[str, Any], error: Exception) -> str:
+    """Which record does not read back, and what stands in its field; never a text of it."""
+    own = fields.get("fact_id") or fields.get("source_id") or ""
+    told = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
+    if isinstance(error, ValidationError):
+        wrong = [one["loc"][0] for one in error.errors(include_input=False) if one["loc"]]
+        shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWN if name in wrong]
+        told = f"{told}{''.join(f', {one}' for one in shown)}"
+    return told
+
+
+def read(kind: type[Stored], text: Any) -> Stored:
+    """A record that was kept as JSON.
+
+    Raises:
+        StoreDamaged: the text does not make one.
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise StoreDamaged(
+            f"a stored record of {kind.SCHEMA} does not read back: {type(error).__name__}"
+        ) from error
+
+
+def brief(values: Sequence[Any]) -> FactBrief:
+    """What selection reads of a row, in the order of `BRIEF_COLUMNS`.
+
+    Raises:
+        StoreDamaged: the values do not make a fact, or its text is not what was stored.
+    """
+    schema, stored_hash, id, content, source, location, importance, community, *more = values
+    ingested_at, status, labels, metadata = more
+    try:
+        if schema not in _BRIEF_SCHEMAS:
+            raise ValueError(schema)
+        if not (isinstance(importance, float) and 0.0 <= importance <= 1.0):
+            raise ValueError(importance)
+        if not content or not all(type(text) is str for text in (content, source, location)):
+            raise TypeError
+        made = FactBrief(
+            id,
+            content,
+            source,
+            location,
+            importance,
+            None if community is None else str(community),
+            None if ingested_at is None else _moment(ingested_at),
+            status_of(status, id),
+            () if labels == "[]" else _labels(labels),
+            None if metadata is None else carried(json.loads(metadata)),
+        )
+    except (LookupError, ValueError, TypeError) as error:
+        raise StoreDamaged(
+            f"a stored record of {Fact.SCHEMA} does not read back: {type(error).__name__}"
+        ) from error
+    if sha256(content) != stored_hash:
+        raise StoreDamaged(f"the text of fact {id} does not match its content hash")
+    return made
+
+
+def _moment(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(text)
+    return found.astimezone(UTC)
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    found = json.loads(text)
+    if not (isinstance(found, list) and all(isinstance(label, str) for label in found)):
+        raise TypeError
+    return tuple(sorted(set(found)))
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "data":
+        # What is sealed is the canonical form, so that form is kept.
+        try:
+            return canonical(value).decode()
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"event data cannot be written as canonical JSON: {error}") from error
+    if name in JSON_COLUMNS:
+        return json.dumps(value)
+    if isinstance(value, datetime):
+        return iso(value)
+    return value

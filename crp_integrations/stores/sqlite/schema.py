@@ -1,0 +1,246 @@
+"""The tables of one namespace's database, as numbered steps.
+
+A step that was released is never changed; another one is added behind it.
+"""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from typing import Final
+
+from crp_integrations.stores.statements import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
+
+# "CRP1" in ASCII; marks a database as ours in the header of its file.
+APPLICATION_ID = 0x43525031
+# A name for one entry of the log that no other history has.
+_TOKEN = "lower(hex(randomblob(8)))"
+
+
+def _is_live(row: str) -> str:
+    """Whether the old or new row of a trigger is retrievable."""
+    return f"({row}.status IN ('ACTIVE', 'STALE') AND {row}.archived_at IS NULL)"
+
+
+def _sealed(*tables: str) -> tuple[str, ...]:
+    """Triggers that refuse changes and removals."""
+    return tuple(
+        f"""CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} BEGIN
+            SELECT RAISE(ABORT, '{table} are never changed or removed');
+        END"""
+        for table in tables
+        for verb in ("UPDATE", "DELETE")
+    )
+
+
+_FACTS: Final = (
+    # Values of the namespace as a whole: its name, `generation`, `dimensions`, and `last_number`,
+    # since a row's number is never given to another one.
+    "CREATE TABLE own (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    "INSERT INTO own VALUES ('generation', 0), ('last_number', 0)",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE sources (
+        source_id TEXT PRIMARY KEY, schema TEXT NOT NULL, title TEXT NOT NULL, uri TEXT NOT NULL,
+        document_hash TEXT NOT NULL, kind TEXT NOT NULL, ingested_at TEXT NOT NULL,
+        fact_count INTEGER NOT NULL, status TEXT NOT NULL, labels TEXT NOT NULL,
+        metadata TEXT NOT NULL
+    )""",
+    # `expires_at` is derived from ttl and ingested_at; always with microseconds, so that texts
+    # sort as times.
+    """CREATE TABLE facts (
+        fact INTEGER PRIMARY KEY, fact_id TEXT NOT NULL UNIQUE, schema TEXT NOT NULL,
+        content TEXT NOT NULL, content_hash TEXT NOT NULL, namespace TEXT NOT NULL,
+        source_id TEXT NOT NULL, source_location TEXT NOT NULL, kind TEXT NOT NULL,
+        importance_weight REAL NOT NULL, community_label TEXT, ingested_at TEXT, modified_at TEXT,
+        access_count INTEGER NOT NULL, last_accessed_at TEXT, ttl TEXT, status TEXT NOT NULL,
+        labels TEXT NOT NULL, valid_from TEXT, valid_to TEXT, supersedes TEXT,
+        metadata TEXT NOT NULL, archived_at TEXT, expires_at TEXT
+    )""",
+    "CREATE INDEX facts_by_source ON facts (source_id, fact_id)",
+    # One index for what is retrievable and one for the rest: an index of all statuses would be
+    # chosen for queries that the first one answers in order and without reading a fact. Also what
+    # its own condition asks for is in it, or every row would be read for that.
+    f"""CREATE INDEX facts_retrievable
+        ON facts (fact_id, status, content_hash, labels, archived_at) WHERE {RETRIEVABLE_SQL}""",
+    f"CREATE INDEX facts_aside ON facts (status, archived_at, modified_at) WHERE {ASIDE_SQL}",
+    "CREATE INDEX facts_expiring ON facts (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE INDEX facts_by_hash ON facts (content_hash)",
+    """CREATE INDEX facts_by_community ON facts (community_label)
+        WHERE community_label IS NOT NULL""",
+    f"CREATE INDEX facts_unused ON facts ({TOUCHED_SQL}) WHERE {RETRIEVABLE_SQL}",
+    # Apart from the facts, so that reading a text does not page through numbers.
+    """CREATE TABLE vectors (
+        fact INTEGER PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE, vector BLOB NOT NULL
+    )""",
+    """CREATE TABLE token_counts (
+        fact INTEGER NOT NULL REFERENCES facts (fact) ON DELETE CASCADE, tokenizer TEXT NOT NULL,
+        tokens INTEGER NOT NULL, PRIMARY KEY (fact, tokenizer)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE edges (
+        source_fact TEXT NOT NULL REFERENCES facts (fact_id) ON DELETE CASCADE,
+        kind TEXT NOT NULL,
+        target_fact TEXT NOT NULL REFERENCES facts (fact_id) ON DELETE CASCADE,
+        weight REAL NOT NULL, PRIMARY KEY (source_fact, kind, target_fact)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX edges_by_target ON edges (target_fact)",
+    # By text, since they are made before the facts are, and outlive a killed ingestion.
+    """CREATE TABLE prepared_vectors (
+        prepared INTEGER PRIMARY KEY, embedder TEXT NOT NULL, content_hash TEXT NOT NULL,
+        vector BLOB NOT NULL, UNIQUE (embedder, content_hash)
+    )""",
+    "CREATE INDEX prepared_by_hash ON prepared_vectors (content_hash)",
+    # Numbers and a moment, which go with the row of their fact.
+    """CREATE TABLE fact_findings (
+        fact INTEGER PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
+        findings INTEGER NOT NULL, uses_before INTEGER NOT NULL
+    )""",
+    """CREATE TABLE fact_uses (
+        fact INTEGER PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
+        uses INTEGER NOT NULL, last_used_at TEXT NOT NULL
+    )""",
+)
+# The text index holds the retrievable facts alone. It reads a view of them, so that its own check
+# can compare the two.
+_TEXT_INDEX: Final = (
+    f"CREATE VIEW texts AS SELECT fact, content FROM facts WHERE {RETRIEVABLE_SQL}",
+    """CREATE VIRTUAL TABLE facts_text USING fts5 (
+        content, content = 'texts', content_rowid = 'fact',
+        tokenize = 'porter unicode61 remove_diacritics 2'
+    )""",
+    f"""CREATE TRIGGER facts_text_added AFTER INSERT ON facts WHEN {_is_live("new")} BEGIN
+        INSERT INTO facts_text (rowid, content) VALUES (new.fact, new.content);
+    END""",
+    f"""CREATE TRIGGER facts_text_changed AFTER UPDATE OF status, archived_at, content ON facts
+        WHEN old.content <> new.content OR {_is_live("old")} <> {_is_live("new")} BEGIN
+        INSERT INTO facts_text (facts_text, rowid, content)
+            SELECT 'delete', old.fact, old.content WHERE {_is_live("old")};
+        INSERT INTO facts_text (rowid, content)
+            SELECT new.fact, new.content WHERE {_is_live("new")};
+    END""",
+    f"""CREATE TRIGGER facts_text_removed AFTER DELETE ON facts WHEN {_is_live("old")} BEGIN
+        INSERT INTO facts_text (facts_text, rowid, content)
+            VALUES ('delete', old.fact, old.content);
+    END""",
+)
+# Which facts changed, in order. A sequence comes again after a file was put back from a copy, and
+# a token does not.
+_CHANGES: Final = (
+    """CREATE TABLE changes (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT, fact_id TEXT NOT NULL, token TEXT NOT NULL
+    )""",
+    f"""CREATE TRIGGER changes_added AFTER INSERT ON facts BEGIN
+        INSERT INTO changes (fact_id, token) VALUES (new.fact_id, {_TOKEN});
+    END""",
+    f"""CREATE TRIGGER changes_changed
+        AFTER UPDATE OF content, status, archived_at, labels, community_label ON facts
+        WHEN old.content <> new.content OR old.status <> new.status
+            OR old.archived_at IS NOT new.archived_at OR old.labels <> new.labels
+            OR old.community_label IS NOT new.community_label BEGIN
+        INSERT INTO changes (fact_id, token) VALUES (new.fact_id, {_TOKEN});
+    END""",
+    f"""CREATE TRIGGER changes_vector AFTER UPDATE OF vector ON vectors
+        WHEN old.vector <> new.vector BEGIN
+        INSERT INTO changes (fact_id, token)
+            SELECT fact_id, {_TOKEN} FROM facts WHERE fact = new.fact;
+    END""",
+    f"""CREATE TRIGGER changes_removed AFTER DELETE ON facts BEGIN
+        INSERT INTO changes (fact_id, token) VALUES (old.fact_id, {_TOKEN});
+    END""",
+)
+_JOURNAL: Final = (
+    """CREATE TABLE events (
+        seq INTEGER PRIMARY KEY, schema TEXT NOT NULL, event_type TEXT NOT NULL,
+        timestamp TEXT NOT NULL, session_id TEXT NOT NULL, window_id TEXT NOT NULL,
+        data TEXT NOT NULL, hmac TEXT NOT NULL
+    )""",
+    # Windows of one fan-out share a number, so the id belongs to the key.
+    """CREATE TABLE seals (
+        session_id TEXT NOT NULL, window_number INTEGER NOT NULL, schema TEXT NOT NULL,
+        window_id TEXT NOT NULL, timestamp TEXT NOT NULL, response_hash TEXT NOT NULL,
+        report_hash TEXT NOT NULL, parent_hmac TEXT NOT NULL, hmac TEXT NOT NULL,
+        outcome TEXT NOT NULL, etag TEXT NOT NULL, risk_level TEXT NOT NULL,
+        PRIMARY KEY (session_id, window_number, window_id)
+    ) WITHOUT ROWID""",
+    *_sealed("events", "seals"),
+)
+_SESSIONS: Final = (
+    # Records as JSON that bears its schema: ids, hashes, numbers and words from closed lists.
+    # Beside them stands what they are found by.
+    """CREATE TABLE sessions (
+        session_id TEXT PRIMARY KEY, parent_session TEXT NOT NULL, modified_at TEXT NOT NULL,
+        record TEXT NOT NULL
+    )""",
+    "CREATE INDEX sessions_by_parent ON sessions (parent_session) WHERE parent_session <> ''",
+    "CREATE INDEX sessions_idle ON sessions (modified_at, session_id)",
+    """CREATE TABLE windows (
+        window INTEGER PRIMARY KEY, window_id TEXT NOT NULL UNIQUE,
+        session_id TEXT NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,
+        window_number INTEGER NOT NULL, continuation_id TEXT NOT NULL, closed_at TEXT NOT NULL,
+        emptied INTEGER NOT NULL DEFAULT 0, record TEXT NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX windows_by_session ON windows (session_id, window_number, window_id)",
+    """CREATE UNIQUE INDEX windows_continued ON windows (continuation_id)
+        WHERE continuation_id <> ''""",
+    # What a window said holds words of facts; with the first of them it goes. SQLite keeps the
+    # beginning of a row in a page whose rows it moves about, leaving copies behind, and the rest in
+    # pages of the row's own, which it overwrites when the row is removed. The padding is a page of
+    # zeros: no text is in the beginning, so none is left, and the file need not be rewritten.
+    """CREATE TABLE window_contents (
+        window INTEGER PRIMARY KEY REFERENCES windows (window) ON DELETE CASCADE,
+        padding BLOB NOT NULL, prior TEXT, report TEXT
+    )""",
+    *(
+        statement
+        for table, column in (("window_facts", "fact_id"), ("window_sources", "source_id"))
+        for statement in (
+            f"""CREATE TABLE {table} (
+                window INTEGER NOT NULL REFERENCES window_contents (window) ON DELETE CASCADE,
+                {column} TEXT NOT NULL, PRIMARY KEY (window, {column})
+            ) WITHOUT ROWID""",
+            f"CREATE INDEX {table}_by_id ON {table} ({column})",
+        )
+    ),
+    # What an erasure has not put into `window_facts` and `window_sources` yet, as lists in JSON.
+    """CREATE TABLE window_packed (
+        window INTEGER PRIMARY KEY REFERENCES window_contents (window) ON DELETE CASCADE,
+        facts TEXT NOT NULL, sources TEXT NOT NULL
+    )""",
+    # Facts that went while windows were under way, which may show them still.
+    """CREATE TABLE withdrawn_facts (
+        fact_id TEXT PRIMARY KEY, withdrawn_at TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
+)
+_RECEIPTS: Final = (
+    # What was signed: ids, numbers, closed words and salted hashes. `place` counts from 0.
+    """CREATE TABLE receipts (
+        place INTEGER PRIMARY KEY, receipt_id TEXT NOT NULL UNIQUE, session_id TEXT NOT NULL,
+        window_id TEXT NOT NULL, payload BLOB NOT NULL, signature BLOB NOT NULL, key BLOB NOT NULL
+    )""",
+    "CREATE INDEX receipts_by_session ON receipts (session_id, place)",
+    "CREATE INDEX receipts_by_window ON receipts (window_id)",
+    # Roots of complete subtrees in the order in which they come about (`merkle.position`).
+    "CREATE TABLE receipt_log (position INTEGER PRIMARY KEY, hash BLOB NOT NULL)",
+    *_sealed("receipts", "receipt_log"),
+    # The texts, behind a page of zeros for the same reason as those of windows.
+    """CREATE TABLE receipt_contents (
+        place INTEGER PRIMARY KEY REFERENCES receipts (place), padding BLOB NOT NULL,
+        texts TEXT NOT NULL
+    )""",
+    # Facts whose text is in a receipt.
+    """CREATE TABLE receipt_facts (
+        fact_id TEXT NOT NULL,
+        place INTEGER NOT NULL REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        source_id TEXT NOT NULL, PRIMARY KEY (fact_id, place)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
+    "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
+    # What an erasure has not put into `receipt_facts` yet, as lists in JSON of equal length.
+    """CREATE TABLE receipt_packed (
+        place INTEGER PRIMARY KEY REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        facts TEXT NOT NULL, sources TEXT NOT NULL
+    )""",
+)
+STEPS: tuple[tuple[str, ...], ...] = (
+    (*_FACTS, *_TEXT_INDEX, *_CHANGES, *_JOURNAL, *_SESSIONS, *_RECEIPTS),
+)

@@ -1,0 +1,208 @@
+"""A namespace moved from one store to another, row by row: everything but what is derived.
+
+All stores keep the same tables. The text index, the postings and the log of changes are made anew
+where the rows arrive.
+"""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import FactsFacet, Store
+from crp_integrations.fabric.records import Fact, Source
+from crp_integrations.fabric.search.namespace_state import StateHashes
+from crp_integrations.stores.relational import fact_references
+from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.rows import columns
+from crp_integrations.stores.statements import PackedVector, Statements
+
+# Rows read and written at a time.
+PAGE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class MovedTable:
+    """A table that is moved.
+
+    Attributes:
+        key: columns of its primary key, in whose order it is read.
+        columns: all columns, those of the key included.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def _table(name: str, key: Sequence[str], others: Sequence[str] = ()) -> MovedTable:
+    return MovedTable(name, tuple(key), (*key, *(one for one in others if one not in key)))
+
+
+_WINDOW = '"window"'
+# Those that others refer to first.
+TABLES = (
+    _table("settings", ["name"], ["value"]),
+    _table("sources", ["source_id"], columns(Source)),
+    _table("facts", ["fact"], ["expires_at", *columns(Fact)]),
+    _table("vectors", ["fact"], ["vector"]),
+    _table("token_counts", ["fact", "tokenizer"], ["tokens"]),
+    _table("edges", ["source_fact", "kind", "target_fact"], ["weight"]),
+    _table("prepared_vectors", ["embedder", "content_hash"], ["vector"]),
+    _table("fact_findings", ["fact"], ["findings", "uses_before"]),
+    _table("fact_uses", ["fact"], ["uses", "last_used_at"]),
+    _table("events", ["seq"], columns(Event)),
+    _table("seals", ["session_id", "window_number", "window_id"], columns(WindowSeal)),
+    _table("sessions", ["session_id"], ["parent_session", "modified_at", "record"]),
+    _table(
+        "windows",
+        [_WINDOW],
+        [
+            *("window_id", "session_id", "window_number", "continuation_id", "closed_at"),
+            *("emptied", "record"),
+        ],
+    ),
+    _table("window_contents", [_WINDOW], ["padding", "prior", "report"]),
+    _table("window_facts", [_WINDOW, "fact_id"]),
+    _table("window_sources", [_WINDOW, "source_id"]),
+    _table("withdrawn_facts", ["fact_id"], ["withdrawn_at"]),
+    _table(
+        "receipts",
+        ["place"],
+        ["receipt_id", "session_id", "window_id", "payload", "signature", "key"],
+    ),
+    _table("receipt_log", ["position"], ["hash"]),
+    _table("receipt_contents", ["place"], ["padding", "texts"]),
+    _table("receipt_facts", ["fact_id", "place"], ["source_id"]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was moved.
+
+    Attributes:
+        state_hash: of the namespace, the same in both stores.
+    """
+
+    namespace: str
+    facts: int
+    events: int
+    state_hash: str
+
+
+def move(source: Store, target: Store, namespace: str, told: Callable[[str, int], None]) -> Moved:
+    """Copy a namespace into a store that has none of that name; the source stays as it is.
+
+    Args:
+        told: called with a table's name and how many of its rows were written so far.
+
+    Raises:
+        StoreError: the target has the namespace already, a store keeps no tables, or the state
+            hashes differ; then nothing is kept in the target.
+    """
+    if namespace in target.namespaces():
+        raise StoreError(
+            f"{target.name} has a namespace {namespace!r:.80} already; move into an empty store"
+        )
+    with source.begin(namespace, write=False) as reading, target.begin(namespace) as writing:
+        old, new = _tables(source, reading.facts), _tables(target, writing.facts)
+        counted = {}
+        for table in TABLES:
+            written = 0
+            for page in _pages(old.statements, table):
+                _write(new, table, page)
+                written += len(page)
+                told(table.name, written)
+            counted[table.name] = written
+        _spread(old.statements, new.statements)
+        new.settle_numbers(old)
+        before, after = (StateHashes().of(facts) for facts in (reading.facts, writing.facts))
+        if before != after:
+            raise StoreError(
+                f"namespace {namespace!r:.80} has state hash {after} in {target.name}, wanted "
+                f"{before}; nothing was kept"
+            )
+    return Moved(namespace, counted["facts"], counted["events"], before)
+
+
+def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
+    """What a move that was cut off afterwards had moved: a namespace that both stores have alike.
+
+    Equal are facts, trail, and the number of rows of every table.
+
+    Returns:
+        None when the target has none of that name, or another one.
+
+    Raises:
+        StoreError: a store keeps no tables.
+    """
+    if namespace not in target.namespaces():
+        return None
+    with source.begin(namespace, write=False) as one, target.begin(namespace, write=False) as two:
+        old, new = _tables(source, one.facts), _tables(target, two.facts)
+        state, other = (StateHashes().of(facts) for facts in (one.facts, two.facts))
+        counts, others = _counts(old.statements), _counts(new.statements)
+        if state != other or counts != others or one.journal.tip() != two.journal.tip():
+            return None
+    return Moved(namespace, counts["facts"], counts["events"], state)
+
+
+def _counts(connection: Statements) -> dict[str, int]:
+    # What a source still has packed arrives in the index.
+    indexed = {"window_facts", "window_sources", "receipt_facts"}
+    return {
+        table.name: connection.rows(f"SELECT count(*) FROM {table.name}")[0][0]
+        for table in TABLES
+        if table.name not in indexed
+    }
+
+
+def _tables(store: Store, facts: FactsFacet) -> RelationalFacts:
+    if not isinstance(facts, RelationalFacts):
+        raise StoreError(f"{store.name} keeps no tables; move between a folder and a database")
+    return facts
+
+
+def _pages(connection: Statements, table: MovedTable) -> Iterator[list[tuple[Any, ...]]]:
+    key = ", ".join(table.key)
+    marks = ", ".join("?" * len(table.key))
+    what = f"SELECT {', '.join(table.columns)} FROM {table.name}"
+    page = connection.rows(f"{what} ORDER BY {key} LIMIT {PAGE}")
+    while page:
+        yield page
+        after = page[-1][: len(table.key)]
+        page = connection.rows(
+            f"{what} WHERE ({key}) > ({marks}) ORDER BY {key} LIMIT {PAGE}", list(after)
+        )
+
+
+def _spread(source: Statements, target: Statements) -> None:
+    """Put into the target's index what the source has fact_references."""
+    for kind in (fact_references.WINDOWS, fact_references.RECEIPTS):
+        for one in fact_references.left(source, kind):
+            if one.damaged:
+                raise StoreError(f"row {one.number} of {kind.table} does not read back")
+            kind.spread(target, [one])
+
+
+def _write(facts: RelationalFacts, table: MovedTable, page: list[tuple[Any, ...]]) -> None:
+    names = list(table.columns)
+    rows: list[Sequence[Any]] = [list(row) for row in page]
+    if "padding" in names:
+        at = names.index("padding")
+        rows = [[*row[:at], facts.statements.padding, *row[at + 1 :]] for row in rows]
+    if "vector" in names:
+        at = names.index("vector")
+        rows = [[*row[:at], PackedVector(row[at]), *row[at + 1 :]] for row in rows]
+    if table.name == "facts":
+        names, rows = facts.noted(names, rows)
+    marks = ", ".join("?" * len(names))
+    facts.statements.executemany(
+        f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})", rows
+    )

@@ -1,0 +1,273 @@
+"""The neighbour lists: exact, symmetric in their scores, and equal however they came about.
+
+The part of a graph around what changed: the same modularity, whatever becomes of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crp_integrations.engines.leiden import engine_for
+from crp_integrations.fabric.communities.nearest_neighbours import (
+    LOWEST,
+    MILLION,
+    NOBODY,
+    Neighbours,
+    choose_neighbours,
+    contract_graph,
+    search_neighbours,
+)
+from crp_integrations.fabric.communities.similarity_graph import (
+    CurrentSimilarity,
+    Similarity,
+    modularity,
+    update_similarity,
+)
+from crp_integrations.vectors import FloatRows, unit_rows
+
+Lists = list[list[tuple[int, int]]]
+
+
+def whole(rows: FloatRows, k: int, least: int) -> Neighbours:
+    every = np.arange(len(rows))
+    return search_neighbours(Neighbours.empty(len(rows), k, least), rows, every, every)
+
+
+def brute(rows: FloatRows, k: int, least: int) -> Lists:
+    """What the lists have to be, one fact at a time, in exact decimal scores."""
+    wide = rows.astype(np.float64)
+    found = []
+    for place, row in enumerate(wide):
+        scores = [round(float(row @ other) * MILLION) for other in wide]
+        near = [(-score, other) for other, score in enumerate(scores) if other != place]
+        found.append([(other, -score) for score, other in sorted(near) if -score >= least][:k])
+    return found
+
+
+def lists(found: Neighbours) -> Lists:
+    return [
+        [(int(p), int(s)) for p, s in zip(places, scores, strict=True) if p != NOBODY]
+        for places, scores in zip(found.places, found.scores, strict=True)
+    ]
+
+
+def block(seed: int, rows: int, width: int = 12) -> FloatRows:
+    """Rows around few centres, some of them the same, so that ties and full lists are common."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((4, width))
+    made = centres[random.integers(0, 4, rows)] + 0.6 * random.standard_normal((rows, width))
+    made[random.random(rows) < 0.2] = centres[0]
+    return unit_rows(made)
+
+
+@pytest.mark.requirement("009-5.2-1")
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(0, 120), st.integers(1, 9), st.integers(0, 900_000))
+def test_each_fact_has_its_k_nearest(seed: int, rows: int, k: int, least: int) -> None:
+    made = block(seed, rows)
+    found = whole(made, k, least)
+    assert lists(found) == brute(made, k, least)
+    assert np.array_equal(found.places == NOBODY, found.scores == LOWEST)
+
+
+def test_a_large_block_is_searched_by_group_maxima() -> None:
+    # More columns than groups, more rows than one block of products holds.
+    made = block(3, 6_000, width=16)
+    found = lists(whole(made, 20, 430_000))
+    wide = made.astype(np.float64)
+    for place in range(0, 6_000, 250):
+        scores = np.rint(wide @ wide[place] * MILLION).astype(np.int64)
+        scores[place] = LOWEST
+        best = np.lexsort((np.arange(6_000), -scores))[:20]
+        assert found[place] == [(int(b), int(scores[b])) for b in best if scores[b] >= 430_000]
+
+
+@pytest.mark.requirement("009-5.2-3", "009-5.2-4")
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), st.integers(2, 80), st.integers(1, 6))
+def test_an_edge_needs_the_threshold_and_weighs_its_cosine(seed: int, rows: int, k: int) -> None:
+    made = block(seed, rows)
+    left, right, weights = whole(made, k, 600_000).edges()
+    pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+    assert pairs == sorted(set(pairs)) and all(low < high for low, high in pairs)
+    exact = np.einsum("ij,ij->i", made[left], made[right], dtype=np.float64)
+    assert np.allclose(weights, exact, atol=6e-7) and (weights >= 0.6).all()
+    # The union of both directions: each listed neighbour is an edge, and nothing else is.
+    listed = brute(made, k, 600_000)
+    wanted = {(min(i, j), max(i, j)) for i, near in enumerate(listed) for j, _ in near}
+    assert set(pairs) == wanted
+
+
+def kept(
+    ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object
+) -> tuple[Similarity, int]:
+    found = brought(ids, rows, known, **fields)
+    return found.similarity, found.searched
+
+
+def brought(
+    ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object
+) -> CurrentSimilarity:
+    return update_similarity(
+        [f"{number:04d}" for number in ids],
+        [f"sha256:{number:064d}" for number in ids],
+        rows[ids],
+        known=known,
+        **{"embedder": "e", "k": 4, "least": 500_000, "rebuild_share": 1.0, **fields},  # type: ignore[arg-type]
+    )
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_is_kept_and_brought_forward_equals_a_search_from_scratch(data: st.DataObject) -> None:
+    rows = block(data.draw(st.integers(0, 2**32)), 90)
+    numbers = st.lists(st.integers(0, 89), unique=True).map(sorted)
+    known = None
+    for _ in range(data.draw(st.integers(2, 4))):
+        ids = data.draw(numbers)
+        known, searched = kept(ids, rows, known)
+        fresh, _ = kept(ids, rows, None)
+        assert lists(known.neighbours) == lists(fresh.neighbours)
+        assert searched <= len(ids)
+
+
+def test_only_new_facts_and_robbed_lists_are_searched() -> None:
+    rows = block(5, 60)
+    first, searched = kept(list(range(40)), rows, None)
+    assert searched == 40
+    same, searched = kept(list(range(40)), rows, first)
+    assert searched == 0 and same.changed == 0
+    grown, searched = kept(list(range(43)), rows, same)
+    assert searched == 3 and grown.changed == 3
+    full = [place for place in range(43) if (grown.neighbours.places[place] != NOBODY).all()]
+    robbed = [place for place in full if 42 in grown.neighbours.places[place] and place != 42]
+    less, searched = kept(list(range(42)), rows, grown)
+    assert searched == len(robbed) and less.changed == 4
+
+
+@pytest.mark.parametrize("fields", [{"embedder": "other"}, {"k": 3}, {"least": 600_000}])
+def test_lists_of_another_kind_are_not_used(fields: dict[str, object]) -> None:
+    rows = block(6, 30)
+    known, _ = kept(list(range(30)), rows, None)
+    found, searched = kept(list(range(30)), rows, known, **fields)
+    assert searched == 30 and found.changed == 0
+
+
+def test_much_change_computes_all_of_it_anew() -> None:
+    rows = block(7, 60)
+    known, _ = kept(list(range(40)), rows, None)
+    a_little, searched = kept(list(range(45)), rows, known, rebuild_share=0.2)
+    assert searched == 5
+    much, searched = kept(list(range(52)), rows, a_little, rebuild_share=0.2)
+    # 5 and 7 changes since the last whole search are more than a fifth of 52.
+    assert searched == 52 and much.changed == 0
+
+
+def test_given_candidates_are_scored_exactly() -> None:
+    rows = block(8, 50)
+    every = np.arange(50)
+    owners, others = (part.reshape(-1) for part in np.meshgrid(every, every, indexing="ij"))
+    found = choose_neighbours(Neighbours.empty(50, 4, 500_000), rows, owners, others)
+    assert lists(found) == brute(rows, 4, 500_000)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 30), st.integers(1, 5))
+def test_what_changed_holds_every_fact_whose_edges_did(
+    seed: int, fewer: int, more: int, k: int
+) -> None:
+    rows = block(seed, 120)
+    draw = np.random.default_rng(seed)
+    before = sorted(draw.choice(90, 90 - fewer, replace=False).tolist())
+    kept_ids = draw.choice(before, max(1, len(before) - fewer), replace=False).tolist()
+    after = sorted([*kept_ids, *range(90, 90 + more)])
+    known, _ = kept(before, rows, None, k=k)
+    now = brought(after, rows, known, k=k)
+    assert now.changed is not None
+
+    def edges(ids: list[int], found: Similarity) -> dict[int, set[tuple[int, float]]]:
+        seen: dict[int, set[tuple[int, float]]] = {id_: set() for id_ in ids}
+        for one, other, weight in zip(*found.neighbours.edges(), strict=True):
+            seen[ids[one]].add((ids[other], weight))
+            seen[ids[other]].add((ids[one], weight))
+        return seen
+
+    old, new = edges(before, known), edges(after, now.similarity)
+    changed = {after[place] for place in now.changed.tolist()}
+    assert {id_ for id_ in after if old.get(id_) != new[id_]} <= changed
+    same = brought(after, rows, now.similarity, k=k).changed
+    assert same is not None and not same.size
+
+
+def test_what_is_searched_as_a_whole_has_changed_as_a_whole() -> None:
+    assert brought(list(range(20)), block(1, 20), None).changed is None
+
+
+Drawn = tuple[
+    npt.NDArray[np.bool_],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.float64],
+    npt.NDArray[np.int64],
+]
+
+
+def drawn(seed: int, facts: int, groups: int, share: float) -> Drawn:
+    """Groups of facts with many edges within and few between, and who may move."""
+    draw = np.random.default_rng(seed)
+    initial = draw.integers(0, groups, facts)
+    one, other = np.triu_indices(facts, 1)
+    chance = np.where(initial[one] == initial[other], 0.5, 0.05)
+    there = draw.random(len(one)) < chance
+    weights = draw.integers(600_000, 1_000_000, int(there.sum())) / 1_000_000
+    return draw.random(facts) < share, one[there], other[there], weights, initial
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 5), st.floats(0.0, 1.0))
+def test_a_partition_has_the_modularity_of_what_it_stands_for(
+    seed: int, facts: int, groups: int, share: float
+) -> None:
+    free, left, right, weights, initial = drawn(seed, facts, groups, share)
+    part = contract_graph(free, left, right, weights, initial)
+    assert np.all(part.left < part.right)
+    keys = part.left * part.nodes + part.right
+    assert np.all(np.diff(keys) > 0)
+    assert np.array_equal(part.spread(part.initial), initial)
+    assert part.weights.sum() == pytest.approx(weights.sum())
+    rng = np.random.default_rng(seed)
+    membership = part.initial.copy()
+    movable = part.node[free]
+    membership[movable] = rng.integers(0, groups + 1, len(movable))
+    small = modularity(membership, part.left, part.right, part.weights)
+    whole = modularity(part.spread(membership), left, right, weights)
+    assert small == pytest.approx(whole, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_may_not_move_stays_together_and_what_may_finds_its_place(seed: int) -> None:
+    free, left, right, weights, initial = drawn(seed, 120, 4, 0.2)
+    wrong = initial.copy()
+    wrong[free] = 4 + np.arange(int(free.sum()))
+    part = contract_graph(free, left, right, weights, wrong)
+    assert part.nodes == int(free.sum()) + 8
+    found = engine_for("graspologic").partition(
+        part.nodes,
+        part.left,
+        part.right,
+        part.weights,
+        resolution=1.0,
+        iterations=10,
+        seed=0,
+        initial=part.initial,
+    )
+    membership = part.spread(found)
+    for group in range(4):
+        assert len(set(membership[(initial == group) & ~free])) == 1
+    assert (
+        modularity(membership, left, right, weights)
+        >= modularity(initial, left, right, weights) - 0.02
+    )

@@ -1,0 +1,398 @@
+"""A word index in memory: what changed is read, what is gone is gone, the guard decides as ever.
+
+Word search for whom texts are redacted: what was taken out is found by nobody who may not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.engines.tantivy import lexical_for
+from crp_integrations.errors import EngineError
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.ports import LexicalEngine, LexicalIndex, Store
+from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.language.words import stems_of
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.sqlite.store import SqliteStore
+from tests.fabric.bm25 import TextIndex
+from tests.fabric.lifecycle_fixtures import ACME, PARAGRAPHS, Labelled, fabric, sentence, store
+from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
+
+__all__ = ["store"]
+
+FROM_THE_FIRST = FabricSettings(lexical_from=0)
+
+
+class Held:
+    """The memory store's scores over a dictionary of texts, and a log of what was read."""
+
+    def __init__(self, texts: dict[str, str], log: list[tuple[str, tuple[str, ...]]]) -> None:
+        self.texts = texts
+        self.log = log
+
+    def search(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+        return TextIndex({id_: stems_of(text) for id_, text in self.texts.items()}).search(terms, k)
+
+    def changed(self, removed: Sequence[str], added: Iterable[tuple[str, str]]) -> LexicalIndex:
+        new = dict(added)
+        self.log.append(("changed", tuple(sorted(new))))
+        kept = {id_: text for id_, text in self.texts.items() if id_ not in set(removed)}
+        return Held(kept | new, self.log)
+
+
+class Logged:
+    """An engine that tells what it was asked for."""
+
+    name = "logged"
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, tuple[str, ...]]] = []
+
+    def build(self, texts: Iterable[tuple[str, str]]) -> LexicalIndex:
+        held = dict(texts)
+        self.log.append(("built", tuple(sorted(held))))
+        return Held(held, self.log)
+
+
+@pytest.fixture(params=["logged", "tantivy"])
+def engine(request: pytest.FixtureRequest) -> LexicalEngine:
+    if request.param == "logged":
+        return Logged()
+    pytest.importorskip("tantivy")
+    from crp_integrations.engines.tantivy import TantivyLexical
+
+    return TantivyLexical()
+
+
+def made_of(store: Store, engine: LexicalEngine, **parts: object) -> Fabric:
+    return fabric(store, **{"settings": FROM_THE_FIRST, "lexical": engine, **parts})
+
+
+def found(made: Fabric, query: str, k: int = 50, where: Where | None = None) -> list[str]:
+    return [hit.fact_id for hit in made.bind(ACME).search_text(query, k, where)]
+
+
+def test_it_finds_what_the_store_finds(store: Store, engine: LexicalEngine) -> None:
+    made = made_of(store, engine)
+    made.bind(ACME).add([sentence(number) for number in range(30)])
+    plain = fabric(store)
+    for query in ("value7", "passage units", 'value3" OR "value4', "value3 AND (", "nothing of it"):
+        assert set(found(made, query)) == set(found(plain, query))
+    assert len(found(made, "passage", 4)) == 4
+
+
+@pytest.mark.requirement("009-2.2-9", "009-2.2-10", "009-3.3-1", "009-3.3-2", "009-8.3-2")
+def test_new_facts_come_and_gone_ones_go_at_once(store: Store, engine: LexicalEngine) -> None:
+    made = made_of(store, engine)
+    namespace = made.bind(ACME)
+    ids = namespace.add([sentence(number) for number in range(12)]).facts
+    assert set(found(made, "passage")) == set(ids)
+    new = namespace.add([sentence("new")]).facts[0]
+    assert found(made, "new") == [new]
+    namespace.forget(facts=[ids[0]])
+    namespace.quarantine([ids[1]])
+    namespace.archive([ids[2]])
+    namespace.update(ids[3], content="Other words stand here now, ten of them or a few more.")
+    assert set(found(made, "passage")) == {new, *ids[4:]}
+    assert ids[3] in found(made, "other words")
+    namespace.lift([ids[1]])
+    namespace.restore([ids[2]])
+    assert set(found(made, "passage")) == {new, ids[1], ids[2], *ids[4:]}
+    namespace.erase("user")
+    assert found(made, "passage") == []
+
+
+def test_another_fabric_over_the_same_store_is_seen(store: Store, engine: LexicalEngine) -> None:
+    made, other = made_of(store, engine), fabric(store)
+    made.bind(ACME).add([sentence(1)])
+    assert len(found(made, "passage")) == 1
+    added = other.bind(ACME).add([sentence(2)]).facts[0]
+    assert added in found(made, "passage")
+
+
+def test_only_what_changed_is_read_again(store: Store) -> None:
+    engine = Logged()
+    made = made_of(store, engine)
+    namespace = made.bind(ACME)
+    ids = namespace.add([sentence(number) for number in range(40)]).facts
+    found(made, "passage")
+    found(made, "units")
+    assert engine.log == [("built", tuple(sorted(ids)))]
+    new = namespace.add([sentence("new")]).facts[0]
+    namespace.forget(facts=[ids[0]])
+    found(made, "passage")
+    assert engine.log[1:] == [("changed", (new,))]
+
+
+def test_it_is_built_anew_once_much_of_it_changed(store: Store) -> None:
+    engine = Logged()
+    made = made_of(store, engine)
+    ids = made.bind(ACME).add([sentence(number) for number in range(20)]).facts
+    found(made, "passage")
+    made.bind(ACME).forget(facts=ids[:5])
+    assert set(found(made, "passage")) == set(ids[5:])
+    assert engine.log[1:] == [("built", tuple(sorted(ids[5:])))]
+
+
+def test_an_earlier_reader_sees_its_own_state(store: Store) -> None:
+    made = made_of(store, Logged())
+    namespace = made.bind(ACME)
+    first = namespace.add([sentence(1)]).facts[0]
+    words = made.words("acme", 1)
+    assert words is not None
+    with store.begin("acme", write=False) as earlier:
+        second = namespace.add([sentence(2)]).facts[0]
+        assert set(found(made, "passage")) == {first, second}
+        assert [id_ for id_, _ in words.search(earlier.facts, ["passage"], 9)] == [first]
+
+
+def test_a_small_namespace_is_left_to_the_store(store: Store) -> None:
+    engine = Logged()
+    made = made_of(store, engine, settings=FabricSettings(lexical_from=3))
+    made.bind(ACME).add([sentence(1), sentence(2)])
+    assert len(found(made, "passage")) == 2
+    assert engine.log == []
+    made.bind(ACME).add([sentence(3)])
+    assert len(found(made, "passage")) == 3
+    assert [what for what, _ in engine.log] == ["built"]
+
+
+def test_the_guard_and_the_filter_decide_as_ever(store: Store, engine: LexicalEngine) -> None:
+    made = made_of(store, engine)
+    secret = [Fact(content=sentence(n), labels=("secret",)) for n in range(6)]
+    public = [Fact(content=sentence(n), metadata={"n": n}) for n in range(6, 12)]
+    kept = made.bind(Subject(tenant="acme", roles=("secret",)), Labelled())
+    ids = kept.add([*secret, *public]).facts
+    reader = made.bind(ACME, Labelled())
+    hits = [hit.fact_id for hit in reader.search_text("passage", 4)]
+    assert len(hits) == 4
+    assert set(hits) <= set(ids[6:])
+    meant = reader.search_text("passage", 9, Where(metadata={"n": 7}))
+    assert [hit.fact_id for hit in meant] == [ids[7]]
+
+
+def test_after_a_failure_it_is_built_from_nothing(store: Store) -> None:
+    engine = Logged()
+    made = made_of(store, engine)
+    made.bind(ACME).add([sentence(number) for number in range(20)])
+    found(made, "passage")
+
+    def fails(self: Held, removed: Sequence[str], added: object) -> LexicalIndex:
+        raise EngineError("broken", engine="logged")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Held, "changed", fails)
+        made.bind(ACME).add([sentence("new")])
+        with pytest.raises(EngineError):
+            found(made, "passage")
+    assert len(found(made, "passage")) == 21
+    assert [what for what, _ in engine.log] == ["built", "built"]
+
+
+def test_regions_have_the_same_engine() -> None:
+    from crp_integrations.stores.memory import MemoryStore
+
+    engine = Logged()
+    made = made_of(MemoryStore(), engine, regions={"eu": MemoryStore()})
+    inside = made.bind(ACME, residency="eu")
+    inside.add([sentence(1)])
+    assert len(inside.search_text("passage", 5)) == 1
+    assert [what for what, _ in engine.log] == ["built"]
+
+
+MAIL, PHONE = "joan.miller@waterboard.example", "49301234567"
+OPEN = "The pump station is open on workdays and has two spare keys beside the door."
+KEPT = f"Whoever finds the pump station open writes to {MAIL} about its spare keys."
+CALLED = f"The valve of the northern basin is looked after by the shift under {PHONE} at night."
+NAMED = "Joan Miller wrote the handbook of the water works, and everybody may read it."
+GUESSES = [
+    MAIL, "joan", "miller", "waterboard", "waterboard.example", "joan.miller", PHONE, "phone",
+    f'"{MAIL}"', "JOAN", "millers",
+]  # fmt: skip
+
+
+def fact(text: str, *labels: str) -> Fact:
+    return Fact(content=text, labels=labels or (LABEL,))
+
+
+FACTS = [fact(OPEN, "class:public"), fact(KEPT), fact(CALLED), fact(NAMED, "class:public")]
+
+
+@contextmanager
+def filled(store: Store, facts: Sequence[Fact], **settings: object) -> Iterator[Fabric]:
+    chosen = FabricSettings(chunking=PARAGRAPHS, **settings)  # type: ignore[arg-type]
+    made = fabric(store, redactor=Blackening(), settings=chosen)
+    seen_by(made, OFFICER).add(list(facts))
+    yield made
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fabric]:
+    store: Store
+    if request.param == "memory":
+        store = MemoryStore()
+    elif request.param == "sqlite":
+        store = SqliteStore(tmp_path / "kb")
+    else:
+        store = PostgresStore(request.getfixturevalue("postgres_address"))
+    with filled(store, FACTS) as found:
+        yield found
+    store.close()
+
+
+def texts(made: Fabric, query: str, k: int = 10, where: Where | None = None) -> list[str]:
+    reading = seen_by(made)
+    hits = reading.search_text(query, k, where)
+    return [one.content for one in reading.facts([hit.fact_id for hit in hits])]
+
+
+@pytest.mark.requirement("SUM-privacy-3")
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_at_what_was_taken_out_finds_no_redacted_text(made: Fabric, guess: str) -> None:
+    found = texts(made, guess)
+    assert {NAMED} >= {text for text in found if "[redacted" not in text}
+    assert [text for text in found if "[redacted" in text] == []
+    found_whole = seen_by(made, OFFICER).search_text(guess, 10)
+    assert bool(found_whole) == (guess != "phone")
+
+
+@pytest.mark.requirement("SUM-privacy-3")
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric, guess: str) -> None:
+    """Neither whether the text comes, nor its place, nor its score."""
+    reader = seen_by(made)
+    for words in ("pump station", "valve", "spare keys writes"):
+        right = reader.search_text(f"{words} {guess}", 10)
+        wrong = reader.search_text(f"{words} zugzwang", 10)
+        named = {hit.fact_id for hit in reader.search_text(guess, 10)}
+        assert [hit for hit in right if hit.fact_id not in named] == [
+            hit for hit in wrong if hit.fact_id not in named
+        ]
+    with_filter = reader.search_text(f"pump {guess}", 10, Where(labels=(LABEL,)))
+    assert [hit.fact_id for hit in with_filter] != []
+
+
+@pytest.mark.parametrize("query", ["pump", "pump station spare keys valve basin joan hall"])
+def test_a_database_is_asked_once_for_all_words(
+    postgres_address: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+) -> None:
+    many = [fact(f"Pump {n} stands in hall {n} with the keys of its valve.") for n in range(40)]
+    with filled(MemoryStore(), [*FACTS, *many]) as memory:
+        wanted = seen_by(memory).search_text(query, 20)
+    asked: list[str] = []
+    rows_of = PostgresConnection.rows
+    store = PostgresStore(postgres_address)
+    with filled(store, [*FACTS, *many]) as made:
+        reading = seen_by(made)
+
+        def rows(
+            self: PostgresConnection, statement: str, parameters: Sequence[object] = ()
+        ) -> list:
+            asked.append(statement)
+            return rows_of(self, statement, parameters)
+
+        monkeypatch.setattr(PostgresConnection, "rows", rows)
+        assert reading.search_text(query, 20) == wanted
+    # Asked again only for more hits of the words whose first ones do not all pass.
+    assert 1 <= len([one for one in asked if "PARTITION BY term" in one]) <= 2
+    store.close()
+
+
+def test_what_is_shown_is_found_as_before(made: Fabric) -> None:
+    assert texts(made, "valve basin") == [CALLED.replace(PHONE, "[redacted phone]")]
+    assert set(texts(made, "pump station")) == {OPEN, KEPT.replace(MAIL, "[redacted email]")}
+    assert texts(made, "pump station", 1) == [OPEN]
+    assert texts(made, "pump", 10, Where(labels=("class:public",))) == [OPEN]
+    assert texts(made, "joan miller") == [NAMED]
+    officer = seen_by(made, OFFICER)
+    assert len(officer.search_text("joan", 10)) == 2
+
+
+@pytest.mark.parametrize("lexical", ["fts5", "tantivy"])
+def test_hidden_words_push_no_text_among_the_best(lexical: str) -> None:
+    """Of more texts than are looked at, a hidden word brings none to the front."""
+    many = [
+        fact(f"Pump {number} stands in hall {number} and was oiled by its own fitter last spring.")
+        for number in range(40)
+    ]
+    secret = fact(
+        f"A pump of the old mill, of which nobody has thought for very many years: {MAIL}."
+    )
+    store = MemoryStore()
+    with filled(store, [*many, secret], redacted_hits=8, lexical_from=0) as made:
+        if lexical == "tantivy":
+            pytest.importorskip("tantivy")
+            made.lexical = lexical_for("tantivy")
+        reader = seen_by(made)
+        plain = [hit.fact_id for hit in reader.search_text("pump zugzwang", 40)]
+        assert 0 < len(plain) <= 8
+        assert [hit.fact_id for hit in reader.search_text(f"pump {PHONE}", 40)] == plain
+        for guess in ("joan", "waterboard"):
+            assert [hit.fact_id for hit in reader.search_text(f"pump {guess}", 40)] == plain
+
+
+def test_no_more_texts_are_redacted_than_the_setting_says() -> None:
+    many = [fact(f"Pump {n} stands in hall {n} and is oiled by the fitters.") for n in range(60)]
+    with filled(MemoryStore(), many, redacted_hits=12) as made:
+        redactor = made.redactor
+        assert isinstance(redactor, Blackening)
+        for query in ("pump", "pump hall fitters", "pump hall fitters oiled stands by the and is"):
+            redactor.texts.clear()
+            assert seen_by(made).search_text(query, 50)
+            assert len(set(redactor.texts)) <= 12
+
+
+def test_the_words_of_the_marks_and_across_them_are_none_of_the_text() -> None:
+    rows = [
+        fact(f"Passage {n} says to write to {name}@x.example about-keys for the second hall.")
+        for n, name in enumerate(["email", "redacted"])
+    ]
+    with filled(MemoryStore(), rows) as made:
+        for query in ("email", "redacted", "to-about"):
+            assert seen_by(made).search_text(query, 10) == []
+        assert len(seen_by(made).search_text("about-keys", 10)) == 2
+        assert len(seen_by(made).search_text("keys-about", 10)) == 0
+
+
+WORDS = st.lists(st.sampled_from("pump hall key door night shift basin".split()), min_size=1)
+
+
+@given(
+    visible=st.lists(WORDS, min_size=1, max_size=6),
+    secrets=st.tuples(st.sampled_from("abc"), st.sampled_from("abc")),
+    query=st.lists(st.sampled_from(["pump", "hall", "key", "aaa", "bbb", "ccc"]), max_size=4),
+)
+def test_two_fabrics_that_show_the_same_answer_alike(
+    visible: list[list[str]], secrets: tuple[str, str], query: list[str]
+) -> None:
+    """What is found depends on the texts that are shown and on nothing that is hidden."""
+    told: list[list[Hit]] = []
+    for secret in secrets:
+        rows = [
+            Fact(
+                content=f"{' '.join(words)} passage {number} is of those that tests are made with "
+                f"{secret * 3}@x{secret * 3}.example",
+                fact_id=f"f{number}",
+                labels=(LABEL,),
+            )
+            for number, words in enumerate(visible)
+        ]
+        made = fabric(MemoryStore(), redactor=Blackening())
+        seen_by(made, OFFICER).put(rows)
+        told.append(seen_by(made, READER).search_text(" ".join(query), 10))
+    assert told[0] == told[1]

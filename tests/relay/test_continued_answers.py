@@ -1,0 +1,432 @@
+"""Answers over several windows: what is continued, how it is joined, and what ends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.dpe import remedies
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.messages import Reply
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.turn import Turn
+from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose, RiskLevel
+from tests.doubles import ScriptedModel
+from tests.relay.conftest import Opener
+from tests.relay.need_questions import (
+    COMMISSIONED,
+    COOLING,
+    COST,
+    INVENTED,
+    LICENCE,
+    MODEL,
+    NEEDS,
+    QUESTION,
+    REVENUE,
+    WHOLE,
+    event_data,
+    made,
+    question,
+    session,
+    system,
+    windows,
+)
+
+# Two facts a window, so that something is left to show.
+NARROW = {"model": MODEL, "k": 2}
+BRIDGE = "With the date settled, the reactor's output deserves a closer look."
+
+
+def joined(answer: Answer) -> str:
+    return "\n\n".join(piece.text for piece in answer.pieces)
+
+
+# --- when --------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("005-10.3-1", "005-10.3-3")
+def test_an_incomplete_answer_is_continued_and_the_caller_gets_one(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, f"{REVENUE} {COOLING}")
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW)
+    assert len(model.calls) == 2
+    # The continuation asks for what is uncovered and for nothing else.
+    assert question(model.calls[1]).splitlines() == list(NEEDS[1:])
+    assert [piece.text for piece in answer.pieces] == [COMMISSIONED, f"{REVENUE} {COOLING}"]
+    assert answer.text == joined(answer) == answer.reply.text
+    first, second = windows(relay, answer.session_id)
+    assert [piece.window_id for piece in answer.pieces] == [first.window_id, second.window_id]
+    assert (answer.window_id, answer.window_number) == (second.window_id, 2)
+    (event,) = event_data(relay, answer.session_id, EventType.COMPLETENESS_CONTINUATION)
+    assert (event["of"], event["uncovered"]) == (first.window_id, 2)
+    assert (event["level"], event["completeness"]) == ("INCOMPLETE", 0.3333)
+    assert relay.verify().windows == 2
+
+
+@pytest.mark.requirement("005-10.3-1")
+@pytest.mark.parametrize(
+    ("asking", "options", "windows_made"),
+    [
+        ({}, {}, 1),
+        ({}, {"dispatch": {"continue_partial": True}}, 2),
+        ({"policy": "require-completeness 0.50"}, {}, 2),
+        ({}, {"policy": "require-completeness 0.50"}, 2),
+        ({"policy": "require-completeness 0.50", "cache": "no-cache"}, {}, 1),
+    ],
+)
+def test_a_partial_answer_is_continued_by_permission_only(
+    open_relay: Opener, asking: dict[str, Any], options: dict[str, Any], windows_made: int
+) -> None:
+    partial = f"{COMMISSIONED} {COOLING}"
+    model = ScriptedModel(partial, REVENUE)
+    relay = made(open_relay, model, **options)
+    answer = relay.ask(QUESTION, **NARROW, **asking)
+    answering = [call for call in model.calls if call.purpose is Purpose.ANSWER]
+    assert len(answering) == len(windows(relay, answer.session_id)) == windows_made
+    assert (REVENUE in answer.text) is (windows_made == 2)
+    assert answer.text.startswith(partial)
+
+
+@pytest.mark.requirement("005-10.3-1")
+@pytest.mark.parametrize(
+    ("asking", "options"),
+    [
+        ({"cache": "no-cache"}, {}),
+        ({}, {"dispatch": {"continue_incomplete": False}}),
+        ({}, {"max_windows": 1}),
+        # Every fact was shown, so a continuation would have nothing to say.
+        ({"k": None}, {}),
+    ],
+)
+def test_what_forbids_a_continuation(
+    open_relay: Opener, asking: dict[str, Any], options: dict[str, Any]
+) -> None:
+    model = ScriptedModel(COMMISSIONED)
+    relay = made(open_relay, model, **options)
+    answer = relay.ask(QUESTION, **{**NARROW, **asking})
+    assert (answer.text, answer.pieces, len(model.calls)) == (COMMISSIONED, (), 1)
+    assert answer.report.quality.completeness.level is CompletenessLevel.INCOMPLETE
+    assert len(windows(relay, answer.session_id)) == 1
+    assert relay.verify().windows == 1
+
+
+def test_windows_end_with_the_maximum(open_relay: Opener) -> None:
+    script = (COMMISSIONED, REVENUE, COOLING)
+    for most in (1, 2, 3):
+        model = ScriptedModel(*script)
+        relay = made(open_relay, model, max_windows=most, dispatch={"flow": "none"})
+        relay.fabric.add([f"{LICENCE} It has {n} annexes on the river." for n in range(2, 9)])
+        answer = relay.ask(QUESTION, **NARROW, policy="require-completeness 0.10")
+        assert [call.purpose for call in model.calls] == [Purpose.ANSWER] * most
+        assert answer.text == "\n\n".join(script[:most])
+        assert answer.headers["CRP-Context-Window"] == f"{most}/{most}"
+
+
+def test_a_continuation_that_covers_nothing_is_the_last(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, "Nothing is known on that.", REVENUE)
+    relay = made(open_relay, model, dispatch={"flow": "none"})
+    answer = relay.ask(QUESTION, **NARROW)
+    assert len(model.calls) == 2
+    assert len(answer.pieces) == 2
+
+
+def test_an_answer_without_a_word_is_not_continued(open_relay: Opener) -> None:
+    model = ScriptedModel("")
+    answer = made(open_relay, model).ask(QUESTION, **NARROW)
+    assert (answer.text, len(model.calls)) == ("", 1)
+
+
+# --- what the next window is given -------------------------------------------------------
+
+
+@pytest.mark.requirement("005-10.3-2")
+def test_the_continuation_targets_what_is_uncovered(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, f"{REVENUE} {COOLING}")
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW)
+    words = remedies.towards_completeness((NEEDS[0],), NEEDS[1:])
+    assert words in system(model.calls[1])
+    facts = [f for f in answer.envelope.facts if not f.source_id.startswith(SUMMARY_SOURCE)]
+    # Of the three that were not shown, the one on an uncovered need comes first.
+    assert [fact.content for fact in facts] == [REVENUE]
+    assert answer.envelope.sub_queries == NEEDS[1:]
+
+
+@pytest.mark.requirement("003-14.1-2", "003-14.1-4")
+def test_a_window_by_its_id_knows_what_was_shown_and_said(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, REVENUE)
+    relay = made(open_relay, model)
+    first = relay.ask(f"{NEEDS[0]}?", **NARROW)
+    second = relay.ask(
+        f"{NEEDS[1]}?",
+        model=MODEL,
+        session_id=first.session_id,
+        continuation_ids=[first.continuation_id],
+    )
+    shown = {fact.fact_id for fact in first.envelope.facts}
+    assert len(shown) == 2
+    assert shown.isdisjoint(fact.fact_id for fact in second.envelope.facts)
+    told = [f for f in second.envelope.facts if f.source_id.startswith(SUMMARY_SOURCE)]
+    assert [fact.content for fact in told] == [COMMISSIONED]
+    assert second.envelope.window_number == 2
+    # Without the id the same session shows them again.
+    again = relay.ask(f"{NEEDS[1]}?", model=MODEL, session_id=first.session_id)
+    assert shown & {fact.fact_id for fact in again.envelope.facts}
+
+
+@pytest.mark.requirement("003-14.1-4")
+def test_a_long_answer_is_summed_up_by_the_model_and_checked(open_relay: Opener) -> None:
+    long = " ".join([COMMISSIONED, LICENCE, COOLING] * 20)
+    model = ScriptedModel(long, COMMISSIONED, REVENUE)
+    relay = made(open_relay, model, context_limits={MODEL: 3_000})
+    first = relay.ask(f"{NEEDS[0]}?", model=MODEL, k=1, max_tokens=200)
+    second = relay.ask(
+        f"{NEEDS[1]}?",
+        model=MODEL,
+        max_tokens=200,
+        session_id=first.session_id,
+        continuation_ids=[first.continuation_id],
+    )
+    summarise = model.calls[1]
+    assert (summarise.purpose, summarise.temperature) == (Purpose.SUMMARISE, 0.1)
+    told = [f for f in second.envelope.facts if f.source_id.startswith(SUMMARY_SOURCE)]
+    assert [fact.content for fact in told] == [COMMISSIONED]
+    node = windows(relay, first.session_id)[1]
+    assert (node.transfer, node.summary_hash != "") == ("SUMMARY", True)
+
+
+# --- flow --------------------------------------------------------------------------------
+
+
+def abrupt(open_relay: Opener, *after: Any, **options: Any) -> tuple[ScriptedModel, Relay]:
+    """A relay whose continuation speaks of the same things in quite another way."""
+    second = (
+        "You asked me what they took in! I would say: Northfield Energy, revenue, $4.2 million, "
+        "2023. My reactor was commissioned on 4 March 2019, and yours delivers 412 megawatts. "
+        "Does it draw water from the river? It does not draw water, summer!"
+    )
+    model = ScriptedModel(COMMISSIONED, second, *after)
+    return model, made(open_relay, model, **options)
+
+
+@pytest.mark.requirement("005-11.5-2")
+def test_the_words_of_a_continuation_quote_the_end_and_ask_to_read_on(open_relay: Opener) -> None:
+    before = f"{COMMISSIONED} It has four units. They were built in turn. Each has a pump."
+    model = ScriptedModel(before, f"{REVENUE} {COOLING}")
+    made(open_relay, model).ask(QUESTION, **NARROW)
+    told = system(model.calls[1])
+    last = " ".join(span.of(before) for span in split_sentences(before)[-3:])
+    assert f"'{last}'" in told
+    for words in (
+        "Do NOT re-introduce the topic",
+        "Do NOT repeat content",
+        "transitional language",
+        "same style, formality, and level of detail",
+    ):
+        assert words in told
+    model = ScriptedModel(before, f"{REVENUE} {COOLING}")
+    made(open_relay, model, dispatch={"flow": "none"}).ask(QUESTION, **NARROW)
+    assert "transitional language" not in system(model.calls[1])
+
+
+@pytest.mark.requirement("005-11.5-1", "005-11.5-3", "005-11.5-4")
+def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
+    model, relay = abrupt(open_relay, BRIDGE, dpe=LOW_NEW)
+    answer = relay.ask(QUESTION, **NARROW)
+    stitch = model.calls[2]
+    assert answer.report.flow_score < 0.50
+    assert (stitch.purpose, stitch.temperature) == (Purpose.STITCH, 0.2)
+    before, after = answer.pieces[0].text, answer.pieces[2].text
+    ends = [span.of(before) for span in split_sentences(before)[-2:]]
+    begins = [span.of(after) for span in split_sentences(after)[:2]]
+    assert f"PASSAGE A ends with: '{' '.join(ends)}'" in question(stitch)
+    assert f"PASSAGE B begins with: '{' '.join(begins)}'" in question(stitch)
+    assert "1-2 sentence bridge" in question(stitch)
+    # It stands between the two, marked by having no window, and neither text is altered.
+    assert [piece.text for piece in answer.pieces] == [before, BRIDGE, after]
+    assert [bool(piece.window_id) for piece in answer.pieces] == [True, False, True]
+    assert (before, after) == (COMMISSIONED, model.script[1])
+    assert answer.text == joined(answer)
+    (event,) = event_data(relay, answer.session_id, EventType.FLOW_STITCH)
+    assert event["stitch_hash"].startswith("sha256:")
+    assert BRIDGE not in str(event_data(relay, answer.session_id))
+    assert parse_response(answer.headers).flow.remediation == "stitched"
+    assert relay.verify().windows == 2
+
+
+# A need that the continuation covers anew explains a change of topic, so none counts as covered.
+LOW_NEW = {"quality": {"covered_words": 1.0, "covering": "words"}}
+
+
+@pytest.mark.requirement("005-11.5-1")
+def test_asking_again_for_flow_needs_permission(open_relay: Opener) -> None:
+    mended = f"Furthermore, the Meridian reactor delivers 412 megawatts. {REVENUE} {COOLING}"
+    model, relay = abrupt(open_relay, BRIDGE, dpe=LOW_NEW)
+    answer = relay.ask(QUESTION, **NARROW)
+    assert answer.report.flow_remediation == "redispatch"
+    assert event_data(relay, answer.session_id, EventType.RE_DISPATCH) == []
+    assert model.calls[2].purpose is Purpose.STITCH
+    permitted = {"dispatch": {"redispatch_on_flow": True}}
+    model, relay = abrupt(open_relay, mended, "NONE", BRIDGE, dpe=LOW_NEW, **permitted)
+    answer = relay.ask(QUESTION, **NARROW)
+    again = event_data(relay, answer.session_id, EventType.RE_DISPATCH)
+    assert [one["triggers"] for one in again] == [["flow"]]
+    # The second window was asked again, reflexively, and quotes the first one's end.
+    assert COMMISSIONED in system(model.calls[2])
+    assert model.calls[2].temperature == 0.2
+    assert mended in answer.text
+
+
+@pytest.mark.parametrize("flow", ["stitch", "augment"])
+@pytest.mark.requirement("005-11.5-3")
+def test_a_bridge_that_cannot_be_made_is_left_out(open_relay: Opener, flow: str) -> None:
+    for broken in (ModelError("gone"), ModelRateLimited("slow down"), "  \n"):
+        model, relay = abrupt(open_relay, broken, dpe=LOW_NEW, dispatch={"flow": flow})
+        answer = relay.ask(QUESTION, **NARROW)
+        assert len(model.calls) == 3
+        assert [piece.text for piece in answer.pieces] == [COMMISSIONED, model.script[1]]
+        assert event_data(relay, answer.session_id, EventType.FLOW_STITCH) == []
+        assert parse_response(answer.headers).flow.remediation != "stitched"
+
+
+@pytest.mark.requirement("005-11.5-4")
+def test_a_bridge_that_the_policy_would_withhold_is_left_out(open_relay: Opener) -> None:
+    for policy, pieces in (("warn-on HIGH", 3), ("block-fabrication", 2)):
+        _, relay = abrupt(open_relay, INVENTED, dpe=LOW_NEW)
+        answer = relay.ask(QUESTION, **NARROW, policy=policy)
+        assert len(answer.pieces) == pieces
+        assert (INVENTED in answer.text) is (pieces == 3)
+
+
+def test_without_a_remedy_a_break_is_reported_alone(open_relay: Opener) -> None:
+    model, relay = abrupt(open_relay, BRIDGE, dpe=LOW_NEW, dispatch={"flow": "none"})
+    answer = relay.ask(QUESTION, **NARROW)
+    assert len(model.calls) == 2
+    assert answer.report.flow_score < 0.50
+
+
+# --- what goes wrong ---------------------------------------------------------------------
+
+
+@pytest.mark.requirement("005-10.3-3")
+def test_a_continuation_that_fails_takes_nothing_back(open_relay: Opener) -> None:
+    model = ScriptedModel(
+        Reply(text=COMMISSIONED, usage=COST, model=MODEL), ModelRateLimited("slow down")
+    )
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW)
+    assert (answer.text, answer.window_number, answer.pieces) == (COMMISSIONED, 1, ())
+    assert [node.outcome for node in windows(relay, answer.session_id)] == ["released", "failed"]
+    assert answer.reply.usage == COST
+    assert relay.verify().windows == 2
+
+
+def test_a_continuation_that_is_withheld_takes_nothing_back(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, f"{COMMISSIONED} {INVENTED}")
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW, policy="halt-on HIGH")
+    assert answer.text == COMMISSIONED
+    assert [node.outcome for node in windows(relay, answer.session_id)] == ["released", "halted"]
+    assert session(relay, answer.session_id).safety_budget == 1.0
+
+
+def test_a_continuation_that_cannot_be_examined_takes_nothing_back(
+    open_relay: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel(COMMISSIONED, REVENUE)
+    relay = made(open_relay, model)
+    examine = Turn._examine
+
+    def failing(turn: Turn, envelope: Any, text: str) -> Any:
+        if text == REVENUE:
+            raise EngineError("the reader is gone")
+        return examine(turn, envelope, text)
+
+    monkeypatch.setattr(Turn, "_examine", failing)
+    answer = relay.ask(QUESTION, **NARROW)
+    assert answer.text == COMMISSIONED
+    assert [node.outcome for node in windows(relay, answer.session_id)] == ["released", "failed"]
+
+
+def test_the_headers_of_several_windows_say_the_worst(open_relay: Opener) -> None:
+    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", f"{REVENUE} {COOLING}")
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW)
+    first, second = windows(relay, answer.session_id)
+    assert first.risk_level is RiskLevel.CRITICAL
+    assert second.risk_level is not RiskLevel.CRITICAL
+    said = parse_response(answer.headers)
+    assert said.hallucination_risk is RiskLevel.CRITICAL
+    assert said.grounding_pct < 1.0
+    assert said.window == (2, 5)
+    assert said.chained_hmac == second.hmac
+    assert said.safety_budget == session(relay, answer.session_id).safety_budget
+    # The report is the last window's, as it is sealed.
+    assert answer.report.risk_level is second.risk_level
+
+
+def test_all_windows_are_paid_for(open_relay: Opener) -> None:
+    replies = [Reply(text=text, usage=COST, model=MODEL) for text in (COMMISSIONED, REVENUE)]
+    model = ScriptedModel(*replies, Reply(text="Nothing more.", usage=COST, model=MODEL))
+    answer = made(open_relay, model).ask(QUESTION, **NARROW)
+    assert answer.reply.usage.prompt_tokens == 100 * len(model.calls)
+    assert answer.reply.usage.cost_usd == pytest.approx(0.01 * len(model.calls))
+
+
+# --- other ways to ask -------------------------------------------------------------------
+
+
+async def test_the_asynchronous_twin_continues_too(open_relay: Opener) -> None:
+    script = (COMMISSIONED, f"{REVENUE} {COOLING}")
+    asked = made(open_relay, ScriptedModel(*script)).ask(QUESTION, **NARROW)
+    awaited = await made(open_relay, ScriptedModel(*script)).aask(QUESTION, **NARROW)
+    assert [p.text for p in awaited.pieces] == [p.text for p in asked.pieces] == list(script)
+
+
+def test_a_stream_is_continued_and_shown_after_the_last_verdict(open_relay: Opener) -> None:
+    script = (COMMISSIONED, f"{REVENUE} {COOLING}")
+    relay = made(open_relay, ScriptedModel(*script))
+    *parts, answer = relay.stream(QUESTION, **NARROW)
+    assert "".join(parts) == answer.text == "\n\n".join(script)
+
+
+def test_the_keyless_model_continues_offline(open_relay: Opener) -> None:
+    relay = made(open_relay, None)
+    answer = relay.ask(QUESTION, k=2)
+    assert len(answer.pieces) >= 2
+    assert all(piece.window_id for piece in answer.pieces)
+    assert answer.report.risk_level is RiskLevel.LOW
+    assert relay.verify().windows == len(answer.pieces)
+
+
+def test_a_pulled_answer_is_continued_as_it_was_asked(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, f"{REVENUE} {COOLING}")
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW, strategy="pull", temperature=0.3, seed=9)
+    assert [(call.temperature, call.seed) for call in model.calls] == [(0.3, 9)] * 2
+    assert [node.strategy for node in windows(relay, answer.session_id)] == ["pull", "pull"]
+    assert WHOLE.replace(f"{COMMISSIONED} ", f"{COMMISSIONED}\n\n") == answer.text
+
+
+# --- a policy that demands completeness --------------------------------------------------
+
+
+def test_a_demand_for_completeness_is_judged_after_the_last_window(open_relay: Opener) -> None:
+    partial = f"{COMMISSIONED} {COOLING}"
+    model = ScriptedModel(partial, REVENUE)
+    relay = made(open_relay, model, dispatch={"flow": "none"})
+    answer = relay.ask(QUESTION, **NARROW, policy="require-completeness 0.90")
+    assert [piece.text for piece in answer.pieces] == [partial, REVENUE]
+
+
+def test_an_answer_that_stays_incomplete_is_unreachable(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, "Nothing is known on that.")
+    relay = made(open_relay, model, dispatch={"flow": "none"})
+    with pytest.raises(QualityUnreachable, match=r"require-completeness 0\.9 is not met"):
+        relay.ask(QUESTION, **NARROW, policy="require-completeness 0.90")
+    assert len(model.calls) == 2
