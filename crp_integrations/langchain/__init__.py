@@ -1,13 +1,11 @@
 """LangChain and LangGraph: retrieve, pack, answer and check in the chains and agents that exist.
 
 In: any chain, agent or graph. Out: the same with documents that fit a token budget and answers
-that carry a report, or are withheld before a stream shows them. Read `retriever.py` with
-`documents.py` and `compressor.py`; `runnable.py` with `wire.py`, `model.py` and `sessions.py`;
-`callbacks.py` with `listening.py` and `ancestry.py`; `gate.py` with `silence.py`; `middleware.py`
-with `model_calls.py`, `compacting.py`, `results.py` and `agents.py`; `emitting.py`;
-`chat_model.py`; then `vector_store.py` with `embeddings.py`, and `reranker.py`; `store.py` with
-`storing.py` and `matching.py`, and `document_store.py`, which keep what they are given by `kept.py`
-and `values.py`; and `evaluator.py`.
+that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
+`documents.py`; `runnable.py` with `messages.py`, `model.py` and `sessions.py`; `callbacks.py` with
+`run_tree.py`; `gate.py`; `middleware.py` with `model_calls.py`; `chat_model.py`;
+`vector_store.py`; `store.py` and `document_store.py` with `stored_values.py`; `evaluator.py`; and
+`roles.py`, the governed graph.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -23,27 +21,27 @@ except ImportError as error:
 
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.chat_model import CRPChatModel
-from crp_integrations.langchain.compressor import CRPDocumentCompressor
 from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.documents import envelope_text
-from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
-from crp_integrations.langchain.reranker import LangChainReranker
-from crp_integrations.langchain.retriever import CRPRetriever
+from crp_integrations.langchain.retrieval import (
+    CRPDocumentCompressor,
+    CRPRetriever,
+    LangChainReranker,
+)
 from crp_integrations.langchain.runnable import CRPRunnable
-from crp_integrations.langchain.vector_store import CRPVectorStore
+from crp_integrations.langchain.vector_store import CRPVectorStore, FabricEmbeddings
 
 if TYPE_CHECKING:
-    from crp_integrations.langchain.emitting import EmittingMiddleware
-    from crp_integrations.langchain.middleware import CRPMiddleware
+    from crp_integrations.langchain.middleware import CRPMiddleware, EmittingMiddleware
     from crp_integrations.langchain.store import CRPStore
 
 # What needs more than langchain-core, and seconds to import.
 _LATER = {
     "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
     "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
-    "EmittingMiddleware": ("crp_integrations.langchain.emitting", "langgraph"),
+    "EmittingMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
 }
 
 __all__ = [

@@ -4,40 +4,41 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
 from crp_integrations.adapters.arguments import (
-    before_question,
     check_callables,
     check_relay,
     judge_for,
     late_report_hook,
 )
-from crp_integrations.adapters.observed_answers import observe_answer
+from crp_integrations.adapters.reported_answers import (
+    AnswerExaminer,
+    Attachment,
+    Examination,
+    not_checked,
+)
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.fabric.records import Fact
-from crp_integrations.langchain.ancestry import Retrieved
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, facts_of
-from crp_integrations.langchain.listening import Listening
-from crp_integrations.langchain.sent import Sent
+from crp_integrations.langchain.run_tree import RetrieverResult, RunTreeHandler, SentMessages
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.doors import examine
-from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
+from crp_integrations.relay.judge import JudgeChoices, JudgeSource
+from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
+from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.provenance import RiskLevel
+from crp_integrations.vocabulary.safety import HaltReason
 
 log = logging.getLogger("crp_integrations.langchain")
 
-Attachment = dict[str, Any]
 
-
-class DPECallbackHandler(Listening):
+class DPECallbackHandler(RunTreeHandler):
     """Records and attaches; unless told to, it never stops an answer.
 
     Spec: CRP-SPEC-005 §2
@@ -90,7 +91,6 @@ class DPECallbackHandler(Listening):
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         if on_critical not in ("record", "raise"):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
-        self._grounding = GroundingMode(grounding)
         if relay is not None:
             check_relay(relay, "DPECallbackHandler")
         # LangChain swallows what a handler raises: nobody would be told, and see why.
@@ -105,8 +105,9 @@ class DPECallbackHandler(Listening):
             relay=relay,
             reports_itself=on_report is not None,
         )
-        self._later = late_report_hook(self._judge, on_report, _attachment)
-        self._sent = Sent()
+        self._on_judged = late_report_hook(self._judge, on_report, _attachment)
+        self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
+        self._sent = SentMessages()
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
 
@@ -136,10 +137,10 @@ class DPECallbackHandler(Listening):
         if JUDGING.get():
             # A judge's reply is no answer.
             self._runs.end(run_id)
-            self._sent.taken(run_id)
+            self._sent.pop(run_id)
             return
         context = self._runs.context_of(run_id)
-        sent = self._sent.taken(run_id)
+        sent = self._sent.pop(run_id)
         attached: list[Attachment] = []
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
@@ -152,7 +153,7 @@ class DPECallbackHandler(Listening):
                             if found.risk_level is RiskLevel.CRITICAL:
                                 halt = halt or _critical(found)
                             found = _attachment(found)
-                            told = self._later is None
+                            told = self._on_judged is None
                         else:
                             told = True
                         halted = halted or halt
@@ -174,47 +175,22 @@ class DPECallbackHandler(Listening):
     def _examined(
         self,
         generation: Generation,
-        context: tuple[Retrieved, ...] | None,
+        context: tuple[RetrieverResult, ...] | None,
         sent: tuple[Message, ...],
-    ) -> tuple[Report | Attachment, Receipt | None, SafetyHalt | None]:
+    ) -> Examination:
         if not generation.text.strip():
-            return _not_checked("the answer has no text"), None, None
+            return not_checked("the answer has no text")
         if context is None:
-            return _not_checked("no retriever ran in the chain of this call"), None, None
+            return not_checked("no retriever ran in the chain of this call")
         documents = [document for retrieved in context for document in retrieved.documents]
-        try:
-            facts: list[Fact] = facts_of(documents)[0]
-            question, answer = next(iter(context)).query, generation.text
-            if self._relay is None:
-                report = examine(
-                    answer,
-                    context=facts,
-                    question=question,
-                    grounding=self._grounding,
-                    conversation=before_question(sent),
-                    judge=self._judge,
-                    on_report=self._later,
-                )
-                return report, None, None
-            found = observe_answer(
-                self._relay,
-                answer,
-                facts,
-                question,
-                messages=sent,
-                model=_model(generation),
-                grounding=self._grounding,
-                judge=self._judge,
-                on_report=self._later,
-            )
-            return found.report, found.receipt, found.halt
-        except SafetyHalt as halt:
-            return cast("Report", halt.report), None, halt
-        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
-            # LangChain would swallow it; the answer must say that it was not checked. The
-            # error's own words may quote a text, which no log may hold.
-            log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), None, None
+        return self._examiner.examine(
+            generation.text,
+            lambda: facts_of(documents)[0],
+            context[0].query,
+            messages=sent,
+            model=_model(generation),
+            on_report=self._on_judged,
+        )
 
 
 def _only_calls(generation: Generation) -> bool:
@@ -253,7 +229,3 @@ def _model(generation: Generation) -> str:
         return ""
     told = generation.message.response_metadata
     return str(told.get("model_name") or told.get("model") or "")
-
-
-def _not_checked(reason: str) -> Attachment:
-    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}

@@ -14,10 +14,7 @@ from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import (
-    convert_to_json_schema,
-    convert_to_openai_tool,
-)
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -33,7 +30,13 @@ from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
 from crp_integrations.engines.models import answerer, call_of, client_of
 from crp_integrations.engines.models import tool_choice as chosen
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
+from crp_integrations.langchain.messages import (
+    calls_of,
+    check_text_only,
+    chunks_of,
+    message_of,
+    usage_of,
+)
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 
@@ -80,12 +83,12 @@ class CRPChatModel(BaseChatModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
             return handler(given)
 
     @model_validator(mode="after")
-    def _made(self) -> CRPChatModel:
+    def _make_client(self) -> CRPChatModel:
         self._client = client_of(self, {})
         return self
 
@@ -174,7 +177,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         return _result(client.call(call))
 
     async def _agenerate(
@@ -184,7 +187,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         return _result(await client.acall(call))
 
     def _stream(
@@ -194,7 +197,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         for part in client.stream(call):
             chunk = _chunk(part)
             if run_manager and chunk.text:
@@ -208,7 +211,7 @@ class CRPChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        client, call = self._called(messages, stop, kwargs)
+        client, call = self._prepare_call(messages, stop, kwargs)
         async for part in client.astream(call):
             chunk = _chunk(part)
             if run_manager and chunk.text:
@@ -225,11 +228,11 @@ class CRPChatModel(BaseChatModel):
             params["ls_stop"] = ends
         return params
 
-    def _called(
+    def _prepare_call(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
-        text_alone(messages)
+        check_text_only(messages)
         ends = {"stop": stop} if stop else {}
         sent = map(message_of, messages)
         call, further = call_of(self, sent, {**given, **ends}, aside=_ASIDE)
@@ -237,7 +240,7 @@ class CRPChatModel(BaseChatModel):
         return answerer(client, call), call
 
 
-def _told(reply: Reply) -> dict[str, Any]:
+def _response_metadata(reply: Reply) -> dict[str, Any]:
     return {
         "model_name": reply.model,
         "finish_reason": reply.finish_reason,
@@ -249,7 +252,7 @@ def _told(reply: Reply) -> dict[str, Any]:
 def _result(reply: Reply) -> ChatResult:
     message = AIMessage(
         reply.text,
-        response_metadata=_told(reply),
+        response_metadata=_response_metadata(reply),
         usage_metadata=usage_of(reply.usage),
         **calls_of(reply.tool_calls),
     )
@@ -261,7 +264,7 @@ def _chunk(part: str | Reply) -> ChatGenerationChunk:
         return ChatGenerationChunk(message=AIMessageChunk(content=part))
     message = AIMessageChunk(
         content="",
-        response_metadata=_told(part),
+        response_metadata=_response_metadata(part),
         usage_metadata=usage_of(part.usage),
         tool_call_chunks=chunks_of(part.tool_calls),
         chunk_position="last",

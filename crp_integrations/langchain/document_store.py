@@ -12,9 +12,8 @@ from langchain_core.stores import BaseStore
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.langchain.kept import Shelf
-from crp_integrations.langchain.values import Written, json_value
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.langchain.stored_values import NewValue, ValueStore, json_value
+from crp_integrations.vocabulary.context import SourceKind
 
 # What the URIs of its sources begin with: `documents:reports`.
 SCHEME: Final = "documents"
@@ -51,13 +50,13 @@ class CRPDocumentStore(BaseStore[str, Document]):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RequestError(f"the collection's name is {name!r:.40}; give a text")
-        self._shelf = Shelf(place, scheme=SCHEME, kind=kind, labels=labels, **options)
+        self._values = ValueStore(place, scheme=SCHEME, kind=kind, labels=labels, **options)
         self._path = (name,)
 
     @property
     def namespace(self) -> Namespace:
         """Where the documents are."""
-        return self._shelf.namespace
+        return self._values.namespace
 
     def mget(self, keys: Sequence[str]) -> list[Document | None]:
         """Documents in the order of the keys; None for what is not there.
@@ -66,7 +65,7 @@ class CRPDocumentStore(BaseStore[str, Document]):
             RequestError: the keys are no list, or one of them is no text.
         """
         keys = _keys(keys)
-        found = self._shelf.get([(self._path, key) for key in keys])
+        found = self._values.get([(self._path, key) for key in keys])
         return [
             _document(found[self._path, key].value) if (self._path, key) in found else None
             for key in keys
@@ -86,7 +85,7 @@ class CRPDocumentStore(BaseStore[str, Document]):
                 "mset takes pairs of a key and a document, such as [('a', document)]"
             ) from None
         _keys(list(last))
-        self._shelf.put([_written(self._path, key, document) for key, document in last.items()])
+        self._values.put([_new_value(self._path, key, document) for key, document in last.items()])
 
     def mdelete(self, keys: Sequence[str]) -> None:
         """Delete documents; keys that are not there are left out.
@@ -94,11 +93,11 @@ class CRPDocumentStore(BaseStore[str, Document]):
         Raises:
             RequestError: the keys are no list, or one of them is no text.
         """
-        self._shelf.remove([(self._path, key) for key in _keys(keys)])
+        self._values.remove([(self._path, key) for key in _keys(keys)])
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """Keys that begin so, ascending; all of them without a prefix."""
-        for kept in sorted(self._shelf.under(self._path), key=lambda one: one.key):
+        for kept in sorted(self._values.under(self._path), key=lambda one: one.key):
             if kept.key.startswith(prefix or ""):
                 yield kept.key
 
@@ -114,11 +113,11 @@ def _keys(given: Sequence[str]) -> list[str]:
     return keys
 
 
-def _written(path: tuple[str, ...], key: str, document: Document) -> Written:
+def _new_value(path: tuple[str, ...], key: str, document: Document) -> NewValue:
     if not isinstance(document, Document):
         raise RequestError(f"the value of {key!r:.40} is {type(document).__name__}, not a Document")
     value = {"content": document.page_content, "metadata": document.metadata, "id": document.id}
-    return Written(path, key, json_value(key, value), (document.page_content,))
+    return NewValue(path, key, json_value(key, value), (document.page_content,))
 
 
 def _document(value: dict[str, Any]) -> Document:

@@ -1,4 +1,4 @@
-"""Between LangChain documents and facts."""
+"""Conversion between LangChain documents and facts."""
 
 from __future__ import annotations
 
@@ -33,14 +33,7 @@ def envelope_text(documents: Iterable[Document]) -> str:
 
 
 def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[Document]:
-    """An envelope's facts as documents in their order.
-
-    Args:
-        originals: documents by fact id; their own id and metadata are kept, on a copy.
-
-    Returns:
-        Documents with one more metadata key, `crp`: plain JSON about fact and envelope.
-    """
+    """An envelope's facts as documents in their order."""
     made = []
     for place, fact in enumerate(envelope.facts):
         original = originals.get(fact.fact_id)
@@ -65,11 +58,7 @@ def stored_document(fact: Fact) -> Document:
 
 
 def offers(documents: Iterable[Document]) -> Iterator[OfferedFact[Document]]:
-    """Documents of a retriever as offers, with the source and place that loaders note.
-
-    Raises:
-        RequestError: they are no documents.
-    """
+    """Documents of a retriever as offers, with the source and place that loaders note."""
     for document in _checked(documents):
         source = document.metadata.get("source")
         start = document.metadata.get("start_index")
@@ -83,12 +72,7 @@ def offers(documents: Iterable[Document]) -> Iterator[OfferedFact[Document]]:
 
 
 def facts_of(documents: Iterable[Document]) -> tuple[list[Fact], dict[str, Document]]:
-    """Documents of a retriever as facts, and the documents by fact id.
-
-    Raises:
-        FactRejected: a document's text, id or source cannot be encoded as UTF-8.
-        RequestError: they are no documents.
-    """
+    """Documents of a retriever as facts, and the documents by fact id."""
     return evidence.facts_of(offers(documents), noun="document")
 
 

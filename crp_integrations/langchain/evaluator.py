@@ -1,4 +1,4 @@
-"""A LangSmith evaluator: whether an answer holds, by a judge that one call an answer pays for.
+"""A LangSmith evaluator that scores whether an answer holds, by one judge call an answer.
 
 It returns a dictionary, so LangSmith is not imported here.
 """
@@ -12,7 +12,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answer_score import Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 KEY: Final = "crp"
 QUESTIONS: Final = ("question", "input", "query", "user_input")
@@ -65,9 +65,9 @@ def crp_evaluator(
         if not isinstance(inputs, Mapping):
             inputs, outputs, reference_outputs = _of_run(inputs, outputs)
         told, shown, meant = inputs or {}, outputs or {}, reference_outputs or {}
-        asked = _found((told,), question, "question")
-        said = _found((shown,), answer, "answer")
-        given = _found((shown, meant, told), context, "context")
+        asked = _first_value((told,), question, "question")
+        said = _first_value((shown,), answer, "answer")
+        given = _first_value((shown, meant, told), context, "context")
         found = scorer.score(_text(asked), _texts(given), _text(said))
         return {"key": key, "score": found.score, "comment": found.comment}
 
@@ -81,7 +81,7 @@ def _of_run(run: Any, example: Any) -> tuple[Any, Any, Any]:
     return inputs, getattr(run, "outputs", None), getattr(example, "outputs", None)
 
 
-def _found(places: Sequence[Mapping[str, Any]], names: Sequence[str], what: str) -> Any:
+def _first_value(places: Sequence[Mapping[str, Any]], names: Sequence[str], what: str) -> Any:
     for place in places:
         for name in names:
             if place.get(name) is not None:

@@ -1,4 +1,4 @@
-"""A Runnable that lets an answer through, or ends the chain before one chunk of it has left."""
+"""A Runnable that passes an answer on, or ends the chain before a chunk of it leaves."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.documents import METADATA_KEY, facts_of
-from crp_integrations.langchain.listening import Listening
-from crp_integrations.langchain.silence import silence, unheard
+from crp_integrations.langchain.model import streaming_suppressed, without_streaming
+from crp_integrations.langchain.run_tree import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer
@@ -35,7 +35,8 @@ from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import GroundingMode, HaltReason, QualityTier
+from crp_integrations.vocabulary.context import GroundingMode, QualityTier
+from crp_integrations.vocabulary.safety import HaltReason
 
 ANSWERS: Final = ("answer", "output", "response", "result")
 QUESTIONS: Final = ("question", "input", "query")
@@ -100,7 +101,9 @@ class CRPGate(Runnable[Any, Any]):
         self.name = name
 
     @classmethod
-    def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> Guarded:
+    def around(
+        cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any
+    ) -> GuardedChain:
         """A chain whose answer leaves it after the verdict or not at all.
 
         Args:
@@ -115,7 +118,7 @@ class CRPGate(Runnable[Any, Any]):
             guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError as error:
             raise RequestError(f"the chain is {type(chain).__name__}, no Runnable") from error
-        return Guarded(guarded, cls(policy, **how))
+        return GuardedChain(guarded, cls(policy, **how))
 
     def check(self, answer: str, context: Context, question: str = "") -> Report:
         """Examine a text.
@@ -131,15 +134,15 @@ class CRPGate(Runnable[Any, Any]):
             QualityUnreachable: it misses what the policy demands of its quality.
             RequestError: the answer or the question is no text, or the context no such thing.
         """
-        report = examine(*_asked(answer, context, question), **self._how())
-        return self._passed(report, context, answer)
+        report = examine(*_check_arguments(answer, context, question), **self._options())
+        return self._decide(report, context, answer)
 
     async def acheck(self, answer: str, context: Context, question: str = "") -> Report:
         """The asynchronous twin of `check`; examines beside the event loop."""
-        report = await aexamine(*_asked(answer, context, question), **self._how())
-        return await asyncio.to_thread(self._passed, report, context, answer)
+        report = await aexamine(*_check_arguments(answer, context, question), **self._options())
+        return await asyncio.to_thread(self._decide, report, context, answer)
 
-    def _how(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         return {
             "grounding": self._grounding,
             "embedder": self._embedder,
@@ -147,7 +150,7 @@ class CRPGate(Runnable[Any, Any]):
             "judge": self._judge,
         }
 
-    def _passed(self, report: Report, context: Context, answer: str) -> Report:
+    def _decide(self, report: Report, context: Context, answer: str) -> Report:
         tier = context.quality_tier if isinstance(context, Envelope) else None
         judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt
@@ -175,21 +178,21 @@ class CRPGate(Runnable[Any, Any]):
         return await self._acall_with_config(self._apass, input, config, **kwargs)
 
     def _pass(self, input: Any) -> Any:
-        return self._let(input, *_given(input))
+        return self._check_output(input, *_read_input(input))
 
     async def _apass(self, input: Any) -> Any:
-        return await self._alet(input, *_given(input))
+        return await self._acheck_output(input, *_read_input(input))
 
-    def _let(self, output: Any, context: Context, question: str) -> Any:
+    def _check_output(self, output: Any, context: Context, question: str) -> Any:
         """An output as it came, with its report beside it."""
         return _with_report(output, self.check(_answer(output), context, question))
 
-    async def _alet(self, output: Any, context: Context, question: str) -> Any:
-        """The asynchronous twin of `_let`."""
+    async def _acheck_output(self, output: Any, context: Context, question: str) -> Any:
+        """The asynchronous twin of `_check_output`."""
         return _with_report(output, await self.acheck(_answer(output), context, question))
 
 
-class Guarded(Runnable[Any, Any]):
+class GuardedChain(Runnable[Any, Any]):
     """A chain behind a gate; made by `CRPGate.around`."""
 
     def __init__(self, chain: Runnable[Any, Any], gate: CRPGate) -> None:
@@ -204,41 +207,41 @@ class Guarded(Runnable[Any, Any]):
             SafetyHalt, QualityUnreachable: as `CRPGate.check`; also where no retriever ran in the
                 chain and its output has no `context`, since nothing could be checked.
         """
-        return self._call_with_config(self._play, input, config, **kwargs)
+        return self._call_with_config(self._invoke_chain, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """The asynchronous twin of `invoke`."""
-        return await self._acall_with_config(self._aplay, input, config, **kwargs)
+        return await self._acall_with_config(self._ainvoke_chain, input, config, **kwargs)
 
-    def _play(
+    def _invoke_chain(
         self,
         input: Any,
         run_manager: CallbackManagerForChainRun,
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Any:
-        heard = _Heard(run_manager.run_id)
-        inner = heard.within(config, run_manager.get_child())
+        handler = _ChainDocuments(run_manager.run_id)
+        inner = handler.inner_config(config, run_manager.get_child())
         # A chain with a config of its own adds the handlers of the run around it to these.
-        with silence():
+        with streaming_suppressed():
             output = self.chain.invoke(input, inner, **kwargs)
-        return self.gate._let(output, _context(output, heard), question_in(input))
+        return self.gate._check_output(output, _context(output, handler), question_in(input))
 
-    async def _aplay(
+    async def _ainvoke_chain(
         self,
         input: Any,
         run_manager: AsyncCallbackManagerForChainRun,
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Any:
-        heard = _Heard(run_manager.run_id)
-        inner = heard.within(config, run_manager.get_child())
-        with silence():
+        handler = _ChainDocuments(run_manager.run_id)
+        inner = handler.inner_config(config, run_manager.get_child())
+        with streaming_suppressed():
             output = await self.chain.ainvoke(input, inner, **kwargs)
-        return await self.gate._alet(output, _context(output, heard), question_in(input))
+        return await self.gate._acheck_output(output, _context(output, handler), question_in(input))
 
 
-class _Heard(Listening):
+class _ChainDocuments(RunTreeHandler):
     """What the retrievers of one call of a chain returned."""
 
     def __init__(self, run_id: UUID) -> None:
@@ -246,14 +249,16 @@ class _Heard(Listening):
         self._root = run_id
         self._runs.start(run_id, None)
 
-    def within(self, config: RunnableConfig, callbacks: BaseCallbackManager) -> RunnableConfig:
+    def inner_config(
+        self, config: RunnableConfig, callbacks: BaseCallbackManager
+    ) -> RunnableConfig:
         """The config of the chain inside: nobody but this handler and observers hear of it."""
-        quiet = unheard(callbacks)
+        quiet = without_streaming(callbacks)
         assert isinstance(quiet, BaseCallbackManager)
         quiet.add_handler(self, inherit=True)
         return patch_config(config, callbacks=quiet)
 
-    def found(self) -> list[Fact] | None:
+    def facts(self) -> list[Fact] | None:
         """The documents as facts; None where no retriever ran."""
         leaf = uuid4()
         self._runs.start(leaf, self._root)
@@ -263,13 +268,9 @@ class _Heard(Listening):
         return facts_of([document for one in retrieved for document in one.documents])[0]
 
 
-def _context(output: Any, heard: _Heard) -> Context:
-    """What a chain's output is checked against.
-
-    Raises:
-        SafetyHalt: there is nothing.
-    """
-    found = heard.found()
+def _context(output: Any, handler: _ChainDocuments) -> Context:
+    """What a chain's output is checked against."""
+    found = handler.facts()
     if isinstance(output, Mapping) and CONTEXT in output:
         return context_of(output[CONTEXT])
     if found is None:
@@ -281,12 +282,8 @@ def _context(output: Any, heard: _Heard) -> Context:
     return found
 
 
-def _given(input: Any) -> tuple[Context, str]:
-    """Context and question of a dict with an answer.
-
-    Raises:
-        RequestError: it is none, or has no context.
-    """
+def _read_input(input: Any) -> tuple[Context, str]:
+    """Context and question of a dict with an answer."""
     if not isinstance(input, Mapping):
         raise RequestError(
             f"a gate takes a dict with answer and context, not {type(input).__name__}; "
@@ -297,23 +294,15 @@ def _given(input: Any) -> tuple[Context, str]:
     return context_of(input[CONTEXT]), question_in(input)
 
 
-def _asked(answer: str, context: Any, question: str) -> tuple[str, Context, str | None]:
-    """What is examined.
-
-    Raises:
-        RequestError: the question is no text, or the context none.
-    """
+def _check_arguments(answer: str, context: Any, question: str) -> tuple[str, Context, str | None]:
+    """What is examined."""
     if not isinstance(question, str):
         raise RequestError(f"question is {type(question).__name__}, wanted a text")
     return answer, context_of(context), question or None
 
 
 def _answer(output: Any) -> str:
-    """The text of a chain's output.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The text of a chain's output."""
     if not isinstance(output, Mapping):
         return text_of(output)
     key = next((name for name in ANSWERS if name in output), None)
@@ -333,11 +322,7 @@ def _with_report(output: Any, report: Report) -> Any:
 
 
 def context_of(given: Any) -> Context:
-    """A context in any of its forms.
-
-    Raises:
-        RequestError: it is something else.
-    """
+    """A context in any of its forms."""
     if isinstance(given, Envelope):
         return given
     if isinstance(given, str):
@@ -382,11 +367,7 @@ def question_in(input: Any) -> str:
 
 
 def text_of(answer: Any) -> str:
-    """The text of an answer.
-
-    Raises:
-        RequestError: it is no text and no message.
-    """
+    """The text of an answer."""
     if isinstance(answer, str):
         return answer
     if isinstance(answer, BaseMessage):

@@ -1,25 +1,28 @@
-"""The middleware of an agent: an envelope for every model call, a verdict on every answer."""
+"""The middlewares of an agent: envelopes and verdicts for its model calls, and memory items."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents import AgentState
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ModelRequest,
-    ModelResponse,
-)
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
+from crp_integrations.adapters.arguments import (
+    check_callables,
+    check_count,
+    check_emitter,
+    check_relay,
+)
 from crp_integrations.adapters.sessions import (
     answer_fields,
     check_depth,
@@ -28,16 +31,28 @@ from crp_integrations.adapters.sessions import (
     hand_back,
     merge_fields,
 )
-from crp_integrations.errors import LimitReached, SafetyHalt
+from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
+from crp_integrations.governance.emitting import Emitter
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.langchain.agents import Outer, depth_of, outer, within
-from crp_integrations.langchain.compacting import COMPACTION_KEY, Compacted, compacted
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
+from crp_integrations.langchain.messages import read_conversation
 from crp_integrations.langchain.model import model_name
-from crp_integrations.langchain.model_calls import ModelCalls, tools_of
-from crp_integrations.langchain.results import held
-from crp_integrations.langchain.sessions import new_session, session_of
-from crp_integrations.langchain.wire import asked
+from crp_integrations.langchain.model_calls import (
+    COMPACTION_KEY,
+    CompactedMessages,
+    ModelCalls,
+    compact_messages,
+    hold_results,
+    tools_of,
+)
+from crp_integrations.langchain.sessions import (
+    OuterAgent,
+    agent_depth,
+    inside_agent,
+    new_session,
+    outer_agent,
+    session_of,
+)
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, drive
@@ -143,9 +158,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             SafetyHalt: the safety budget of the one around it is spent.
         """
         config = ensure_config()
-        depth = depth_of(config)
+        depth = agent_depth(config)
         check_depth(depth, self._max_depth)
-        around = outer()
+        around = outer_agent()
         own = around is not None or not session_of(config)
         session = new_session() if own else session_of(config)
         handed: dict[str, Any] = {}
@@ -232,7 +247,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if compact is not None:
             messages: Any = compact.messages
             request = request.override(messages=messages)
-        read = asked([*system, *request.messages], results=True)
+        read = read_conversation([*system, *request.messages], results=True)
         room = getattr(request.model, "max_tokens", None)
         state: Any = request.state
         asking: dict[str, Any] = {
@@ -251,9 +266,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
         told = compact.told if compact is not None else {}
-        return turn, ModelCalls(request, read, model, silently=self._block, compaction=told)
+        return turn, ModelCalls(request, read, model, hide_tokens=self._block, compaction=told)
 
-    def _compacted(self, request: ModelRequest[Any], model: str) -> Compacted | None:
+    def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """What the model is sent of the agent's messages; None where that is all of them."""
         wanted = self._asking.get("compact")
         if not (self.relay.settings.compaction.enabled if wanted is None else wanted):
@@ -261,7 +276,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         cache: Any = self._asking.get("cache") or CacheDirectives()
         directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
         state: Any = request.state
-        return compacted(
+        return compact_messages(
             self.relay,
             request.messages,
             system=request.system_message,
@@ -273,10 +288,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _released(
         self, request: ModelRequest[Any], calls: ModelCalls, answer: Answer
     ) -> ModelResponse[Any]:
-        if not answer.reply.tool_calls:
-            self._hand_back(request, answer)
-        self._hand_on(request, answer.receipt_id)
         state: Any = request.state
+        if not answer.reply.tool_calls:
+            hand_back(self.relay, state.get("crp_parent", ""), answer)
+        self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
             {
@@ -297,7 +312,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     def _withheld(self, request: ModelRequest[Any], halt: SafetyHalt) -> None:
         self._hand_on(request, halt.trail)
-        self._hand_back(request, halt)
+        state: Any = request.state
+        hand_back(self.relay, state.get("crp_parent", ""), halt)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -309,11 +325,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if receipt is not None:
             self._on_receipt(receipt)
 
-    def _hand_back(self, request: ModelRequest[Any], answered: Answer | SafetyHalt) -> None:
-        """Tell the agent around this one what came of it."""
-        state: Any = request.state
-        hand_back(self.relay, state.get("crp_parent", ""), answered)
-
     # --- a tool call ---------------------------------------------------------------------------
 
     def wrap_tool_call(
@@ -323,7 +334,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ToolMessage | Command[Any]:
         """Run a tool with this agent around it, and hold what it answers."""
         around = self._outer(request)
-        with within(around):
+        with inside_agent(around):
             result = handler(request)
         self._hold(around, request, result)
         return result
@@ -335,15 +346,108 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ToolMessage | Command[Any]:
         """The asynchronous twin of `wrap_tool_call`."""
         around = self._outer(request)
-        with within(around):
+        with inside_agent(around):
             result = await handler(request)
         await asyncio.to_thread(self._hold, around, request, result)
         return result
 
-    def _outer(self, request: ToolCallRequest) -> Outer:
+    def _outer(self, request: ToolCallRequest) -> OuterAgent:
         state = request.state if isinstance(request.state, dict) else {}
-        return Outer(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
+        return OuterAgent(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
 
-    def _hold(self, around: Outer, request: ToolCallRequest, result: Any) -> None:
+    def _hold(self, around: OuterAgent, request: ToolCallRequest, result: Any) -> None:
         if self._facts and around.session_id:
-            held(self.relay, around.session_id, request.tool_call, result)
+            hold_results(self.relay, around.session_id, request.tool_call, result)
+
+
+log = logging.getLogger("crp_integrations.langchain")
+
+
+class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
+    """Memory items from the four hooks of a run.
+
+    The question is `episodic` (user-action) before the run, the answer (transcript) after it; what
+    a tool gives is `episodic` (tool-output), and how it was called `procedural` (tool-recipe); what
+    the model is offered is `semantic` (tool-spec). What the fabric refuses, such as a text of two
+    words, is logged and left out; the run goes on.
+
+    Spec: Summit §Backlog Write 3
+
+    Args:
+        emitter: makes the items and hands them on.
+
+    Raises:
+        RequestError: it is none.
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        super().__init__()
+        check_emitter(emitter, "EmittingMiddleware")
+        self.tools = []
+        self._emitter = emitter
+
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Write down what the user asks."""
+        asked = [one for one in state["messages"] if isinstance(one, HumanMessage)]
+        if asked:
+            self._emit(self._emitter.episodic, asked[-1].text, "user-action")
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Write down what the agent answers."""
+        last = state["messages"][-1] if state["messages"] else None
+        if isinstance(last, AIMessage):
+            self._emit(self._emitter.episodic, last.text, "transcript")
+
+    def wrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
+    ) -> ModelResponse:
+        """Write down the tools that the model is offered, at its first call."""
+        self._emit_tools(request)
+        return handler(request)
+
+    async def awrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
+    ) -> ModelResponse:
+        """The same, in a loop."""
+        self._emit_tools(request)
+        return await handler(request)
+
+    def wrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
+    ) -> ToolMessage | Command[Any]:
+        """Write down how a tool is called and what it gives."""
+        result = handler(request)
+        self._emit_call(request, result)
+        return result
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """The same, in a loop."""
+        result = await handler(request)
+        self._emit_call(request, result)
+        return result
+
+    def _emit_tools(self, request: ModelRequest) -> None:
+        if any(isinstance(one, AIMessage) for one in request.messages):
+            return
+        for tool in request.tools:
+            spec = tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+            self._emit(self._emitter.semantic, spec, "tool-spec")
+
+    def _emit_call(self, request: ToolCallRequest, result: ToolMessage | Command[Any]) -> None:
+        call = request.tool_call
+        recipe = {"tool": call["name"], "arguments": dict(call["args"])}
+        self._emit(self._emitter.procedural, recipe, "tool-recipe")
+        if isinstance(result, ToolMessage):
+            self._emit(self._emitter.episodic, result.text, "tool-output")
+
+    def _emit(self, emit: Callable[..., Any], content: Any, category: str) -> None:
+        try:
+            emit(content, category)
+        except FactRejected as error:
+            log.info("a memory of category %s was not kept: %s", category, type(error).__name__)

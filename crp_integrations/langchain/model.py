@@ -1,20 +1,108 @@
-"""A LangChain chat model as the model of a turn."""
+"""A LangChain chat model as the model of a turn, hidden from the caller's streams.
+
+LangChain has three ways by which a model's tokens get to a caller before whoever asked the model
+has them: handlers that stream (`astream_events`, `astream_log`, LangGraph's stream modes),
+`on_llm_new_token` of any handler, and the finished message in `on_llm_end` of the first kind. The
+first are left out of the call, the second needs a model that is called whole.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
-from langchain_core.callbacks import Callbacks
+from langchain_core.callbacks import BaseCallbackManager, Callbacks
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableSerializable,
+    RunnableWithFallbacks,
+)
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
+from crp_integrations.adapters.agent_calls import sampling
 from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.silence import silence, silent, unheard
-from crp_integrations.langchain.wire import langchain_of, reply_of
+from crp_integrations.langchain.messages import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
+
+# LangGraph passes over the messages of a model with this tag.
+NO_STREAM: Final = "nostream"
+
+Manager = TypeVar("Manager", bound=BaseCallbackManager)
+
+
+@runtime_checkable
+class StreamingHandler(Protocol):
+    """A handler that streams: LangChain hands it what runs give out, by these two methods.
+
+    LangChain's own protocol of them is private. It has methods alone, so that those who only look
+    alike count too.
+    """
+
+    def tap_output_aiter(self, run_id: Any, output: Any) -> Any:
+        """What an asynchronous run gives out, passed on."""
+        ...
+
+    def tap_output_iter(self, run_id: Any, output: Any) -> Any:
+        """What a run gives out, passed on."""
+        ...
+
+
+def without_streaming(callbacks: Callbacks) -> Callbacks:
+    """Callbacks without the handlers that stream to a caller; on a copy."""
+    if isinstance(callbacks, BaseCallbackManager):
+        made = callbacks.copy()
+        made.handlers = [one for one in made.handlers if not _streams(one)]
+        made.inheritable_handlers = [one for one in made.inheritable_handlers if not _streams(one)]
+        return made
+    if callbacks:
+        return [one for one in callbacks if not _streams(one)]
+    return callbacks
+
+
+def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """The model, called whole and passed over by LangGraph's streams; on a copy.
+
+    What LangChain put around it (bound values, retries, fallbacks) is around the copy.
+    """
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": non_streaming(model.bound)})
+    if isinstance(model, RunnableWithFallbacks):
+        others = [non_streaming(one) for one in model.fallbacks]
+        return model.model_copy(
+            update={"runnable": non_streaming(model.runnable), "fallbacks": others}
+        )
+    if not isinstance(model, BaseChatModel):
+        return model
+    tags = [*(model.tags or ()), NO_STREAM]
+    return model.model_copy(update={"tags": tags, "disable_streaming": True, **_whole(model)})
+
+
+@contextmanager
+def streaming_suppressed() -> Iterator[None]:
+    """Within it, what is called without a config of its own has no handlers that stream."""
+    config = ensure_config()
+    token = var_child_runnable_config.set(
+        cast("RunnableConfig", {**config, "callbacks": without_streaming(config.get("callbacks"))})
+    )
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _streams(handler: Any) -> bool:
+    return isinstance(handler, StreamingHandler)
+
+
+def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
+    # Some models look at this field alone.
+    return {"streaming": False} if "streaming" in type(model).model_fields else {}
 
 
 class LangChainModel(FrameworkChatModel):
@@ -29,21 +117,21 @@ class LangChainModel(FrameworkChatModel):
     """
 
     def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
-        self._model = silent(model)
+        self._model = non_streaming(model)
         self._chat = chat_model_in(model)
-        self._config: RunnableConfig = {"callbacks": unheard(callbacks)}
+        self._config: RunnableConfig = {"callbacks": without_streaming(callbacks)}
 
     def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
         # A wrapper adds the handlers of the run around it to those that it is given.
-        with silence():
-            said = self._bound(call).invoke(_sent(call), self._config)
+        with streaming_suppressed():
+            said = self._bound(call).invoke(_langchain_messages(call), self._config)
         return reply_of(said, call.model)
 
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
-        with silence():
-            said = await self._bound(call).ainvoke(_sent(call), self._config)
+        with streaming_suppressed():
+            said = await self._bound(call).ainvoke(_langchain_messages(call), self._config)
         return reply_of(said, call.model)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
@@ -61,11 +149,7 @@ class LangChainModel(FrameworkChatModel):
 
 
 def chat_model_in(model: object) -> BaseChatModel:
-    """The chat model that answers, inside of what LangChain puts around one; the first of several.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The chat model that answers, inside what LangChain puts around one; the first of several."""
     inside = model
     while not isinstance(inside, BaseChatModel):
         if isinstance(inside, RunnableBindingBase):
@@ -86,17 +170,5 @@ def model_name(model: BaseChatModel) -> str:
     return ""
 
 
-def sampling(model: BaseChatModel, call: ModelCall) -> dict[str, Any]:
-    """The sampling values that a call sets, as far as a chat model has a field for them.
-
-    Others would reach the provider as they are, which may refuse them.
-    """
-    return {
-        name: getattr(call, name)
-        for name in ("temperature", "max_tokens", "seed")
-        if getattr(call, name) is not None and name in type(model).model_fields
-    }
-
-
-def _sent(call: ModelCall) -> list[BaseMessage]:
+def _langchain_messages(call: ModelCall) -> list[BaseMessage]:
     return [langchain_of(message) for message in call.messages]

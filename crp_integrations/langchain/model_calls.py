@@ -1,52 +1,52 @@
-"""An agent's model call as a window: packed before it, examined and sealed after it."""
+"""An agent's model call as a window, its compacted messages, and its tools' results as facts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
+from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.errors import ModelError
-from crp_integrations.langchain.model import sampling
-from crp_integrations.langchain.silence import silence, silent
-from crp_integrations.langchain.wire import Asked, langchain_of, message_of, plain, reply_of
+from crp_integrations.governance.compaction.history import ids_of
+from crp_integrations.governance.compaction.records import Account
+from crp_integrations.langchain.messages import langchain_of, message_of, reply_of, strip_metadata
+from crp_integrations.langchain.model import non_streaming, streaming_suppressed
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Purpose
+from crp_integrations.relay.relay import Relay
+from crp_integrations.vocabulary.safety import Purpose
 
 if TYPE_CHECKING:  # in older versions they take no parameter
     Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
     AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-class ModelCalls:
-    """The model behind an agent's middleware, as the model of a turn.
-
-    The agent's own messages go out as they are; what the turn adds is the system message with the
-    envelope, and behind them what a remedy asks for.
-    """
+class ModelCalls(AgentModelCalls[ModelResponse[Any]]):
+    """The model behind an agent's middleware, as the model of a turn."""
 
     def __init__(
         self,
         request: ModelRequest[Any],
-        asked: Asked,
+        conversation: Conversation,
         model: str,
         *,
-        silently: bool,
+        hide_tokens: bool,
         compaction: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(conversation, model)
         self._request = request
-        self._asked = asked
-        self._model = model
-        self._silently = silently
+        self._hide_tokens = hide_tokens
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
-        self._answers: list[tuple[Reply, ModelResponse[Any]]] = []
         self._handler: Handler | None = None
         self._ahandler: AsyncHandler | None = None
 
@@ -65,35 +65,20 @@ class ModelCalls:
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
-        with silence() if self._silent(call) else nullcontext():
+        with streaming_suppressed() if self._hides_tokens(call) else nullcontext():
             response = self._handler(self._requested(call))
         return self._reply(call, response)
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
-        with silence() if self._silent(call) else nullcontext():
+        with streaming_suppressed() if self._hides_tokens(call) else nullcontext():
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response)
 
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole reply; an agent's middleware sees no pieces."""
-        yield self.call(call)
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        yield await self.acall(call)
-
-    # --- within --------------------------------------------------------------------------
-
     def released(self, answer: Answer, proof: dict[str, Any]) -> ModelResponse[Any]:
         """The response whose text was examined, with the proof on its message, a copy."""
-        same = [
-            response
-            for reply, response in self._answers
-            if (reply.text, reply.tool_calls) == (answer.reply.text, answer.reply.tool_calls)
-        ]
-        response = same[-1] if same else self._answers[-1][1]
+        response = self._response_of(answer)
         result = [
             message.model_copy(update={"response_metadata": {**message.response_metadata, **proof}})
             if isinstance(message, AIMessage)
@@ -102,43 +87,33 @@ class ModelCalls:
         ]
         return ModelResponse(result=result, structured_response=response.structured_response)
 
-    def _silent(self, call: ModelCall) -> bool:
+    def _hides_tokens(self, call: ModelCall) -> bool:
         """Whether no stream shows a call's tokens: a judge's are no part of an answer."""
-        return self._silently or call.purpose is Purpose.JUDGE
+        return self._hide_tokens or call.purpose is Purpose.JUDGE
 
     def _requested(self, call: ModelCall) -> ModelRequest[Any]:
         request = self._request
         system, further = self._split(call.messages)
         own = further is not None
         # System messages are in the turn's own, in front, wherever they stood.
-        said = [one for one in plain(request.messages) if one.type != "system"]
-        messages = [*said, *further] if further is not None else []
-        if further is None:
+        said = [one for one in strip_metadata(request.messages) if one.type != "system"]
+        if further is not None:
+            messages = [*said, *map(langchain_of, further)]
+        else:
             messages = [langchain_of(one) for one in call.messages if one.role != "system"]
         changed: dict[str, Any] = {
             "messages": messages,
             "system_message": self._system(system) if own else _plain_system(system),
             "model_settings": {**request.model_settings, **sampling(request.model, call)},
         }
-        if self._silent(call):
-            changed["model"] = silent(request.model)
+        if self._hides_tokens(call):
+            changed["model"] = non_streaming(request.model)
         answers = own and call.purpose is Purpose.ANSWER
         if not answers or not call.tools:
             changed |= {"tools": [], "tool_choice": None}
         if not answers:
             changed["response_format"] = None
         return request.override(**changed)
-
-    def _split(self, messages: Sequence[Message]) -> tuple[str, list[BaseMessage] | None]:
-        """The system message, and what follows the agent's messages; None for a call of its own."""
-        system = messages[0].content if messages[0].role == "system" else ""
-        place = int(bool(system)) + len(self._asked.history) - self._asked.results
-        if len(messages) <= place or messages[place].content != self._asked.question:
-            return system, None
-        if messages[place].role != "user":
-            return system, None
-        further = messages[place + 1 + self._asked.results :]
-        return system, [langchain_of(message) for message in further]
 
     def _system(self, text: str) -> SystemMessage | None:
         given = self._request.system_message
@@ -159,9 +134,7 @@ class ModelCalls:
             # An answer that the agent asked for in the form of a tool call is an answer.
             told = [json.dumps(one["args"], ensure_ascii=False) for one in said.tool_calls]
             reply = reply.changed(text="\n".join(told), tool_calls=())
-        if call.purpose is not Purpose.JUDGE:
-            self._answers.append((reply, response))
-        return reply
+        return self._keep(call, reply, response)
 
 
 def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
@@ -173,3 +146,131 @@ def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
 
 def _plain_system(text: str) -> SystemMessage | None:
     return SystemMessage(text) if text else None
+
+
+COMPACTION_KEY: Final = "crp_compaction"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedMessages:
+    """What a model is sent of an agent's messages.
+
+    Attributes:
+        told: for the answer's metadata, plain JSON: the account, and by `shown` what stands for
+            the messages so far; empty where nothing has changed since it was last told.
+    """
+
+    messages: list[BaseMessage]
+    account: Account
+    told: dict[str, Any]
+
+
+def compact_messages(
+    relay: Relay,
+    messages: Sequence[BaseMessage],
+    *,
+    system: BaseMessage | None,
+    tools: Sequence[Mapping[str, Any]],
+    model: str | None,
+    session_id: str,
+) -> CompactedMessages:
+    """The messages of a call, shortened if a trigger fires."""
+    read = [message_of(message) for message in messages]
+    given = dict(zip(ids_of(read), zip(messages, read, strict=True), strict=True))
+    names, sent = _apply_last_compaction(messages, given)
+    own = [message_of(message) for message in ([system] if system is not None else []) + sent]
+    ids = ("system", *names) if system is not None else names
+    compact = relay.compact(
+        own,
+        model=model,
+        tools=tools,
+        ids=ids,
+        pinned=[name for name, one in zip(names, sent, strict=True) if not _is_text_only(one)],
+        session_id=session_id,
+    )
+    if compact.messages == tuple(own):
+        return CompactedMessages(sent, compact.account, {})
+    current = dict(zip(names, sent, strict=True))
+    left: list[BaseMessage] = []
+    shown: list[list[str | None]] = []
+    for name, message in zip(compact.ids, compact.messages, strict=True):
+        if system is not None and name == "system":
+            continue
+        left.append(_with_text(current.get(name), message))
+        same = name in given and given[name][1].content == message.content
+        shown.append([name, None if same else message.content])
+    account = compact.account
+    return CompactedMessages(
+        left, account, {"account": account.model_dump(mode="json"), "shown": shown}
+    )
+
+
+def _apply_last_compaction(
+    messages: Sequence[BaseMessage], given: Mapping[str, tuple[BaseMessage, Message]]
+) -> tuple[tuple[str, ...], list[BaseMessage]]:
+    """The messages with what the last compaction showed in the place of those before it."""
+    names = tuple(given)
+    places = [
+        place
+        for place, message in enumerate(messages)
+        if isinstance(message, AIMessage) and COMPACTION_KEY in message.response_metadata
+    ]
+    if not places:
+        return names, list(messages)
+    place = places[-1]
+    shown = messages[place].response_metadata[COMPACTION_KEY]["shown"]
+    before = frozenset(names[:place])
+    # An application may have taken messages out since; then everything is looked at anew.
+    if any(text is None and name not in before for name, text in shown):
+        return names, list(messages)
+    told = [
+        given[name][0] if text is None else _compacted_message(given.get(name), text)
+        for name, text in shown
+    ]
+    return (*(name for name, _ in shown), *names[place:]), [*told, *messages[place:]]
+
+
+def _compacted_message(source: tuple[BaseMessage, Message] | None, text: str) -> BaseMessage:
+    return HumanMessage(text) if source is None else source[0].model_copy(update={"content": text})
+
+
+def _with_text(source: BaseMessage | None, message: Message) -> BaseMessage:
+    """A message as LangChain's; its own one, with another text where that has changed."""
+    if source is None:
+        return HumanMessage(message.content)
+    if str(source.text) == message.content:
+        return source
+    return source.model_copy(update={"content": message.content})
+
+
+def _is_text_only(message: BaseMessage) -> bool:
+    blocks = message.content if isinstance(message.content, list) else ()
+    return all(isinstance(block, str) or block.get("type") == "text" for block in blocks)
+
+
+def hold_results(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
+    """Hold a tool's result as facts of a session; nothing of it is stored.
+
+    Errors of tools, and what is no text, are no facts.
+    """
+    facts = [
+        fact
+        for message in _tool_messages(result)
+        for fact in result_facts(
+            relay,
+            split_paragraphs,
+            str(call.get("name") or message.name or "tool"),
+            call.get("args") or {},
+            str(message.text),
+            str(call.get("id") or ""),
+        )
+    ]
+    return hold_facts(relay, session_id, facts)
+
+
+def _tool_messages(result: Any) -> Iterator[ToolMessage]:
+    update = getattr(result, "update", None)
+    given = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
+    for message in given if isinstance(given, list | tuple) else (given,):
+        if isinstance(message, ToolMessage) and message.status != "error":
+            yield message

@@ -39,7 +39,7 @@ from crp_integrations.governance.roles.verifying import shown_texts
 from crp_integrations.governance.state import ContextPackMetadata, RuntimeState
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical
-from crp_integrations.vocabulary import AgentRole
+from crp_integrations.vocabulary.safety import AgentRole
 
 _KIND: Final = "run-material"
 _ROLES: Final = {role.value: role for role in AgentRole}
@@ -100,7 +100,7 @@ def governed_graph(
         "review": _review,
     }
     for name, node in nodes.items():
-        graph.add_node(name, partial(_played, node, roles, sandbox))
+        graph.add_node(name, partial(_run_node, node, roles, sandbox))
     graph.add_edge(START, "planner")
     for here, there in zip(nodes, [*list(nodes)[1:], END], strict=True):
         graph.add_conditional_edges(here, partial(_next, there), [there, END])
@@ -129,19 +129,19 @@ def _next(there: str, state: GovernedState) -> str:
     return END if state.get("stopped") else there
 
 
-def _played(node: Node, roles: Roles, sandbox: Sandbox, state: GovernedState) -> dict[str, Any]:
+def _run_node(node: Node, roles: Roles, sandbox: Sandbox, state: GovernedState) -> dict[str, Any]:
     """A node's changes, with the hand-overs that it made, allowed or not."""
-    step = _Step(state, roles, sandbox, _handing(state, sandbox))
+    step = _Step(state, roles, sandbox, _handover_gate(state, sandbox))
     before = len(step.handing.done)
     try:
         changes = node(step)
     except (AccessDenied, CompactionRefused) as error:
         changes = {"stopped": f"{type(error).__name__}: {error}", "answer": ""}
-    made = [_written(one) for one in step.handing.done[before:]]
+    made = [_as_json(one) for one in step.handing.done[before:]]
     return {**changes, "run": step.handing.run, "handovers": made}
 
 
-def _handing(state: GovernedState, sandbox: Sandbox) -> Handing:
+def _handover_gate(state: GovernedState, sandbox: Sandbox) -> Handing:
     return Handing(
         run=state.get("run") or sandbox.ids.new("run_"),
         subject=sandbox.subject,
@@ -179,11 +179,11 @@ class _Step:
     def keep(self, material: Material) -> str:
         """Material as an artifact; its handle."""
         said = {
-            "pack": _written(material.pack),
+            "pack": _as_json(material.pack),
             "texts": dict(material.texts),
             "stale": sorted(material.stale),
-            "reports": [_written(one) for one in material.reports],
-            "compact": None if material.compact is None else _written(material.compact),
+            "reports": [_as_json(one) for one in material.reports],
+            "compact": None if material.compact is None else _as_json(material.compact),
         }
         stored = [item for item in material.pack.items if not given(item)]
         sandbox, classes = self.sandbox, {labels_of(item) for item in stored}
@@ -225,7 +225,7 @@ def _plan(step: _Step) -> dict[str, Any]:
     step.hand("caller", "planner", step.runtime)
     plan = step.roles.planner.plan(step.state["question"], step.runtime)
     step.hand("planner", "retriever", plan)
-    return {"plan": _written(plan), "answer": "", "stopped": ""}
+    return {"plan": _as_json(plan), "answer": "", "stopped": ""}
 
 
 def _retrieve(step: _Step) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _watch(step: _Step) -> dict[str, Any]:
     watch = step.roles.sentinel.watch(shown, None, None)
     if not watch.blocks:
         step.hand("sentinel", "synthesizer", shown.pack, shown.pack)
-    return _watched(watch)
+    return _watch_changes(watch)
 
 
 def _write(step: _Step) -> dict[str, Any]:
@@ -272,8 +272,8 @@ def _write(step: _Step) -> dict[str, Any]:
     runtime = runtime.changed(metrics=runtime.metrics.model_copy(update=used))
     step.hand("synthesizer", "verifier", draft, shown.pack)
     return {
-        "runtime": _written(runtime),
-        "draft": _written(draft),
+        "runtime": _as_json(runtime),
+        "draft": _as_json(draft),
         "withheld": [one.model_dump(mode="json") for one in exposed.withheld],
     }
 
@@ -284,7 +284,7 @@ def _verify(step: _Step) -> dict[str, Any]:
     draft = Draft.model_validate(step.state["draft"])
     verdict = step.roles.verifier.verify(before, shown, step.exposed(shown).snippets, draft)
     step.hand("verifier", "sentinel", verdict, shown.pack)
-    return {"verdict": _written(verdict)}
+    return {"verdict": _as_json(verdict)}
 
 
 def _review(step: _Step) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def _review(step: _Step) -> dict[str, Any]:
     draft = Draft.model_validate(step.state["draft"])
     verdict = Verdict.model_validate(step.state["verdict"])
     watch = step.roles.sentinel.watch(shown, draft, verdict)
-    changes = _watched(watch)
+    changes = _watch_changes(watch)
     failed = [check.rule for check in verdict.checks if not check.passed]
     if failed:
         changes["stopped"] = f"the verifier withholds the answer: {', '.join(failed)}"
@@ -302,10 +302,10 @@ def _review(step: _Step) -> dict[str, Any]:
     return changes
 
 
-def _watched(watch: Watch) -> dict[str, Any]:
+def _watch_changes(watch: Watch) -> dict[str, Any]:
     blocking = [one.signal.value for one in watch.noticed if one.blocks]
     stopped = {"stopped": f"the sentinel stops the run: {', '.join(blocking)}"} if blocking else {}
-    return {"watches": [_written(watch)], **stopped}
+    return {"watches": [_as_json(watch)], **stopped}
 
 
 def _title(material: Material, item_id: str) -> str:
@@ -314,5 +314,5 @@ def _title(material: Material, item_id: str) -> str:
     return next((ref.source for ref in refs), "")[:256]
 
 
-def _written(record: Record) -> dict[str, Any]:
+def _as_json(record: Record) -> dict[str, Any]:
     return record.model_dump(mode="json")

@@ -15,11 +15,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from crp_integrations.adapters.agent_calls import Conversation
 from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.errors import RequestError
+from crp_integrations.langchain.messages import answer_message, chunks_of, read_conversation
 from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
 from crp_integrations.langchain.sessions import session_of
-from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.question_fields import QuestionFields
@@ -72,7 +73,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         name: str | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
-        _known(asking)
+        _check_fields(asking)
         check_relay(relay, "CRPRunnable")
         check_values(asking, relay)
         self.relay = relay
@@ -127,8 +128,6 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         ):
             yield chunk
 
-    # --- within ------------------------------------------------------------------------
-
     def _ask(
         self,
         input: Question,
@@ -138,9 +137,9 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> AIMessage:
         question, asking = self._read(input, config, kwargs)
         if self.llm is None:
-            return answered(self.relay.ask(question, **asking))
+            return answer_message(self.relay.ask(question, **asking))
         model = self._model(run_manager.get_child())
-        return answered(steps.answer_of(drive(self.relay.play(question, **asking), model)))
+        return answer_message(steps.answer_of(drive(self.relay.play(question, **asking), model)))
 
     async def _aask(
         self,
@@ -151,9 +150,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> AIMessage:
         question, asking = self._read(input, config, kwargs)
         if self.llm is None:
-            return answered(await self.relay.aask(question, **asking))
+            return answer_message(await self.relay.aask(question, **asking))
         model = self._model(run_manager.get_child())
-        return answered(steps.answer_of(await adrive(self.relay.play(question, **asking), model)))
+        return answer_message(
+            steps.answer_of(await adrive(self.relay.play(question, **asking), model))
+        )
 
     def _stream(
         self,
@@ -194,7 +195,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     def _read(
         self, input: Question, config: RunnableConfig, given: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        _known(given)
+        _check_fields(given)
         read = question_of(input)
         asking = {**self._asking, **given}
         session = session_of(config)
@@ -208,28 +209,24 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         return read.question, asking
 
 
-def question_of(input: Question) -> Asked:
-    """What is asked, and what was said before.
-
-    Raises:
-        RequestError: there is no question, two of them, or something that is not known.
-    """
+def question_of(input: Question) -> Conversation:
+    """What is asked, and what was said before."""
     if isinstance(input, str):
-        return Asked(input)
+        return Conversation(input)
     if isinstance(input, PromptValue):
-        return asked(input.to_messages())
+        return read_conversation(input.to_messages())
     if isinstance(input, BaseMessage):
-        return asked([input])
+        return read_conversation([input])
     if isinstance(input, Mapping):
-        return _named(input)
+        return _read_mapping(input)
     if isinstance(input, Sequence):
-        return asked(input)
+        return read_conversation(input)
     raise RequestError(
         f"the input is {type(input).__name__}; wanted a question, messages, or a dict with one"
     )
 
 
-def _named(input: Mapping[str, Any]) -> Asked:
+def _read_mapping(input: Mapping[str, Any]) -> Conversation:
     for name in input:
         if name not in QUESTIONS and name not in HISTORIES:
             raise RequestError(
@@ -241,16 +238,16 @@ def _named(input: Mapping[str, Any]) -> Asked:
     for found in (questions, histories):
         if len(found) > 1:
             raise RequestError(f"the input has {found[0]} and {found[1]}; give one of them")
-    said = _said(histories[0], input[histories[0]]) if histories else []
+    said = _read_history(histories[0], input[histories[0]]) if histories else []
     if not questions:
-        return asked(said)
+        return read_conversation(said)
     question = input[questions[0]]
     if not isinstance(question, str):
         raise RequestError(f"{questions[0]} is {type(question).__name__}, wanted a text")
-    return asked([*said, ("user", question)])
+    return read_conversation([*said, ("user", question)])
 
 
-def _said(name: str, given: Any) -> list[Any]:
+def _read_history(name: str, given: Any) -> list[Any]:
     """Messages, or one alone; a text is none, since nobody knows who said it."""
     if isinstance(given, BaseMessage):
         return [given]
@@ -259,7 +256,7 @@ def _said(name: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def _known(asking: Mapping[str, Any]) -> None:
+def _check_fields(asking: Mapping[str, Any]) -> None:
     fields = QuestionFields.__annotations__.keys() - _FILLED
     for name in asking:
         if name not in fields:
@@ -272,7 +269,7 @@ def _known(asking: Mapping[str, Any]) -> None:
 def _chunk(part: str | Answer) -> AIMessageChunk:
     if isinstance(part, str):
         return AIMessageChunk(content=part)
-    whole = answered(part)
+    whole = answer_message(part)
     return AIMessageChunk(
         content="",
         response_metadata=whole.response_metadata,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from numbers import Real
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langgraph.store.base import (
     BaseStore,
     GetOp,
     Item,
     ListNamespacesOp,
+    MatchCondition,
     Op,
     PutOp,
     Result,
@@ -28,11 +31,136 @@ from crp_integrations.adapters.arguments import check_count
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.langchain.kept import Shelf
-from crp_integrations.langchain.matching import holds, matches
-from crp_integrations.langchain.storing import checked_ttl, labels_of, minutes_of, paths_of
-from crp_integrations.langchain.values import Kept, Labels, Place, Written, json_value
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.langchain.stored_values import (
+    Labels,
+    NewValue,
+    Place,
+    StoredValue,
+    ValueStore,
+    json_value,
+)
+from crp_integrations.vocabulary.context import SourceKind
+
+_ANY: Final = "*"
+_SIGN: Final = "$"
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+def filter_holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Whether every condition of a filter holds for a value."""
+    if wanted is not None and not isinstance(wanted, Mapping):
+        raise RequestError(f"filter is {type(wanted).__name__}, wanted a dict of keys and values")
+    return all(_equals(value.get(key), one) for key, one in (wanted or {}).items())
+
+
+def namespace_matches(path: Sequence[str], conditions: Sequence[MatchCondition] | None) -> bool:
+    """Whether a namespace begins and ends as it is wanted; `*` stands for any one label."""
+    return all(_condition_holds(path, condition) for condition in conditions or ())
+
+
+def _condition_holds(path: Sequence[str], condition: MatchCondition) -> bool:
+    wanted = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise RequestError(
+            f"match type {str(condition.match_type)!r:.40} is neither prefix nor suffix"
+        )
+    if len(path) < len(wanted):
+        return False
+    begin = 0 if condition.match_type == "prefix" else len(path) - len(wanted)
+    part = path[begin : begin + len(wanted)]
+    return all(one in (_ANY, label) for one, label in zip(wanted, part, strict=True))
+
+
+def _equals(value: Any, wanted: Any) -> bool:
+    """Equality as of JSON documents; an object wanted may leave keys out."""
+    if isinstance(wanted, Mapping):
+        if any(str(key).startswith(_SIGN) for key in wanted):
+            return all(_operator_holds(value, str(sign), bound) for sign, bound in wanted.items())
+        return isinstance(value, Mapping) and all(
+            _equals(value.get(key), one) for key, one in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(wanted)
+            and all(_equals(one, other) for one, other in zip(value, wanted, strict=True))
+        )
+    return bool(value == wanted)
+
+
+def _operator_holds(value: Any, sign: str, bound: Any) -> bool:
+    if sign == "$eq":
+        return _equals(value, bound)
+    if sign == "$ne":
+        return not _equals(value, bound)
+    order = _ORDERS.get(sign)
+    if order is None:
+        wanted = ", ".join(("$eq", "$ne", *_ORDERS))
+        raise RequestError(f"operator {sign!r:.40} is not one of {wanted}")
+    try:
+        # Numbers in words are numbers, as in the stores of LangGraph.
+        return order(float(value), float(bound))
+    except (TypeError, ValueError):
+        return isinstance(value, str) and isinstance(bound, str) and order(value, bound)
+
+
+def labels_of(path: Any) -> Labels:
+    """A namespace or a prefix of one; a text in its place would be read letter by letter."""
+    if isinstance(path, str):
+        raise RequestError(f"namespace is the text {path!r:.60}; give a tuple, as ({path!r:.60},)")
+    if not isinstance(path, Iterable):
+        raise RequestError(f"namespace is {type(path).__name__}, wanted a tuple of names")
+    labels = tuple(path)
+    for label in labels:
+        if not isinstance(label, str):
+            raise RequestError(f"namespace {labels!r:.80} holds {label!r:.40}, wanted names alone")
+    return labels
+
+
+def paths_of(name: str, given: Any) -> tuple[str, ...]:
+    """Paths of a value by which a query finds it; none where nothing is given."""
+    if given is None and name == "index":
+        return ()
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        shown = f"the text {given!r:.40}" if isinstance(given, str) else type(given).__name__
+        rest = ", or False for a value that no query finds" if name == "index" else ""
+        raise RequestError(f"{name} is {shown}; give a list of paths, as {name}=['text']{rest}")
+    paths = tuple(given)
+    for path in paths:
+        if not isinstance(path, str):
+            raise RequestError(f"{name} holds {path!r:.40}, wanted paths as texts")
+    return paths
+
+
+def minutes_of(ttl: Any) -> float | None:
+    """How long an item lives; None for ever."""
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, Real):
+        raise RequestError(f"ttl is {ttl!r:.40}, wanted a number of minutes")
+    return float(ttl)
+
+
+def checked_ttl(given: Any) -> TTLConfig | None:
+    """How long items live where `put` does not say it."""
+    if given is None:
+        return None
+    known = sorted(TTLConfig.__annotations__)
+    if not isinstance(given, Mapping):
+        raise RequestError(
+            f"ttl is {type(given).__name__}; give a dict, as ttl={{'default_ttl': 60}}, in minutes"
+        )
+    for name in given:
+        if name not in known:
+            raise RequestError(f"ttl has no key {name!r:.40}; it takes {', '.join(known)}")
+    minutes_of(given.get("default_ttl"))
+    return cast("TTLConfig", dict(given))
+
 
 # What the URIs of its sources begin with: `langgraph:users/anna`.
 SCHEME: Final = "langgraph"
@@ -40,7 +168,7 @@ WHOLE: Final = "$"
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Batch:
     """The operations of one batch, by what is to be done for them.
 
     Attributes:
@@ -49,11 +177,11 @@ class _Asked:
     """
 
     puts: dict[Place, PutOp] = field(default_factory=dict)
-    read: list[Kept] = field(default_factory=list)
+    read: list[StoredValue] = field(default_factory=list)
 
 
 class CRPStore(BaseStore):
-    """Items under namespaces and keys, in a crash-safe, erasable and sealed fabric.
+    """StoreItems under namespaces and keys, in a crash-safe, erasable and sealed fabric.
 
     For `create_agent(…, store=CRPStore("./memory"))`, `graph.compile(store=…)` and nodes. Every
     item is kept as facts of a source of its namespace, and found by the fabric's own embedder.
@@ -91,14 +219,14 @@ class CRPStore(BaseStore):
                 "index is not an option here: the fabric embeds by itself; fields=[…] says by "
                 "which paths of a value a query finds it"
             )
-        self._shelf = Shelf(place, scheme=SCHEME, kind=kind, labels=labels, **options)
+        self._values = ValueStore(place, scheme=SCHEME, kind=kind, labels=labels, **options)
         self._fields = paths_of("fields", fields)
         self.ttl_config = checked_ttl(ttl)
 
     @property
     def namespace(self) -> Namespace:
         """Where the items are."""
-        return self._shelf.namespace
+        return self._values.namespace
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do several operations; reads see what was there before the batch.
@@ -111,15 +239,15 @@ class CRPStore(BaseStore):
                 or a filter has an operator that there is not.
             FactRejected: a value cannot be a fact.
         """
-        asked = _Asked()
-        results = [self._done(op, asked) for op in ops]
-        self._shelf.refresh(asked.read)
-        written = [self._written(op) for op in asked.puts.values() if op.value is not None]
+        batch = _Batch()
+        results = [self._run(op, batch) for op in ops]
+        self._values.refresh(batch.read)
+        written = [self._new_value(op) for op in batch.puts.values() if op.value is not None]
         if written:
-            self._shelf.put(written)
-        gone = [place for place, op in asked.puts.items() if op.value is None]
+            self._values.put(written)
+        gone = [place for place, op in batch.puts.items() if op.value is None]
         if gone:
-            self._shelf.remove(gone)
+            self._values.remove(gone)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -128,7 +256,7 @@ class CRPStore(BaseStore):
 
     def sweep_ttl(self) -> int:
         """Delete the items whose time has run out, which no read shows any more; how many."""
-        return self._shelf.sweep()
+        return self._values.sweep()
 
     def erase(self, namespace_prefix: tuple[str, ...]) -> int:
         """Erase everything under a prefix, so that no byte of it stays in any file.
@@ -143,22 +271,20 @@ class CRPStore(BaseStore):
         Raises:
             RequestError: the prefix is no tuple of names.
         """
-        return self._shelf.erase(labels_of(namespace_prefix))
+        return self._values.erase(labels_of(namespace_prefix))
 
-    # --- within --------------------------------------------------------------------------
-
-    def _done(self, op: Op, asked: _Asked) -> Result:
+    def _run(self, op: Op, batch: _Batch) -> Result:
         match op:
             case GetOp(namespace=path, key=key):
                 place = labels_of(path), key
-                found = self._shelf.get([place]).get(place)
+                found = self._values.get([place]).get(place)
                 if found is not None and op.refresh_ttl:
-                    asked.read.append(found)
+                    batch.read.append(found)
                 return None if found is None else _item(found)
             case SearchOp():
                 hits = self._search(op)
                 if op.refresh_ttl:
-                    asked.read += [kept for kept, _ in hits]
+                    batch.read += [kept for kept, _ in hits]
                 return [_search_item(kept, score) for kept, score in hits]
             case ListNamespacesOp():
                 return self._namespaces(op)
@@ -170,47 +296,47 @@ class CRPStore(BaseStore):
                     raise RequestError(
                         f"the value of {key!r:.40} is {type(op.value).__name__}, wanted a dict"
                     )
-                asked.puts.pop((labels, key), None)
-                asked.puts[labels, key] = op
+                batch.puts.pop((labels, key), None)
+                batch.puts[labels, key] = op
                 return None
         raise RequestError(f"an operation is {type(op).__name__}, wanted one of LangGraph's four")
 
-    def _search(self, op: SearchOp) -> list[tuple[Kept, float | None]]:
+    def _search(self, op: SearchOp) -> list[tuple[StoredValue, float | None]]:
         prefix = labels_of(op.namespace_prefix)
         if op.query is not None and not isinstance(op.query, str):
             raise RequestError(f"query is {type(op.query).__name__}, wanted a text")
         check_count("limit", op.limit, least=0)
         begin, end = max(0, op.offset), max(0, op.offset) + max(0, op.limit)
         if not op.query:
-            kept = (one for one in self._shelf.under(prefix) if holds(one.value, op.filter))
+            kept = (one for one in self._values.under(prefix) if filter_holds(one.value, op.filter))
             return [(one, None) for one in islice(kept, begin, end)]
-        found: list[tuple[Kept, float | None]] = list(islice(self._scored(prefix, op), end))
+        found: list[tuple[StoredValue, float | None]] = list(islice(self._scored(prefix, op), end))
         if len(found) < end:
             # Those that no query finds fill up what is left, as in LangGraph's own stores.
             told = {one.place for one, _ in found}
             rest = (
                 one
-                for one in self._shelf.under(prefix)
-                if one.place not in told and holds(one.value, op.filter)
+                for one in self._values.under(prefix)
+                if one.place not in told and filter_holds(one.value, op.filter)
             )
             found += [(one, None) for one in islice(rest, end - len(found))]
         return found[begin:end]
 
-    def _scored(self, prefix: Labels, op: SearchOp) -> Iterator[tuple[Kept, float]]:
-        for kept, score in self._shelf.nearest(prefix, op.query or ""):
-            if holds(kept.value, op.filter):
+    def _scored(self, prefix: Labels, op: SearchOp) -> Iterator[tuple[StoredValue, float]]:
+        for kept, score in self._values.nearest(prefix, op.query or ""):
+            if filter_holds(kept.value, op.filter):
                 yield kept, score
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        paths = {one.path for one in self._shelf.under()}
+        paths = {one.path for one in self._values.under()}
         for condition in op.match_conditions or ():
             labels_of(condition.path)
-        found = {path for path in paths if matches(path, op.match_conditions)}
+        found = {path for path in paths if namespace_matches(path, op.match_conditions)}
         if op.max_depth is not None:
             found = {path[: op.max_depth] for path in found}
         return sorted(found)[op.offset : op.offset + op.limit]
 
-    def _written(self, op: PutOp) -> Written:
+    def _new_value(self, op: PutOp) -> NewValue:
         value = json_value(op.key, op.value or {})
         given = None if op.index is False else op.index
         paths = () if op.index is False else paths_of("index", given) or self._fields
@@ -219,10 +345,10 @@ class CRPStore(BaseStore):
             for path in paths
             for text in get_text_at_path(value, path if path == WHOLE else tokenize_path(path))
         ]
-        return Written(tuple(op.namespace), op.key, value, tuple(texts), minutes_of(op.ttl))
+        return NewValue(tuple(op.namespace), op.key, value, tuple(texts), minutes_of(op.ttl))
 
 
-def _item(kept: Kept) -> Item:
+def _item(kept: StoredValue) -> Item:
     return Item(
         value=dict(kept.value),
         key=kept.key,
@@ -232,7 +358,7 @@ def _item(kept: Kept) -> Item:
     )
 
 
-def _search_item(kept: Kept, score: float | None) -> SearchItem:
+def _search_item(kept: StoredValue, score: float | None) -> SearchItem:
     return SearchItem(
         namespace=kept.path,
         key=kept.key,

@@ -1,4 +1,4 @@
-"""A namespace of the fabric as a LangChain vector store."""
+"""A namespace of the fabric as a LangChain vector store, and its embedder as `Embeddings`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
+from crp_integrations.adapters.arguments import check_embedder
 from crp_integrations.adapters.vector_stores import StoreItem, check_k, items_of, own_metadata
 from crp_integrations.engines.embeddings import LangChainEmbedder
 from crp_integrations.errors import RequestError
@@ -18,10 +19,35 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.langchain.documents import stored_document
-from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
+
+
+class FabricEmbeddings(Embeddings):
+    """The embedder whose vectors a fabric stores, for chains that embed for themselves.
+
+    Args:
+        embedder: a fabric's; `namespace.embedder`.
+
+    Raises:
+        RequestError: it is no embedder.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        check_embedder(embedder)
+        self.embedder = embedder
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Unit vectors of passages."""
+        rows: list[list[float]] = self.embedder.embed_passages(texts).tolist()
+        return rows
+
+    def embed_query(self, text: str) -> list[float]:
+        """The unit vector of a query."""
+        row: list[float] = self.embedder.embed_query(text).tolist()
+        return row
+
 
 Filter = Mapping[str, Any] | Where | None
 
@@ -135,7 +161,7 @@ class CRPVectorStore(VectorStore):
             RequestError: there are not as many ids or metadatas as texts, or something else is in
                 the place of a list.
         """
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         _check_lists(texts=texts, metadatas=metadatas, ids=ids)
         told = list(texts)
         for name, given in (("metadatas", metadatas), ("ids", ids)):
@@ -161,7 +187,7 @@ class CRPVectorStore(VectorStore):
         Args:
             ids: None deletes everything that the view shows and the tenant owns.
         """
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         if ids is None:
             self._items.forget(self.namespace.find_own(Where()))
         else:
@@ -189,7 +215,7 @@ class CRPVectorStore(VectorStore):
         self, query: str, k: int = 4, filter: Filter = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """The k documents nearest to a text with their cosines in [-1, 1]."""
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         vector = self._vector(query)
         return _documents(self._items.nearest(vector, k, where=_where(filter)))
 
@@ -197,7 +223,7 @@ class CRPVectorStore(VectorStore):
         self, embedding: list[float], k: int = 4, filter: Filter = None, **kwargs: Any
     ) -> list[Document]:
         """The k documents nearest to a vector of the fabric's embedder."""
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         return [
             document
             for document, _ in _documents(self._items.nearest(embedding, k, where=_where(filter)))
@@ -233,7 +259,7 @@ class CRPVectorStore(VectorStore):
         **kwargs: Any,
     ) -> list[Document]:
         """Documents near a vector and unlike each other."""
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         check_k(k)
         check_k(fetch_k)
         found = self._items.nearest(embedding, max(k, fetch_k), where=_where(filter))
@@ -254,11 +280,7 @@ def _documents(found: list[tuple[Fact, float]]) -> list[tuple[Document, float]]:
 
 
 def _where(filter: Filter) -> Where | None:
-    """A filter as conditions on facts.
-
-    Raises:
-        RequestError: it is neither a mapping nor a `Where`, uses operators, or is not plain JSON.
-    """
+    """A filter as conditions on facts."""
     if filter is None or isinstance(filter, Where):
         return filter
     if not isinstance(filter, Mapping):
@@ -292,11 +314,7 @@ def _embedder(embedding: object, identity: str, *, in_memory: bool) -> Embedder 
 
 
 def _check_lists(*, texts: object, **beside: object) -> None:
-    """Check that texts and what goes with each are lists; a text would be read letter by letter.
-
-    Raises:
-        RequestError: one is something else; names it.
-    """
+    """Check that texts and what goes with each are lists; a text would be read letter by letter."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise RequestError(f"texts is {type(texts).__name__}, wanted a list of texts")
     for name, given in beside.items():
@@ -307,7 +325,7 @@ def _check_lists(*, texts: object, **beside: object) -> None:
             )
 
 
-def _refuse(kwargs: Mapping[str, Any]) -> None:
+def _refuse_options(kwargs: Mapping[str, Any]) -> None:
     """An option that is not known is named, not passed over in silence."""
     if kwargs:
         raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")

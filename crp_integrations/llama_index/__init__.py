@@ -1,12 +1,10 @@
 """LlamaIndex: retrieve, pack, answer and check in the query engines and agents that exist.
 
 In: any retriever, query engine or agent. Out: the same with nodes that fit a token budget and
-answers that carry a report, or are withheld before a stream shows them. Read `retriever.py` with
-`packing.py`, `nodes.py`, `postprocessor.py` and `synthesizer.py`; `query_engine.py` with `wire.py`,
-`model.py` and `sessions.py`; `handler.py` with `events.py`, `evidence.py`, `listening.py`,
-`tree.py`, `spans.py` and `streams.py`; `agent_llm.py` with `agent_calls.py`; `llm.py` with
-`completing.py`; `memory.py`; `emitting.py`; then `vector_store.py` with `embedding.py` and
-`filters.py`, `reranker.py`, and `evaluator.py`.
+answers that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
+`nodes.py`; `query_engine.py` with `messages.py` and `model.py`; `handler.py` with `events.py`,
+`span_tree.py` and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and
+`evaluator.py`.
 The room never changes a caller's node or message, never puts CRP metadata into a prompt or
 embedding and never alters a model's text.
 """
@@ -19,20 +17,19 @@ except ImportError as error:
     raise MissingExtra("llama-index", "crp_integrations.llama_index") from error
 
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
-from crp_integrations.llama_index.embedding import FabricEmbedding
-from crp_integrations.llama_index.emitting import EmittingHandler
 from crp_integrations.llama_index.evaluator import CRPEvaluator
-from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
+from crp_integrations.llama_index.events import EmittingHandler, EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.handler import DPEEventHandler
-from crp_integrations.llama_index.listening import DPESpanHandler
 from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
-from crp_integrations.llama_index.postprocessor import CRPNodePostprocessor
-from crp_integrations.llama_index.query_engine import CRPQueryEngine
-from crp_integrations.llama_index.reranker import LlamaIndexReranker
-from crp_integrations.llama_index.retriever import CRPRetriever
-from crp_integrations.llama_index.synthesizer import CRPSynthesizer
-from crp_integrations.llama_index.vector_store import CRPVectorStore
+from crp_integrations.llama_index.query_engine import CRPQueryEngine, CRPSynthesizer
+from crp_integrations.llama_index.retrieval import (
+    CRPNodePostprocessor,
+    CRPRetriever,
+    LlamaIndexReranker,
+)
+from crp_integrations.llama_index.span_tree import DPESpanHandler
+from crp_integrations.llama_index.vector_store import CRPVectorStore, FabricEmbedding
 
 __all__ = [
     "CRPLLM",

@@ -31,17 +31,30 @@ from crp_integrations.adapters.sessions import (
     merge_fields,
 )
 from crp_integrations.errors import SafetyHalt
-from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
-from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.events import ReportEvent
-from crp_integrations.llama_index.given import check_llm
-from crp_integrations.llama_index.listening import here, listen, session_in
-from crp_integrations.llama_index.model import calling, model_name
-from crp_integrations.llama_index.packing import METADATA_KEY
-from crp_integrations.llama_index.reasoning import NUMBERED
-from crp_integrations.llama_index.sessions import named_session, new_session
-from crp_integrations.llama_index.spans import Span, run_of, standing
-from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
+from crp_integrations.llama_index.llm import ChatLLM
+from crp_integrations.llama_index.messages import (
+    OBSERVATION_ID,
+    read_conversation,
+    receipt_metadata,
+    tool_results,
+)
+from crp_integrations.llama_index.model import (
+    TOOLS,
+    AgentCalls,
+    model_name,
+    require_function_calling,
+)
+from crp_integrations.llama_index.nodes import METADATA_KEY
+from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
+from crp_integrations.llama_index.spans import (
+    Span,
+    agent_position,
+    agent_run,
+    named_session,
+    new_session,
+)
+from crp_integrations.llama_index.validation import check_llm
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
@@ -55,7 +68,7 @@ dispatcher = get_dispatcher(__name__)
 
 
 @dataclass(slots=True)
-class _Run:
+class _AgentRun:
     """What is kept of an agent's run.
 
     Attributes:
@@ -77,11 +90,11 @@ class _Run:
 class _Window:
     turn: Turn
     calls: AgentCalls
-    run: _Run
+    run: _AgentRun
     span: Span | None
 
 
-class CRPAgentLLM(Chatting):
+class CRPAgentLLM(ChatLLM):
     """For `FunctionAgent(llm=CRPAgentLLM(relay, llm), …)` and the agents of an `AgentWorkflow`.
 
     Every call of the agent's model is a window: the question's envelope goes into the system
@@ -116,7 +129,7 @@ class CRPAgentLLM(Chatting):
 
     _relay: Relay = PrivateAttr()
     _llm: LLM = PrivateAttr()
-    _most: int = PrivateAttr()
+    _max_depth: int = PrivateAttr()
     _facts: bool = PrivateAttr()
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
@@ -142,11 +155,11 @@ class CRPAgentLLM(Chatting):
         check_callables(on_receipt=on_receipt)
         self._relay = relay
         self._llm = llm
-        self._most = most
+        self._max_depth = most
         self._facts = tools_as_facts
         self._on_receipt = on_receipt
         self._asking = dict(asking)
-        listen()
+        process_tree()
 
     @classmethod
     def class_name(cls) -> str:
@@ -174,7 +187,7 @@ class CRPAgentLLM(Chatting):
             self._withheld(window, halt)
             raise
         finally:
-            self._left(window)
+            self._leave(window)
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -187,7 +200,7 @@ class CRPAgentLLM(Chatting):
             await asyncio.to_thread(self._withheld, window, halt)
             raise
         finally:
-            self._left(window)
+            self._leave(window)
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
@@ -219,7 +232,7 @@ class CRPAgentLLM(Chatting):
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         """The tool calls as the model itself reads them."""
-        return calling(self._llm).get_tool_calls_from_response(
+        return require_function_calling(self._llm).get_tool_calls_from_response(
             response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
         )
 
@@ -233,7 +246,7 @@ class CRPAgentLLM(Chatting):
         tool_required: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        prepared = calling(self._llm)._prepare_chat_with_tools_compat(
+        prepared = require_function_calling(self._llm)._prepare_chat_with_tools_compat(
             tools,
             user_msg=user_msg,
             chat_history=chat_history,
@@ -248,12 +261,12 @@ class CRPAgentLLM(Chatting):
     # --- a window --------------------------------------------------------------------------
 
     def _window(self, messages: Sequence[ChatMessage], given: dict[str, Any]) -> _Window:
-        span = here()
+        span = current_span()
         if span is not None:
             span.covered = True
         run = self._run(span)
-        read = asked(messages)
-        self._hold(run, messages, run_of(span))
+        read = read_conversation(messages)
+        self._hold(run, messages, agent_run(span))
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
@@ -273,36 +286,36 @@ class CRPAgentLLM(Chatting):
         turn = self._relay.turn(read.question, **asking)
         return _Window(turn, AgentCalls(self._llm, messages, given, read, model), run, span)
 
-    def _run(self, span: Span | None) -> _Run:
+    def _run(self, span: Span | None) -> _AgentRun:
         """The agent's run with its session; made at its first call."""
-        run = run_of(span)
+        run = agent_run(span)
         key = id(self._relay)
-        with listen().lock:
+        with process_tree().lock:
             if run is not None and key in run.own:
-                kept: _Run = run.own[key]
+                kept: _AgentRun = run.own[key]
                 return kept
         inside = span.path() if span is not None else []
         around = [one for one in inside if one.runs and one is not run]
         outer = around[0].own.get(key) if around else None
         depth = len(around)
-        check_depth(depth, self._most)
+        check_depth(depth, self._max_depth)
         named = "" if around else self._named(span)
-        made = _Run(named or new_session(), depth=depth, own=not named)
+        made = _AgentRun(named or new_session(), depth=depth, own=not named)
         if outer is not None:
             made.handed = delegated_fields(self._relay, outer.session_id)
             made.parent = outer.session_id
         if run is not None:
-            with listen().lock:
+            with process_tree().lock:
                 run.own[key] = made
                 if made.own:
-                    run.at_end.append(lambda: self._end(made))
+                    run.at_end.append(lambda: self._relay.end_session(made.session_id))
         return made
 
     def _named(self, span: Span | None) -> str:
         given = self._asking.get("session_id")
-        return named_session(given) if given else session_in(span)
+        return named_session(given) if given else span_session(span)
 
-    def _hold(self, run: _Run, messages: Sequence[ChatMessage], at: Span | None) -> None:
+    def _hold(self, run: _AgentRun, messages: Sequence[ChatMessage], at: Span | None) -> None:
         """Hold what tools have answered since the last call, as facts of the session."""
         if not self._facts:
             return
@@ -311,39 +324,39 @@ class CRPAgentLLM(Chatting):
         for one in tool_results(messages, after=True):
             if one.id in run.held or (one.id, one.text) in unfounded:
                 continue
-            if one.id.startswith(NUMBERED) and one.text in wrong:
+            if one.id.startswith(OBSERVATION_ID) and one.text in wrong:
                 continue
-            facts = list(
-                result_facts(self._relay, split_paragraphs, one.name, one.asked, one.text, one.id)
+            facts = result_facts(
+                self._relay, split_paragraphs, one.name, one.asked, one.text, one.id
             )
-            hold_facts(self._relay, run.session_id, facts)
+            hold_facts(self._relay, run.session_id, list(facts))
             if one.id:
                 run.held.add(one.id)
 
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:
-            self._hand_back(window, answer)
+            hand_back(self._relay, window.run.parent, answer)
         self._hand_on(window, answer.receipt_id)
         proof = {
             METADATA_KEY: answer.report.model_dump(mode="json"),
             **answer_fields(answer),
             "crp_agent": {
-                **standing(window.span).told(),
+                **agent_position(window.span).as_json(),
                 "session_id": answer.session_id,
                 "parent_session": window.run.parent,
                 "window_id": answer.window_id,
                 "window_number": answer.window_number,
             },
-            **receipt_told(answer.receipt_id),
+            **receipt_metadata(answer.receipt_id),
         }
         if window.span is not None:
-            listen().said(window.span, proof)
+            process_tree().record_answer(window.span, proof)
         dispatcher.event(ReportEvent(report=proof[METADATA_KEY], agent=proof["crp_agent"]))
         return window.calls.released(answer, proof)
 
     def _withheld(self, window: _Window, halt: SafetyHalt) -> None:
         self._hand_on(window, halt.trail)
-        self._hand_back(window, halt)
+        hand_back(self._relay, window.run.parent, halt)
 
     def _hand_on(self, window: _Window, id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -353,16 +366,9 @@ class CRPAgentLLM(Chatting):
         if receipt is not None:
             self._on_receipt(receipt)
 
-    def _hand_back(self, window: _Window, answered: Answer | SafetyHalt) -> None:
-        """Tell the agent around this one how it went."""
-        hand_back(self._relay, window.run.parent, answered)
-
-    def _left(self, window: _Window) -> None:
-        if window.run.own and run_of(window.span) is None:
-            self._end(window.run)
-
-    def _end(self, run: _Run) -> None:
-        self._relay.end_session(run.session_id)
+    def _leave(self, window: _Window) -> None:
+        if window.run.own and agent_run(window.span) is None:
+            self._relay.end_session(window.run.session_id)
 
 
 def _piece(response: ChatResponse) -> ChatResponse:

@@ -1,4 +1,4 @@
-"""A LlamaIndex evaluator: whether an answer holds, by a judge that one call an answer pays for."""
+"""A LlamaIndex evaluator that scores whether an answer holds, by one judge call an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answer_score import AnswerScore, Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.context import GroundingMode
 
 
 class CRPEvaluator(BaseEvaluator):
@@ -61,7 +61,7 @@ class CRPEvaluator(BaseEvaluator):
         Raises:
             RequestError: there is no response, or there are no contexts.
         """
-        given = _given(query, response, contexts)
+        given = _check_arguments(query, response, contexts)
         return _result(self._scorer.score(*given), query, response, contexts)
 
     async def aevaluate(
@@ -72,11 +72,11 @@ class CRPEvaluator(BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         """The asynchronous twin of `evaluate`."""
-        given = _given(query, response, contexts)
+        given = _check_arguments(query, response, contexts)
         return _result(await self._scorer.ascore(*given), query, response, contexts)
 
 
-def _given(
+def _check_arguments(
     query: str | None, response: str | None, contexts: Sequence[str] | None
 ) -> tuple[str, list[str], str]:
     if response is None or contexts is None:

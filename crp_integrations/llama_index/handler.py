@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
-from typing import Any, Final, Literal, Self, TypeAlias, Unpack, cast
+from typing import Any, Final, Literal, Self, TypeAlias, Unpack
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -28,30 +28,39 @@ from llama_index.core.instrumentation.events.llm import (
 from llama_index.core.instrumentation.events.span import SpanDropEvent
 
 from crp_integrations.adapters.arguments import (
-    before_question,
     check_callables,
     check_relay,
     judge_for,
     late_report_hook,
 )
-from crp_integrations.adapters.observed_answers import observe_answer
+from crp_integrations.adapters.reported_answers import AnswerExaminer, Examination, not_checked
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.events import ReportEvent
-from crp_integrations.llama_index.evidence import facts_in
-from crp_integrations.llama_index.listening import listen
-from crp_integrations.llama_index.packing import METADATA_KEY
-from crp_integrations.llama_index.reasoning import reasoned
-from crp_integrations.llama_index.spans import Found, Span, Standing, run_of, standing
-from crp_integrations.llama_index.tree import Tree
-from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
+from crp_integrations.llama_index.messages import (
+    count_reasoning,
+    messages_of,
+    receipt_metadata,
+    tool_results,
+)
+from crp_integrations.llama_index.nodes import METADATA_KEY, evidence_facts
+from crp_integrations.llama_index.span_tree import SpanTree, process_tree
+from crp_integrations.llama_index.spans import (
+    AgentPosition,
+    Span,
+    SpanEvidence,
+    agent_position,
+    agent_run,
+)
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.doors import examine
 from crp_integrations.relay.examination import grounding_mode
-from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
+from crp_integrations.relay.judge import Judge, JudgeChoices, JudgeSource, OnReport
+from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
+from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.provenance import RiskLevel
+from crp_integrations.vocabulary.safety import HaltReason
 
 log = logging.getLogger("crp_integrations.llama_index")
 dispatcher = get_dispatcher(__name__)
@@ -66,7 +75,7 @@ MOST_CALLS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _ModelCall:
     """A model call in progress: what it was given, noted when it began.
 
     Attributes:
@@ -76,8 +85,8 @@ class _Call:
     """
 
     span: Span | None
-    standing: Standing
-    found: tuple[Found, ...]
+    position: AgentPosition
+    found: tuple[SpanEvidence, ...]
     question: str
     inner: bool
     sent: tuple[int, ...]
@@ -85,9 +94,7 @@ class _Call:
     model: str = ""
 
 
-_Calls: TypeAlias = OrderedDict[str, list[_Call]]
-# What an examination came to, the receipt, and what halts.
-_Found: TypeAlias = tuple[Report | dict[str, Any], Receipt | None, SafetyHalt | None]
+_Calls: TypeAlias = OrderedDict[str, list[_ModelCall]]
 
 
 class DPEEventHandler(BaseEventHandler):
@@ -133,12 +140,12 @@ class DPEEventHandler(BaseEventHandler):
         ConfigError: what is given as a judge is no model.
     """
 
-    _grounding: GroundingMode = PrivateAttr()
+    _examiner: AnswerExaminer = PrivateAttr()
     _raises: bool = PrivateAttr()
     _on_report: Callable[[ReportEvent], None] | None = PrivateAttr()
     _relay: Relay | None = PrivateAttr()
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
-    _tree: Tree = PrivateAttr()
+    _tree: SpanTree = PrivateAttr()
     _lock: Any = PrivateAttr(default_factory=Lock)
     _calls: _Calls = PrivateAttr(default_factory=OrderedDict)
     _predicted: _Calls = PrivateAttr(default_factory=OrderedDict)
@@ -164,7 +171,6 @@ class DPEEventHandler(BaseEventHandler):
             check_relay(relay, "DPEEventHandler")
         # LlamaIndex swallows what a handler raises.
         check_callables(on_report=on_report, on_receipt=on_receipt)
-        self._grounding = grounding_mode(grounding)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
@@ -176,7 +182,8 @@ class DPEEventHandler(BaseEventHandler):
             relay=relay,
             reports_itself=on_report is not None,
         )
-        self._tree = listen()
+        self._examiner = AnswerExaminer(grounding_mode(grounding), relay, self._judge, log)
+        self._tree = process_tree()
 
     @classmethod
     def class_name(cls) -> str:
@@ -223,7 +230,7 @@ class DPEEventHandler(BaseEventHandler):
 
     def _add(self) -> None:
         root = get_dispatcher()
-        listen()
+        process_tree()
         with _CHANGING:
             if all(one is not self for one in root.event_handlers):
                 # A new list: another thread may be going through the old one.
@@ -236,46 +243,46 @@ class DPEEventHandler(BaseEventHandler):
         if JUDGING.get() or (self._block and self._block not in _BLOCKS.get()):
             return
         try:
-            self._handled(event)
+            self._dispatch(event)
         except Exception as error:  # noqa: BLE001 - LlamaIndex would swallow it without a word
             log.error("an event could not be handled: %s", type(error).__name__)
 
-    def _handled(self, event: BaseEvent) -> None:
+    def _dispatch(self, event: BaseEvent) -> None:
         match event:
             case LLMChatStartEvent():
                 sent = tuple(id(message) for message in event.messages)
-                call = self._call(event.span_id, event.messages, sent, _model(event))
+                call = self._start_call(event.span_id, event.messages, sent, _model(event))
                 self._note(self._calls, event.span_id, call)
             case LLMCompletionStartEvent():
                 said = [ChatMessage(role="user", content=event.prompt)]
-                call = self._call(event.span_id, said, (), _model(event))
+                call = self._start_call(event.span_id, said, (), _model(event))
                 self._note(self._calls, event.span_id, call)
             case LLMPredictStartEvent():
-                self._note(self._predicted, event.span_id, self._call(event.span_id, ()))
+                self._note(self._predicted, event.span_id, self._start_call(event.span_id, ()))
             case ExceptionEvent() | SpanDropEvent():
-                self._taken(self._calls, event.span_id)
-                self._taken(self._predicted, event.span_id)
+                self._pop_call(self._calls, event.span_id)
+                self._pop_call(self._predicted, event.span_id)
             case LLMChatEndEvent() | LLMCompletionEndEvent():
-                begun = self._taken(self._calls, event.span_id)
+                begun = self._pop_call(self._calls, event.span_id)
                 if begun is not None and event.response is not None:
-                    self._ended(begun, event.response, _text(event.response))
+                    self._finish(begun, event.response, _text(event.response))
             case LLMPredictEndEvent():
-                begun = self._taken(self._predicted, event.span_id)
+                begun = self._pop_call(self._predicted, event.span_id)
                 # An LLM whose methods tell nothing by themselves, as LlamaIndex's decorators would.
-                if begun is not None and begun.span is not None and begun.span.said is None:
-                    self._ended(begun, None, event.output)
+                if begun is not None and begun.span is not None and begun.span.report is None:
+                    self._finish(begun, None, event.output)
 
-    def _call(
+    def _start_call(
         self,
         span_id: str | None,
         messages: Sequence[ChatMessage],
         sent: tuple[int, ...] = (),
         model: str = "",
-    ) -> _Call:
+    ) -> _ModelCall:
         span = self._tree.span(span_id)
         inner = self._within_another(span, sent)
-        run = run_of(span)
-        found = self._tree.found(span) if span is not None else ()
+        run = agent_run(span)
+        found = self._tree.evidence_of(span) if span is not None else ()
         if run is not None and not inner:
             with self._tree.lock:
                 known = set(run.results)
@@ -283,28 +290,28 @@ class DPEEventHandler(BaseEventHandler):
             found = (
                 *found,
                 *(
-                    Found(tool=one.name, asked=one.asked, text=one.text)
+                    SpanEvidence(tool=one.name, asked=one.asked, text=one.text)
                     for one in tool_results(messages)
                     if one.text not in known
                 ),
             )
         question = next((one.query for one in found if one.query), "")
         if run is not None or not question:
-            until = len(messages) - reasoned(messages)
+            until = len(messages) - count_reasoning(messages)
             question = next(
                 (one.content or "" for one in reversed(messages[:until]) if one.role == "user"),
                 question,
             )
         seen = messages_of(messages) if self._relay or self._judge else ()
-        return _Call(span, standing(span), found, question, inner, sent, seen, model)
+        return _ModelCall(span, agent_position(span), found, question, inner, sent, seen, model)
 
-    def _note(self, calls: _Calls, span_id: str | None, call: _Call) -> None:
+    def _note(self, calls: _Calls, span_id: str | None, call: _ModelCall) -> None:
         with self._lock:
             calls.setdefault(span_id or "", []).append(call)
             if len(calls) > MOST_CALLS:
                 calls.popitem(last=False)
 
-    def _taken(self, calls: _Calls, span_id: str | None) -> _Call | None:
+    def _pop_call(self, calls: _Calls, span_id: str | None) -> _ModelCall | None:
         with self._lock:
             waiting = calls.get(span_id or "")
             call = waiting.pop(0) if waiting else None
@@ -332,12 +339,12 @@ class DPEEventHandler(BaseEventHandler):
                 for call in calls
             )
 
-    def _ended(
-        self, call: _Call, response: ChatResponse | CompletionResponse | None, answer: str
+    def _finish(
+        self, call: _ModelCall, response: ChatResponse | CompletionResponse | None, answer: str
     ) -> None:
         if call.inner:
             return
-        told = None if response is None else _already(response)
+        told = None if response is None else _own_metadata(response)
         seen = told is not None
         receipt, later = None, False
         if told is None:
@@ -346,19 +353,19 @@ class DPEEventHandler(BaseEventHandler):
             if isinstance(found, Report):
                 if found.risk_level is RiskLevel.CRITICAL:
                     halt = halt or _critical(found)
-                later = self._told_later(call) is not None
+                later = self._later_report(call) is not None
                 found = found.model_dump(mode="json")
             self._halted = self._halted or halt
             told = {
                 METADATA_KEY: found,
-                AGENT_KEY: call.standing.told(),
-                **receipt_told(receipt_id),
+                AGENT_KEY: call.position.as_json(),
+                **receipt_metadata(receipt_id),
             }
             if response is not None:
                 # A new dict each time: answers out of a cache share theirs with those before them.
                 response.additional_kwargs = {**response.additional_kwargs, **told}
         if call.span is not None:
-            self._tree.said(call.span, told)
+            self._tree.record_answer(call.span, told)
         event = _event(call, told[METADATA_KEY], told.get(AGENT_KEY) or {})
         if not seen:
             dispatcher.event(event)
@@ -367,58 +374,32 @@ class DPEEventHandler(BaseEventHandler):
         if receipt is not None and self._on_receipt is not None:
             self._on_receipt(receipt)
 
-    def _told_later(self, call: _Call) -> OnReport | None:
+    def _later_report(self, call: _ModelCall) -> OnReport | None:
         """Who is told of an answer's report once a judge in the background has spoken."""
         return late_report_hook(
             self._judge,
             self._on_report,
-            lambda report: _event(call, report.model_dump(mode="json"), call.standing.told()),
+            lambda report: _event(call, report.model_dump(mode="json"), call.position.as_json()),
         )
 
-    def _examined(self, call: _Call, answer: str) -> _Found:
+    def _examined(self, call: _ModelCall, answer: str) -> Examination:
         if not answer.strip():
-            return _not_checked("the answer holds no text"), None, None
+            return not_checked("the answer holds no text")
         if call.span is None:
-            return _not_checked("the spans around the call are not known"), None, None
+            return not_checked("the spans around the call are not known")
         if not call.found:
-            why = "nothing was retrieved for this call, and no tool has answered"
-            return _not_checked(why), None, None
-        try:
-            facts = facts_in(call.found)
-            if self._relay is not None:
-                found = observe_answer(
-                    self._relay,
-                    answer,
-                    facts,
-                    call.question,
-                    messages=call.messages,
-                    model=call.model,
-                    grounding=self._grounding,
-                    judge=self._judge,
-                    on_report=self._told_later(call),
-                )
-                return found.report, found.receipt, found.halt
-            later = self._told_later(call)
-            report = examine(
-                answer,
-                context=facts,
-                question=call.question or None,
-                grounding=self._grounding,
-                conversation=before_question(call.messages),
-                judge=self._judge,
-                on_report=later,
-            )
-            return report, None, None
-        except SafetyHalt as halt:
-            return cast("Report", halt.report), None, halt
-        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
-            # LlamaIndex would swallow it; the answer must say that it was not checked. The
-            # error's own words may quote a text, which no log may hold.
-            log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), None, None
+            return not_checked("nothing was retrieved for this call, and no tool has answered")
+        return self._examiner.examine(
+            answer,
+            lambda: evidence_facts(call.found),
+            call.question,
+            messages=call.messages,
+            model=call.model,
+            on_report=self._later_report(call),
+        )
 
 
-def _event(call: _Call, report: dict[str, Any], agent: dict[str, Any]) -> ReportEvent:
+def _event(call: _ModelCall, report: dict[str, Any], agent: dict[str, Any]) -> ReportEvent:
     return ReportEvent(
         report=report, agent=agent, span_id=call.span.id if call.span is not None else None
     )
@@ -440,13 +421,9 @@ def _text(response: ChatResponse | CompletionResponse) -> str:
     return response.text
 
 
-def _already(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
+def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
     """What a window of ours has attached, whose answer needs no second examination."""
     given = response.additional_kwargs
     if "crp_headers" not in given:
         return None
     return {name: value for name, value in given.items() if name.startswith(METADATA_KEY)}
-
-
-def _not_checked(reason: str) -> dict[str, Any]:
-    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}

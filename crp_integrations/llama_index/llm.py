@@ -10,11 +10,15 @@ from llama_index.core.base.llms.types import (
     ChatResponse,
     ChatResponseAsyncGen,
     ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
     LLMMetadata,
     MessageRole,
 )
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, SecretStr
-from llama_index.core.llms.callbacks import llm_chat_callback
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
@@ -24,20 +28,74 @@ from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
 from crp_integrations.engines.models import answerer, call_of, client_of
 from crp_integrations.engines.models import tool_choice as chosen
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.completing import Chatting
-from crp_integrations.llama_index.given import check_fields
-from crp_integrations.llama_index.wire import (
+from crp_integrations.llama_index.messages import (
     calls_in,
     calls_json,
+    check_text_only,
     message_of,
     selections,
-    text_alone,
 )
+from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 
 
-class CRPLLM(Chatting):
+class ChatLLM(FunctionCallingLLM):
+    """An LLM whose completions are answers to one message of a user."""
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Answer a prompt."""
+        return _completion(self.chat(_user_message(prompt), **kwargs))
+
+    @llm_completion_callback()
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
+        """The asynchronous twin of `complete`."""
+        return _completion(await self.achat(_user_message(prompt), **kwargs))
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        """Answer a prompt in pieces."""
+        parts = self.stream_chat(_user_message(prompt), **kwargs)
+
+        def pieces() -> CompletionResponseGen:
+            for part in parts:
+                yield _completion(part)
+
+        return pieces()
+
+    @llm_completion_callback()
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseAsyncGen:
+        """The asynchronous twin of `stream_complete`."""
+        parts = await self.astream_chat(_user_message(prompt), **kwargs)
+
+        async def pieces() -> CompletionResponseAsyncGen:
+            async for part in parts:
+                yield _completion(part)
+
+        return pieces()
+
+
+def _user_message(prompt: str) -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=prompt)]
+
+
+def _completion(response: ChatResponse) -> CompletionResponse:
+    return CompletionResponse(
+        text=response.message.content or "",
+        additional_kwargs=response.additional_kwargs,
+        raw=response.raw,
+        delta=response.delta,
+    )
+
+
+class CRPLLM(ChatLLM):
     """Calls a model through LiteLLM, with tools, structured output and streams that tell usage.
 
     It packs and checks nothing by itself: give it to `CRPQueryEngine(llm=…)`, `CRPSynthesizer` or
@@ -78,7 +136,7 @@ class CRPLLM(Chatting):
     options: dict[str, Any] = Field(default_factory=dict, exclude=True)
 
     _client: Model = PrivateAttr()
-    _given: bool = PrivateAttr(default=False)
+    _foreign_client: bool = PrivateAttr(default=False)
 
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
         with pydantic_errors(type(self)):
@@ -87,7 +145,7 @@ class CRPLLM(Chatting):
             raise RequestError(
                 f"client is {type(client).__name__}; give a Model, or None for LiteLLM's"
             )
-        self._given = client is not None
+        self._foreign_client = client is not None
         self._client = client if client is not None else client_of(self, {})
 
     @classmethod
@@ -117,19 +175,19 @@ class CRPLLM(Chatting):
             ModelError: the provider did not; one of its subclasses where the cause is known.
             RequestError: a message holds something other than text.
         """
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
         return _response(client.call(call))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The asynchronous twin of `chat`."""
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
         return _response(await client.acall(call))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Answer in pieces; the last one has the tool calls and the usage."""
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
             text = ""
@@ -144,7 +202,7 @@ class CRPLLM(Chatting):
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         """The asynchronous twin of `stream_chat`."""
-        client, call = self._called(messages, kwargs)
+        client, call = self._prepare_call(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
             text = ""
@@ -206,15 +264,15 @@ class CRPLLM(Chatting):
             response.message.additional_kwargs["tool_calls"] = made[:1]
         return response
 
-    def _called(
+    def _prepare_call(
         self, messages: Sequence[ChatMessage], given: Mapping[str, Any]
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
-        text_alone(messages)
+        check_text_only(messages)
         call, further = call_of(self, map(message_of, messages), given)
-        own = bool(further) and not self._given
+        own = bool(further) and not self._foreign_client
         client = client_of(self, further) if own else self._client
-        return (client if self._given else answerer(client, call)), call
+        return (client if self._foreign_client else answerer(client, call)), call
 
 
 def _response(reply: Reply, delta: str | None = None) -> ChatResponse:

@@ -15,9 +15,9 @@ from crp_integrations.adapters.evidence import hold_facts, passage_facts
 from crp_integrations.envelope.prompt import SEPARATOR
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.llama_index.given import check_fields
-from crp_integrations.llama_index.sessions import named_session, session_of
-from crp_integrations.llama_index.wire import message_of
+from crp_integrations.llama_index.messages import message_of
+from crp_integrations.llama_index.spans import named_session, session_of
+from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.relay import Relay
 
@@ -83,7 +83,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
         if not question.strip():
             return ""
         session = self._session(block_kwargs.get(_SESSION))
-        return await asyncio.to_thread(self._found, question, session)
+        return await asyncio.to_thread(self._envelope_text, question, session)
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         # The message goes on to other blocks and to the model: nothing of ours may stay on it.
@@ -102,18 +102,15 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
             kept.pop()
         return SEPARATOR.join(kept) or None
 
-    def _found(self, question: str, session: str) -> str:
-        return (
-            self._relay.turn(
-                question,
-                model=self.model,
-                budget_tokens=self.budget_tokens,
-                k=self.k,
-                session_id=session or None,
-            )
-            .preview()
-            .text
+    def _envelope_text(self, question: str, session: str) -> str:
+        turn = self._relay.turn(
+            question,
+            model=self.model,
+            budget_tokens=self.budget_tokens,
+            k=self.k,
+            session_id=session or None,
         )
+        return turn.preview().text
 
     def _facts(self, messages: Iterable[ChatMessage]) -> Iterable[Fact]:
         for message in messages:
@@ -126,10 +123,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
 
     def _session(self, given: object) -> str:
         try:
-            return (
-                named_session(self.session_id or given)
-                if self.session_id or given
-                else (session_of())
-            )
+            named = self.session_id or given
+            return named_session(named) if named else session_of()
         except RequestError:
             return ""

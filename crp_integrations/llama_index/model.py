@@ -1,20 +1,23 @@
-"""An LLM of LlamaIndex as the model of a turn."""
+"""An LLM of LlamaIndex as the model of a turn, and an agent's model call as a window."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from llama_index.core.base.llms.types import ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
+from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
 from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.wire import calls_in, chat_message_of, reply_of
-from crp_integrations.messages import ModelCall, Reply, ToolCall
+from crp_integrations.llama_index.messages import calls_in, chat_message_of, reply_of
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
+from crp_integrations.relay.records import Answer
+from crp_integrations.vocabulary.safety import Purpose
 
 
 class LlamaIndexModel(FrameworkChatModel):
@@ -30,36 +33,32 @@ class LlamaIndexModel(FrameworkChatModel):
         self._llm = llm
 
     def reply_to(self, call: ModelCall) -> Reply:
-        """Answer a call, with whatever LlamaIndex raises.
-
-        Raises:
-            RequestError: the call has tools, and the model takes none.
-        """
-        return self._reply(self._llm.chat(**self._given(call)), call)
+        """Answer a call, with whatever LlamaIndex raises."""
+        return self._reply(self._llm.chat(**self._chat_arguments(call)), call)
 
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
-        return self._reply(await self._llm.achat(**self._given(call)), call)
+        return self._reply(await self._llm.achat(**self._chat_arguments(call)), call)
 
-    def _given(self, call: ModelCall) -> dict[str, Any]:
+    def _chat_arguments(self, call: ModelCall) -> dict[str, Any]:
         messages = [chat_message_of(message) for message in call.messages]
         chosen = sampling(self._llm, call)
         if not call.tools:
             return {"messages": messages, **chosen}
-        tools = [_Definition(tool["function"]) for tool in call.tools]
-        return calling(self._llm)._prepare_chat_with_tools_compat(
+        tools = [_ToolDefinition(tool["function"]) for tool in call.tools]
+        return require_function_calling(self._llm)._prepare_chat_with_tools_compat(
             tools, chat_history=messages, allow_parallel_tool_calls=True, **chosen
         )
 
     def _reply(self, response: ChatResponse, call: ModelCall) -> Reply:
-        return reply_of(response, call.model, selected(self._llm, response))
+        return reply_of(response, call.model, read_tool_calls(self._llm, response))
 
 
-class _Definition(BaseTool):
+class _ToolDefinition(BaseTool):
     """A tool of which the model is told, and that nobody calls here."""
 
     def __init__(self, function: Mapping[str, Any]) -> None:
-        self._metadata = _Told(function.get("description", ""), function["name"])
+        self._metadata = _SchemaMetadata(function.get("description", ""), function["name"])
         self._metadata.parameters = dict(function.get("parameters") or {})
 
     @property
@@ -68,15 +67,11 @@ class _Definition(BaseTool):
         return self._metadata
 
     def __call__(self, input: Any) -> ToolOutput:
-        """Refuse: the relay or the caller runs it.
-
-        Raises:
-            RequestError: always.
-        """
+        """Refuse: the relay or the caller runs it."""
         raise RequestError(f"tool {self._metadata.get_name()!r:.80} is not run by the model")
 
 
-class _Told(ToolMetadata):
+class _SchemaMetadata(ToolMetadata):
     """A tool's description with the JSON schema of its parameters as it was given."""
 
     parameters: dict[str, Any]
@@ -85,18 +80,14 @@ class _Told(ToolMetadata):
         return self.parameters
 
 
-def calling(llm: LLM) -> FunctionCallingLLM:
-    """The model as one that calls functions.
-
-    Raises:
-        RequestError: it does not.
-    """
+def require_function_calling(llm: LLM) -> FunctionCallingLLM:
+    """The model as one that calls functions."""
     if not isinstance(llm, FunctionCallingLLM):
         raise RequestError(f"{llm.class_name()} takes no tools; give another LLM")
     return llm
 
 
-def selected(llm: LLM, response: ChatResponse) -> list[ToolCall]:
+def read_tool_calls(llm: LLM, response: ChatResponse) -> list[ToolCall]:
     """The tool calls of a response, as the model itself reads them where it calls functions."""
     if not isinstance(llm, FunctionCallingLLM):
         return list(calls_in(response.message))
@@ -117,13 +108,67 @@ def model_name(llm: LLM) -> str:
     return "" if named == "unknown" else named
 
 
-def sampling(llm: LLM, call: ModelCall) -> dict[str, Any]:
-    """The sampling values that a call sets, as far as a model has a field for them.
+# The tools in the OpenAI shape, on their way from LlamaIndex to the window's budget.
+TOOLS: Final = "crp_tools"
 
-    Others would reach the provider as they are, which may refuse them.
+
+class AgentCalls(AgentModelCalls[ChatResponse]):
+    """The LLM behind an agent, as the model of a turn.
+
+    Args:
+        llm: the agent's model.
+        messages: what the agent sends it.
+        given: the call's further arguments, such as tools in the provider's own form.
     """
-    return {
-        name: getattr(call, name)
-        for name in ("temperature", "max_tokens", "seed")
-        if getattr(call, name) is not None and name in type(llm).model_fields
-    }
+
+    def __init__(
+        self,
+        llm: LLM,
+        messages: Sequence[ChatMessage],
+        given: Mapping[str, Any],
+        conversation: Conversation,
+        model: str,
+    ) -> None:
+        super().__init__(conversation, model)
+        self._llm = llm
+        self._messages = [one for one in messages if str(one.role.value) not in _SYSTEM]
+        self._given = {name: value for name, value in given.items() if name != TOOLS}
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call; the model's own errors go on unchanged."""
+        messages, given = self._call_arguments(call)
+        return self._reply(call, self._llm.chat(messages, **given))
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        messages, given = self._call_arguments(call)
+        return self._reply(call, await self._llm.achat(messages, **given))
+
+    def released(self, answer: Answer, proof: Mapping[str, Any]) -> ChatResponse:
+        """The response whose text was examined, with the proof beside its message, a copy."""
+        response = self._response_of(answer)
+        more = {**response.additional_kwargs, **proof}
+        return response.model_copy(update={"additional_kwargs": more})
+
+    def _call_arguments(self, call: ModelCall) -> tuple[list[ChatMessage], dict[str, Any]]:
+        system, further = self._split(call.messages)
+        messages = [chat_message_of(Message(role="system", content=system))] if system else []
+        chosen = sampling(self._llm, call)
+        if further is None:
+            others = [chat_message_of(one) for one in call.messages if one.role != "system"]
+            return [*messages, *others], chosen
+        messages += [*self._messages, *(chat_message_of(one) for one in further)]
+        # With its tools where it is asked for an answer; not for what a remedy prepares.
+        own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._has_tools)
+        return messages, {**(self._given if own else {}), **chosen}
+
+    @property
+    def _has_tools(self) -> bool:
+        return bool(self._given.get("tools"))
+
+    def _reply(self, call: ModelCall, response: ChatResponse) -> Reply:
+        reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
+        return self._keep(call, reply, response)
+
+
+_SYSTEM: Final = ("system", "developer")

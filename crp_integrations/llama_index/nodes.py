@@ -1,29 +1,42 @@
-"""Between LlamaIndex nodes and facts."""
+"""Conversion between LlamaIndex nodes and facts, and metadata filters over them."""
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final
 
 import numpy as np
 from llama_index.core.schema import (
     BaseNode,
     MetadataMode,
     NodeRelationship,
+    NodeWithScore,
     RelatedNodeInfo,
     TextNode,
 )
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+)
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
+from crp_integrations.adapters.evidence import OfferedFact, fact_metadata, facts_of
 from crp_integrations.adapters.vector_stores import (
     StoreItem,
     item_extra,
     item_metadata,
     own_metadata,
 )
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, FactRejected
 from crp_integrations.fabric.records import Fact
+from crp_integrations.llama_index.spans import SpanEvidence
+from crp_integrations.relay.relay import Relay
 from crp_integrations.vectors import FloatRows
 
 # Under our own key of a fact's metadata: the node without text, vector and metadata, and its class.
@@ -33,11 +46,7 @@ DOCUMENT_KEYS = ("document_id", "doc_id", "ref_doc_id")
 
 
 def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
-    """Nodes as items.
-
-    Raises:
-        FactRejected: a node holds no text, or metadata that are not plain JSON.
-    """
+    """Nodes as items."""
     made = []
     for number, node in enumerate(nodes, 1):
         content = node.get_content(metadata_mode=MetadataMode.NONE)
@@ -61,11 +70,7 @@ def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
 
 
 def vectors_of(nodes: Sequence[BaseNode], dimensions: int) -> FloatRows | None:
-    """The nodes' vectors, shape (n, dimensions); None when no node has one.
-
-    Raises:
-        EngineError: some nodes have one and others do not, or one is of another length.
-    """
+    """The nodes' vectors, shape (n, dimensions); None when no node has one."""
     given = [node.embedding for node in nodes if node.embedding is not None]
     if not given:
         return None
@@ -104,3 +109,170 @@ def filterable(fact: Fact) -> dict[str, Any]:
     """What filters look at: the metadata, and the document's id under LlamaIndex's names."""
     document = item_extra(fact).get(DOCUMENT, fact.source_id)
     return {**fact.metadata, **dict.fromkeys(DOCUMENT_KEYS, document or "None")}
+
+
+METADATA_KEY: Final = "crp"
+# The id of the receipt on an answer; of ours, the one value that is no object.
+RECEIPT_KEY: Final = "crp_receipt"
+# What stands in the metadata of a response.
+_KEYS: Final = frozenset({METADATA_KEY, "crp_envelope", "crp_headers", "crp_session", "crp_agent"})
+
+
+def offers(nodes: Iterable[NodeWithScore]) -> Iterator[OfferedFact[NodeWithScore]]:
+    """Nodes as offers: of each, the text that a synthesiser shows the model."""
+    for scored in nodes:
+        yield OfferedFact(
+            scored,
+            scored.node.get_content(metadata_mode=MetadataMode.LLM),
+            fact_id=scored.node.node_id,
+            source_id=scored.node.ref_doc_id or "user",
+        )
+
+
+def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> list[NodeWithScore]:
+    """An envelope's facts as nodes in their order; what each shows the model is the fact's text."""
+    made = []
+    for place, fact in enumerate(envelope.facts):
+        scored = originals[fact.fact_id]
+        node = _copy(scored.node)
+        if node.get_content(metadata_mode=MetadataMode.LLM) != fact.content:
+            _show_only(node, fact.content)
+        node.metadata[METADATA_KEY] = fact_metadata(envelope, place)
+        _hide(node, (METADATA_KEY,))
+        made.append(NodeWithScore(node=node, score=scored.score))
+    return made
+
+
+def stored_nodes(relay: Relay, envelope: Envelope) -> list[NodeWithScore]:
+    """The facts of a relay's envelope as nodes, with the metadata that they were stored with.
+
+    The envelope counts facts without metadata, so the model is shown none; the score is the
+    fact's composite one.
+    """
+    stored = {
+        fact.fact_id: fact for fact in relay.fabric.facts([one.fact_id for one in envelope.facts])
+    }
+    originals = {}
+    for packed in envelope.facts:
+        # What a session holds in memory is in no store.
+        fact = stored.get(packed.fact_id) or Fact(
+            content=packed.content, fact_id=packed.fact_id, source_id=packed.source_id
+        )
+        node = node_of(fact)
+        _hide(node, node.metadata)
+        originals[packed.fact_id] = NodeWithScore(node=node, score=float(packed.composite_score))
+    return packed_nodes(envelope, originals)
+
+
+def texts_of(nodes: Sequence[NodeWithScore]) -> list[str]:
+    """What the model is shown of nodes."""
+    return [scored.node.get_content(metadata_mode=MetadataMode.LLM) for scored in nodes]
+
+
+def hide_own_metadata(nodes: Iterable[NodeWithScore]) -> None:
+    """Hide what is ours in nodes that LlamaIndex made of a response with its whole metadata.
+
+    It does so for an index node behind which there is a query engine.
+    """
+    for scored in nodes:
+        node = scored.node
+        ours = [
+            key
+            for key, value in node.metadata.items()
+            if key == RECEIPT_KEY
+            or (
+                isinstance(value, dict)
+                and (key in _KEYS or isinstance(value.get(METADATA_KEY), dict))
+            )
+        ]
+        if ours:
+            _hide(node, ours)
+
+
+def _show_only(node: BaseNode, text: str) -> None:
+    """Let a node show the model this text and nothing else: parts of a fact, metadata among it."""
+    node.set_content(text)
+    _hide(node, node.metadata)
+
+
+def _hide(node: BaseNode, keys: Iterable[str]) -> None:
+    for hidden in (node.excluded_llm_metadata_keys, node.excluded_embed_metadata_keys):
+        hidden.extend(key for key in keys if key not in hidden)
+
+
+def _copy(node: BaseNode) -> Any:
+    # In-memory stores hand out the same node objects again and again: only a copy may change.
+    # What an index node points at (a retriever, an engine) stays the same object.
+    target = getattr(node, "obj", None)
+    return copy.deepcopy(node, {} if target is None else {id(target): target})
+
+
+def evidence_facts(found: Sequence[SpanEvidence]) -> list[Fact]:
+    """Retrieved nodes as the model was shown them, and tools' answers, as facts."""
+    return facts_of(_evidence_offers(found), noun="passage")[0]
+
+
+def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[OfferedFact[NodeWithScore | None]]:
+    for number, one in enumerate(found, 1):
+        for offer in offers(one.nodes):
+            yield OfferedFact(
+                offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id
+            )
+        if one.text:
+            yield OfferedFact(
+                None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}"
+            )
+
+
+def filters_hold(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -> bool:
+    """Whether filters hold for metadata; a key that is missing equals nothing."""
+    if filters is None or not filters.filters:
+        return True
+    found = [_filter_holds(one, metadata) for one in filters.filters]
+    condition = filters.condition or FilterCondition.AND
+    if condition is FilterCondition.AND:
+        return all(found)
+    if condition is FilterCondition.OR:
+        return any(found)
+    if condition is FilterCondition.NOT:
+        return not any(found)
+    raise ValueError(f"condition {str(condition)!r:.40} is not known")
+
+
+def _filter_holds(one: MetadataFilter | MetadataFilters, metadata: Mapping[str, Any]) -> bool:
+    if isinstance(one, MetadataFilters):
+        raise ValueError("Nested filters are not supported")
+    value, operator = metadata.get(one.key), one.operator
+    if operator is FilterOperator.IS_EMPTY:
+        return value is None or value in ("", [])
+    if value is None:
+        return operator in (FilterOperator.NE, FilterOperator.NIN)
+    if operator not in _CHECKS:
+        raise ValueError(f"operator {str(operator)!r:.40} is not known")
+    return bool(_CHECKS[operator](value, one.value))
+
+
+def _text_check(name: str, fold: Callable[[str], str]) -> Callable[[Any, Any], bool]:
+    def check(value: Any, wanted: Any) -> bool:
+        if not isinstance(value, str) or not isinstance(wanted, str):
+            raise TypeError(f"{name} compares texts, and one of the two is none")
+        return fold(wanted) in fold(value)
+
+    return check
+
+
+_CHECKS: Final[dict[FilterOperator, Callable[[Any, Any], bool]]] = {
+    FilterOperator.EQ: eq,
+    FilterOperator.NE: ne,
+    FilterOperator.GT: gt,
+    FilterOperator.GTE: ge,
+    FilterOperator.LT: lt,
+    FilterOperator.LTE: le,
+    FilterOperator.IN: lambda value, wanted: value in wanted,
+    FilterOperator.NIN: lambda value, wanted: value not in wanted,
+    FilterOperator.CONTAINS: lambda value, wanted: wanted in value,
+    FilterOperator.ALL: lambda value, wanted: all(one in value for one in wanted),
+    FilterOperator.ANY: lambda value, wanted: any(one in value for one in wanted),
+    FilterOperator.TEXT_MATCH: _text_check("TEXT_MATCH", str),
+    FilterOperator.TEXT_MATCH_INSENSITIVE: _text_check("TEXT_MATCH_INSENSITIVE", str.lower),
+}

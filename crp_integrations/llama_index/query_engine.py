@@ -1,8 +1,9 @@
-"""The whole turn as a query engine: a question in, the checked and sealed answer out."""
+"""The whole turn as a query engine, and a response synthesizer over one envelope."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import Any, Final, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -15,24 +16,37 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms.llm import LLM
-from llama_index.core.prompts.mixin import PromptMixinType
-from llama_index.core.schema import QueryBundle
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.types import RESPONSE_TEXT_TYPE
 
-from crp_integrations.adapters.arguments import check_relay, check_values
+from crp_integrations.adapters.arguments import check_packing, check_relay, check_values
+from crp_integrations.adapters.evidence import facts_of
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
-from crp_integrations.llama_index.given import check_llm
-from crp_integrations.llama_index.listening import here, listen, session_in
+from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
 from crp_integrations.llama_index.model import LlamaIndexModel, model_name
-from crp_integrations.llama_index.packing import METADATA_KEY, stored_nodes
-from crp_integrations.llama_index.sessions import named_session
-from crp_integrations.llama_index.spans import Span, standing
-from crp_integrations.llama_index.wire import proof_of
-from crp_integrations.relay import steps
+from crp_integrations.llama_index.nodes import (
+    METADATA_KEY,
+    offers,
+    packed_nodes,
+    stored_nodes,
+    texts_of,
+)
+from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
+from crp_integrations.llama_index.spans import Span, agent_position, named_session
+from crp_integrations.llama_index.validation import check_llm, check_nodes
+from crp_integrations.relay import prompt, steps
+from crp_integrations.relay.build import tokenizers
+from crp_integrations.relay.doors import pack
 from crp_integrations.relay.drive import adrive_stream, drive_stream
-from crp_integrations.relay.question_fields import QuestionFields
+from crp_integrations.relay.question_fields import QuestionFields, admit
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.settings import load
+from crp_integrations.vocabulary.context import GroundingMode
 
 # A query engine is asked one question at a time, and has no tools.
 _FILLED: Final = frozenset({"history", "results", "tools", "compact", "compaction"})
@@ -85,7 +99,7 @@ class CRPQueryEngine(BaseQueryEngine):
         check_relay(relay, "CRPQueryEngine")
         if llm is not None:
             check_llm(llm)
-        listen()
+        process_tree()
         self._relay = relay
         self._llm = llm
         self._streaming = streaming
@@ -100,7 +114,7 @@ class CRPQueryEngine(BaseQueryEngine):
         return {}
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        span, question = here(), query_bundle.query_str
+        span, question = current_span(), query_bundle.query_str
         pieces: list[str] = []
         answer: Answer | None = None
         for part in self._parts(question, self._fields(span)):
@@ -109,13 +123,13 @@ class CRPQueryEngine(BaseQueryEngine):
             else:
                 answer = part
         assert answer is not None
-        told, nodes = self._told(span, answer)
+        told = self._publish(span, answer)
         if not self._streaming:
-            return Response(answer.text, source_nodes=nodes, metadata=told)
-        return StreamingResponse(_given(pieces), source_nodes=nodes, metadata=told)
+            return Response(answer.text, **told)
+        return StreamingResponse((piece for piece in pieces), **told)
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        span, question = here(), query_bundle.query_str
+        span, question = current_span(), query_bundle.query_str
         pieces: list[str] = []
         answer: Answer | None = None
         async for part in self._aparts(question, self._fields(span)):
@@ -124,10 +138,10 @@ class CRPQueryEngine(BaseQueryEngine):
             else:
                 answer = part
         assert answer is not None
-        told, nodes = self._told(span, answer)
+        told = self._publish(span, answer)
         if not self._streaming:
-            return Response(answer.text, source_nodes=nodes, metadata=told)
-        return AsyncStreamingResponse(_agiven(pieces), source_nodes=nodes, metadata=told)
+            return Response(answer.text, **told)
+        return AsyncStreamingResponse(_astream_pieces(pieces), **told)
 
     def _parts(self, question: str, asking: dict[str, Any]) -> Generator[str | Answer]:
         if self._llm is None:
@@ -158,23 +172,196 @@ class CRPQueryEngine(BaseQueryEngine):
             span.covered = True
         if self._asking.get("session_id"):
             return self._asking
-        session = session_in(span)
+        session = span_session(span)
         return {**self._asking, "session_id": session} if session else self._asking
 
-    def _told(self, span: Span | None, answer: Answer) -> tuple[dict[str, Any], list[Any]]:
-        told = proof_of(answer)
+    def _publish(self, span: Span | None, answer: Answer) -> dict[str, Any]:
+        """A response's source nodes and metadata, after the events and the span's record."""
+        told = answer_metadata(answer)
         nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:
-            listen().answered(span, nodes, answer.envelope.query, told)
+            process_tree().record_turn(span, nodes, answer.envelope.query, told)
         dispatcher.event(EnvelopeEvent(envelope=told["crp_envelope"]))
-        dispatcher.event(ReportEvent(report=told[METADATA_KEY], agent=standing(span).told()))
-        return told, nodes
+        dispatcher.event(
+            ReportEvent(report=told[METADATA_KEY], agent=agent_position(span).as_json())
+        )
+        return {"source_nodes": nodes, "metadata": told}
 
 
-def _given(pieces: list[str]) -> Generator[str, None, None]:
-    yield from pieces
-
-
-async def _agiven(pieces: list[str]) -> AsyncGenerator[str, None]:
+async def _astream_pieces(pieces: list[str]) -> AsyncGenerator[str, None]:
     for piece in pieces:
         yield piece
+
+
+class CRPSynthesizer(BaseSynthesizer):
+    """Answers in one call from exactly the envelope; LlamaIndex's own split and re-pack text.
+
+    Nodes that are one whole envelope of the same tokenizer, as `CRPRetriever` and
+    `CRPNodePostprocessor` give them out, are shown as they are; others are packed first, and the
+    envelope is published as an `EnvelopeEvent`. The response's source nodes are those that the
+    model saw, in its order, and `metadata["crp_envelope"]` says which envelope it was. Examining is
+    the business of `DPEEventHandler`; withholding, of `CRPQueryEngine`.
+
+    Spec: CRP-SPEC-003 §7, §13.1
+
+    Args:
+        llm: the model; it is called with a system message and the question.
+        model: whose tokenizer counts; None for the LLM's.
+        budget_tokens: most tokens of the envelope, None for what the model takes in.
+        k: most nodes, None for as many as fit.
+        grounding: how far the model may go beyond the context; the system message says so.
+        system_prompt: what stands in the system message before everything else.
+        streaming: whether responses are streams.
+
+    Raises:
+        RequestError: neither `model` nor the LLM names a model, or a value has no use.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        model: str | None = None,
+        budget_tokens: int | None = None,
+        k: int | None = None,
+        grounding: GroundingMode | str = GroundingMode.PREFERRED,
+        system_prompt: str | None = None,
+        streaming: bool = False,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        check_llm(llm)
+        check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)
+        super().__init__(llm=llm, callback_manager=callback_manager, streaming=streaming)
+        named = model or model_name(llm)
+        if not named:
+            raise RequestError("the LLM names no model; give model=…, whose tokenizer counts")
+        self._model = named
+        self._counter = tokenizers(load())(named)
+        self._budget = budget_tokens
+        self._k = k
+        self._grounding = grounding
+        self._system = system_prompt
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        """There are none to change: what the model sees is the envelope."""
+
+    def synthesize(
+        self,
+        query: QueryType,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        **response_kwargs: Any,
+    ) -> RESPONSE_TYPE:
+        """Answer from nodes.
+
+        Raises:
+            RequestError: the question is empty, or the nodes are none.
+        """
+        shown = self._envelope(_text(query), check_nodes(nodes))
+        response = super().synthesize(query, shown, additional_source_nodes, **response_kwargs)
+        return _with_envelope(response, shown)
+
+    async def asynthesize(
+        self,
+        query: QueryType,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        **response_kwargs: Any,
+    ) -> RESPONSE_TYPE:
+        """The asynchronous twin of `synthesize`; packs beside the event loop."""
+        shown = await asyncio.to_thread(self._envelope, _text(query), check_nodes(nodes))
+        response = await super().asynthesize(
+            query, shown, additional_source_nodes, **response_kwargs
+        )
+        return _with_envelope(response, shown)
+
+    def get_response(
+        self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any
+    ) -> RESPONSE_TEXT_TYPE:
+        """Answer from texts that are an envelope's facts in its order."""
+        messages = self._messages(query_str, text_chunks)
+        if not self._streaming:
+            return self._llm.chat(messages).message.content or ""
+        parts = self._llm.stream_chat(messages)
+
+        def pieces() -> Generator[str, None, None]:
+            for part in parts:
+                if part.delta:
+                    yield part.delta
+
+        return pieces()
+
+    async def aget_response(
+        self, query_str: str, text_chunks: Sequence[str], **response_kwargs: Any
+    ) -> RESPONSE_TEXT_TYPE:
+        """The asynchronous twin of `get_response`."""
+        messages = self._messages(query_str, text_chunks)
+        if not self._streaming:
+            return (await self._llm.achat(messages)).message.content or ""
+        parts = await self._llm.astream_chat(messages)
+
+        async def pieces() -> AsyncGenerator[str, None]:
+            async for part in parts:
+                if part.delta:
+                    yield part.delta
+
+        return pieces()
+
+    def _messages(self, question: str, texts: Sequence[str]) -> list[Any]:
+        request = admit(
+            query=question,
+            model=self._model,
+            grounding=self._grounding,
+            **({"system_prompt": self._system} if self._system else {}),
+        )
+        return [chat_message_of(one) for one in prompt.prompt_messages(request, render(texts))]
+
+    def _envelope(self, question: str, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
+        whole = self._whole_envelope(nodes)
+        if whole is not None:
+            return whole
+        facts, originals = facts_of(offers(nodes), noun="node")
+        envelope = pack(
+            question,
+            facts,
+            model=self._model,
+            budget_tokens=self._budget,
+            grounding=self._grounding,
+            k=self._k,
+        )
+        dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
+        return packed_nodes(envelope, originals)
+
+    def _whole_envelope(self, nodes: list[NodeWithScore]) -> list[NodeWithScore] | None:
+        """The nodes in their order where they are a whole envelope that fits; else None."""
+        told: list[Any] = [scored.node.metadata.get(METADATA_KEY) for scored in nodes]
+        if not nodes or not all(isinstance(one, dict) and "position" in one for one in told):
+            return None
+        placed = sorted(zip(told, nodes, strict=True), key=lambda pair: pair[0]["position"])
+        ordered = [scored for _, scored in placed]
+        if [one["position"] for one, _ in placed] != list(range(1, len(nodes) + 1)):
+            return None
+        if len({one["envelope"]["etag"] for one in told}) > 1 or len(nodes) > (
+            self._k or len(nodes)
+        ):
+            return None
+        # Nodes that were left out since, or changed, or counted by another tokenizer, show here.
+        tokens = self._counter.count(render(texts_of(ordered)))
+        fits = self._budget is None or tokens <= self._budget
+        return ordered if tokens == told[0]["envelope"]["token_count"] and fits else None
+
+
+def _text(query: QueryType) -> str:
+    return query.query_str if isinstance(query, QueryBundle) else query
+
+
+def _with_envelope(response: RESPONSE_TYPE, shown: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
+    if not shown:
+        return response
+    told = [scored.node.metadata[METADATA_KEY] for scored in shown]
+    about = {**told[0]["envelope"], "facts": [one["fact_id"] for one in told]}
+    response.metadata = {**(response.metadata or {}), "crp_envelope": about}
+    return response

@@ -1,17 +1,24 @@
-"""Spans of LlamaIndex as the tree keeps them, and where a model call stands among them."""
+"""Spans of LlamaIndex: agent positions, streams read in their span, and sessions of calls."""
 
 from __future__ import annotations
 
+import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import NodeWithScore
+
+from crp_integrations.adapters.sessions import PREFIX, session_id_for
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SpanEvidence:
     """What was found in one span: a retriever's nodes, or a tool's answer.
 
     Attributes:
@@ -47,7 +54,7 @@ class Span:
         tag: the session that `instrument_tags` named when an agent's run began.
         results: texts that tools of an agent's run answered.
         unfounded: of those, with the call's id, errors and what hands over to another agent.
-        said: what was attached to the last answer within.
+        report: what was attached to the last answer within.
         response: of a query or chat engine, while somebody has it; it may be a stream.
         own: what others keep of the span, by their own keys.
         at_end: called when it has ended.
@@ -66,11 +73,11 @@ class Span:
     tag: Any = None
     results: set[str] = field(default_factory=set)
     unfounded: set[tuple[str, str]] = field(default_factory=set)
-    shelf: dict[str, Found] = field(default_factory=dict)
-    said: dict[str, Any] | None = None
+    shelf: dict[str, SpanEvidence] = field(default_factory=dict)
+    report: dict[str, Any] | None = None
     response: weakref.ref[Any] | None = None
     own: dict[Any, Any] = field(default_factory=dict)
-    at_end: list[Callable[[], None]] = field(default_factory=list)
+    at_end: list[Callable[[], object]] = field(default_factory=list)
     children: list[Span] = field(default_factory=list)
 
     def path(self) -> list[Span]:
@@ -82,7 +89,7 @@ class Span:
             span = span.parent
         return made
 
-    def within(self) -> list[Span]:
+    def scope(self) -> list[Span]:
         """The span and what is around it up to the tool or agent that it runs in."""
         made: list[Span] = []
         for span in self.path():
@@ -93,7 +100,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AgentPosition:
     """Where a model call stands.
 
     Attributes:
@@ -112,22 +119,22 @@ class Standing:
     run: str = ""
     parent: str = ""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Plain JSON about it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def standing(span: Span | None) -> Standing:
+def agent_position(span: Span | None) -> AgentPosition:
     """Where a model call in this span stands."""
     if span is None:
-        return Standing()
+        return AgentPosition()
     path = span.path()
     runs = [one for one in path if one.runs]
     if not runs:
-        return Standing(tool=next((one.tool for one in path if one.tool), ""))
+        return AgentPosition(tool=next((one.tool for one in path if one.tool), ""))
     run = runs[0]
     inside = path[: path.index(run)]
-    return Standing(
+    return AgentPosition(
         agent=next((one.agent for one in inside if one.agent), run.agent),
         depth=len(runs) - 1,
         turn=next((one.turn for one in inside if one.turn), run.turns),
@@ -137,12 +144,81 @@ def standing(span: Span | None) -> Standing:
     )
 
 
-def run_of(span: Span | None) -> Span | None:
+def agent_run(span: Span | None) -> Span | None:
     """The agent's run that a span is in, as the agent's own; None outside of agents."""
-    inmost = span.within()[-1] if span is not None else None
+    inmost = span.scope()[-1] if span is not None else None
     return inmost if inmost is not None and inmost.runs else None
 
 
-def attach(response: Any, told: Mapping[str, Any]) -> None:
+def attach_metadata(response: Any, told: Mapping[str, Any]) -> None:
     """Put what was found about an answer into a response's metadata."""
     response.metadata = {**(getattr(response, "metadata", None) or {}), **told}
+
+
+STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
+
+
+def read_in_span(response: Any, span_id: str, done: Callable[[], None]) -> None:
+    """Let a response be read in a span that has ended, however late.
+
+    Chat engines read theirs in threads and tasks of their own, which have the span by themselves.
+    """
+    if isinstance(response, StreamingResponse):
+        response.response_gen = _read(response.response_gen, span_id, done)
+    elif isinstance(response, AsyncStreamingResponse):
+        response.response_gen = _aread(response.response_gen, span_id, done)
+
+
+def _read(given: Any, span_id: str, done: Callable[[], None]) -> Generator[str, None, None]:
+    pieces = iter(given)
+    try:
+        while True:
+            token = active_span_id.set(span_id)
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                return
+            finally:
+                active_span_id.reset(token)
+            yield piece
+    finally:
+        if isinstance(pieces, Generator):
+            pieces.close()
+        done()
+
+
+async def _aread(given: Any, span_id: str, done: Callable[[], None]) -> AsyncGenerator[str, None]:
+    pieces = aiter(given)
+    try:
+        while True:
+            token = active_span_id.set(span_id)
+            try:
+                piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            finally:
+                active_span_id.reset(token)
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+        done()
+
+
+TAG: Final = "session_id"
+
+
+def session_of(tags: Mapping[str, Any] | None = None) -> str:
+    """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none."""
+    given = (active_instrument_tags.get() if tags is None else tags).get(TAG)
+    return "" if given is None or given == "" else named_session(given)
+
+
+def named_session(given: object) -> str:
+    """The session for whatever names a conversation."""
+    return session_id_for(given, "llama_index")
+
+
+def new_session() -> str:
+    """A session of its own, for a run that names none."""
+    return PREFIX + uuid.uuid4().hex

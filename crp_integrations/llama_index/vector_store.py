@@ -1,4 +1,4 @@
-"""A namespace of the fabric as a LlamaIndex vector store."""
+"""A namespace of the fabric as a LlamaIndex vector store, and its embedder as embedding model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
@@ -19,22 +20,67 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
+from crp_integrations.adapters.arguments import check_embedder
 from crp_integrations.adapters.vector_stores import StoreItems, check_k, items_of
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, source_id
-from crp_integrations.llama_index.embedding import FabricEmbedding
-from crp_integrations.llama_index.filters import holds
 from crp_integrations.llama_index.nodes import (
     DOCUMENT_KEYS,
     filterable,
+    filters_hold,
     items_from,
     node_of,
     vectors_of,
 )
+from crp_integrations.llama_index.validation import check_fields
+from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
+
+
+class FabricEmbedding(BaseEmbedding):
+    """The embedder whose vectors a fabric stores: the `embed_model` of an index over it.
+
+    Args:
+        embedder: a fabric's; `namespace.embedder`.
+
+    Raises:
+        RequestError: it is no embedder, or there is no such field.
+    """
+
+    _embedder: Embedder = PrivateAttr()
+
+    def __init__(self, embedder: Embedder, **fields: Any) -> None:
+        check_embedder(embedder)
+        given = check_fields(type(self), fields)
+        super().__init__(**{"model_name": embedder.identity, **given})
+        self._embedder = embedder
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The component's name."""
+        return "FabricEmbedding"
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        row: list[float] = self._embedder.embed_query(query).tolist()
+        return row
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        rows: list[list[float]] = self._embedder.embed_passages(texts).tolist()
+        return rows
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        # Embedding is computing, not waiting: it runs beside the event loop, not on it.
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return await asyncio.to_thread(self._get_text_embedding, text)
+
 
 _VECTOR_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _TEXT_MODES = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
@@ -111,7 +157,7 @@ class CRPVectorStore(BasePydanticVectorStore):
             RequestError: they are no nodes.
             EngineError: a vector is not one of the fabric's embedder.
         """
-        _refuse(kwargs)
+        _refuse_options(kwargs)
         nodes = _nodes(nodes)
         if not nodes:
             return []
@@ -120,7 +166,7 @@ class CRPVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete the nodes of a document; one that is not there is no error."""
-        _refuse(delete_kwargs)
+        _refuse_options(delete_kwargs)
         where = Where(sources=_sources([ref_doc_id]))
         self._items.forget(self._items.namespace.find_own(where))
 
@@ -135,10 +181,10 @@ class CRPVectorStore(BasePydanticVectorStore):
         Raises:
             RequestError: neither is given; `clear` deletes everything.
         """
-        _refuse(delete_kwargs)
+        _refuse_options(delete_kwargs)
         if node_ids is None and filters is None:
             raise RequestError("delete_nodes needs node_ids or filters; clear() deletes all nodes")
-        self._items.forget([fact.fact_id for fact in self._chosen(node_ids, filters)])
+        self._items.forget([fact.fact_id for fact in self._matching_facts(node_ids, filters)])
 
     def clear(self) -> None:
         """Delete everything that the view shows and the tenant owns."""
@@ -150,7 +196,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> list[BaseNode]:
         """Nodes by id, by filters, by both, or all of them."""
-        return [node_of(fact) for fact in self._chosen(node_ids, filters)]
+        return [node_of(fact) for fact in self._matching_facts(node_ids, filters)]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """The best nodes for a query.
@@ -166,7 +212,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         Raises:
             RequestError: a mode, option or filter that the view does not know; names it.
         """
-        _refuse({name: value for name, value in kwargs.items() if name not in _OPTIONS})
+        _refuse_options({name: value for name, value in kwargs.items() if name not in _OPTIONS})
         if not isinstance(query, VectorStoreQuery):
             raise RequestError(f"query is {type(query).__name__}; give a VectorStoreQuery")
         for name in ("output_fields", "embedding_field"):
@@ -176,10 +222,10 @@ class CRPVectorStore(BasePydanticVectorStore):
         among = None
         # LlamaIndex's retriever gives an empty list where it means no restriction.
         node_ids = query.node_ids or None
-        if node_ids is not None or not _pushed(query.filters):
-            chosen = self._chosen(node_ids, query.filters, query.doc_ids)
+        if node_ids is not None or not _all_indexed(query.filters):
+            chosen = self._matching_facts(node_ids, query.filters, query.doc_ids)
             among = [fact.fact_id for fact in chosen]
-        found = self._found(query, where, among, kwargs)
+        found = self._search(query, where, among, kwargs)
         nodes = [node_of(fact) for fact, _ in found]
         return VectorStoreQueryResult(
             nodes=nodes,
@@ -220,9 +266,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         """The asynchronous twin of `query`."""
         return await asyncio.to_thread(self.query, query, **kwargs)
 
-    # --- within ------------------------------------------------------------------------
-
-    def _found(
+    def _search(
         self,
         query: VectorStoreQuery,
         where: Where,
@@ -245,7 +289,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         threshold = options.get("mmr_threshold", query.mmr_threshold)
         return items.diverse(found, k, 0.5 if threshold is None else threshold)
 
-    def _chosen(
+    def _matching_facts(
         self,
         node_ids: Sequence[str] | None,
         filters: MetadataFilters | None,
@@ -262,17 +306,13 @@ class CRPVectorStore(BasePydanticVectorStore):
             namespace = self._items.namespace
             facts = namespace.facts(namespace.find(where))
         try:
-            return [fact for fact in facts if holds(filters, filterable(fact))]
+            return [fact for fact in facts if filters_hold(filters, filterable(fact))]
         except (TypeError, ValueError) as error:
             raise RequestError(f"the filters cannot be applied: {error}") from error
 
 
 def _nodes(given: object) -> list[BaseNode]:
-    """Nodes as a list.
-
-    Raises:
-        RequestError: they are something else, such as one node, texts or a retriever's finds.
-    """
+    """Nodes as a list."""
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
         raise RequestError(f"nodes is {type(given).__name__}, wanted a list of nodes")
     nodes = list(given)
@@ -283,11 +323,7 @@ def _nodes(given: object) -> list[BaseNode]:
 
 
 def _mode(given: object) -> VectorStoreQueryMode:
-    """A mode that the view has, also by its word.
-
-    Raises:
-        RequestError: it has no such mode.
-    """
+    """A mode that the view has, also by its word."""
     modes = (*_VECTOR_MODES, *_TEXT_MODES)
     found = next((mode for mode in modes if mode == given), None)
     if found is None:
@@ -299,11 +335,7 @@ def _mode(given: object) -> VectorStoreQueryMode:
 
 
 def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
-    """Sources of documents; a document that no view has added goes by its source id itself.
-
-    Raises:
-        RequestError: a text is given in the place of a list, or an id is no text.
-    """
+    """Sources of documents; a document that no view has added goes by its source id itself."""
     if isinstance(doc_ids, str):
         raise RequestError(f"doc_ids is the text {doc_ids!r:.40}; give a list of ids")
     for doc in doc_ids:
@@ -313,11 +345,7 @@ def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Where:
-    """What of the conditions the store can look up.
-
-    Raises:
-        RequestError: the filters are no `MetadataFilters`, or a text cannot be encoded.
-    """
+    """What of the conditions the store can look up."""
     if filters is not None and not isinstance(filters, MetadataFilters):
         raise RequestError(
             f"filters is {type(filters).__name__}; give MetadataFilters(filters=[…])"
@@ -345,23 +373,19 @@ def _equal(filters: MetadataFilters | None) -> list[MetadataFilter]:
     ]
 
 
-def _pushed(filters: MetadataFilters | None) -> bool:
+def _all_indexed(filters: MetadataFilters | None) -> bool:
     """Whether the store can look up all of it."""
     return filters is None or len(_equal(filters)) == len(filters.filters)
 
 
-def _refuse(kwargs: Mapping[str, Any]) -> None:
+def _refuse_options(kwargs: Mapping[str, Any]) -> None:
     """An option that is not known is named, not passed over in silence."""
     if kwargs:
         raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")
 
 
 def _prefetch(factor: Any) -> float:
-    """Of how many times `similarity_top_k` nearest nodes the MMR mode chooses.
-
-    Raises:
-        RequestError: it is no number above 0, or too large a one.
-    """
+    """Of how many times `similarity_top_k` nearest nodes the MMR mode chooses."""
     if factor is None:
         return _PREFETCH
     try:

@@ -13,7 +13,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import ToolSelection
 
 from crp_integrations import Relay
-from crp_integrations.llama_index.completing import Chatting
+from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 from tests.relay.conftest import FACTS, KEY
@@ -26,7 +26,7 @@ QUESTION = "How much power does the Meridian reactor deliver?"
 WRONG = FACTS[0].replace("412", "512")
 
 
-class Chat(Chatting):
+class Chat(ChatLLM):
     """Answers with a function of its messages, as a stream of words too; keeps what it was sent."""
 
     model: str = "gpt-4o"

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPMiddleware
-from crp_integrations.langchain.compacting import COMPACTION_KEY
+from crp_integrations.langchain.model_calls import COMPACTION_KEY
 from crp_integrations.vocabulary import EventType
 from tests.adapters.langchain_doubles import FACTS, no_metadata, opened, prompts, scripted
 from tests.relay.need_questions import event_data

@@ -239,15 +239,15 @@ async def test_a_handler_raises_where_it_was_told_to(way, monkeypatch):
 
 def force_critical(monkeypatch):
     """Reports of the engine made CRITICAL as long as the answer is one of those listed."""
-    from crp_integrations.langchain import callbacks
+    from crp_integrations.adapters import reported_answers
 
-    grave, real = {CRITICAL}, callbacks.examine
+    grave, real = {CRITICAL}, reported_answers.examine
 
     def examine(answer, **asked):
         report = real(answer, **asked)
         return report.changed(risk_level=RiskLevel.CRITICAL) if answer in grave else report
 
-    monkeypatch.setattr(callbacks, "examine", examine)
+    monkeypatch.setattr(reported_answers, "examine", examine)
     return grave
 
 

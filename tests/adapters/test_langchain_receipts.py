@@ -20,7 +20,6 @@ from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
 from tests.adapters.langchain_doubles import opened, scripted
-from tests.adapters.test_langchain import PROMPT, QUESTION, Chat, Listed
 from tests.adapters.test_langchain_agents import (
     ASK,
     HALT,
@@ -30,6 +29,7 @@ from tests.adapters.test_langchain_agents import (
     calling,
     weather,
 )
+from tests.adapters.test_langchain_rag import PROMPT, QUESTION, Chat, Listed
 from tests.doubles import ScriptedModel
 from tests.receipt.wire import replays, told
 from tests.relay.conftest import FACTS

@@ -1,9 +1,11 @@
-"""The whole turn as a Runnable, alone and in chains."""
+"""The whole turn as a Runnable, alone and in chains, with bare and wrapped chat models."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from operator import itemgetter
+from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -21,7 +23,7 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
-from crp_integrations.langchain import CRPRunnable
+from crp_integrations.langchain import CRPGate, CRPRunnable
 from crp_integrations.langchain.sessions import session_of
 from crp_integrations.messages import Reply, ToolCall, Usage
 from tests.adapters.langchain_doubles import (
@@ -389,3 +391,108 @@ def test_a_model_that_streams_by_itself_is_called_whole():
     with pytest.raises(SafetyHalt):
         list(crp.stream(QUESTION, {"callbacks": [Printer()]}))
     assert told == []
+
+
+WRAPPED: dict[str, Callable[[Any], Any]] = {
+    "bound": lambda chat: chat.bind(stop=["x"]),
+    "configured": lambda chat: chat.with_config(tags=["mine"]),
+    "retried": lambda chat: chat.with_retry(stop_after_attempt=2),
+    "fallbacks": lambda chat: scripted(ValueError("down")).with_fallbacks([chat]),
+    "several": lambda chat: chat.bind(stop=["x"]).with_retry(stop_after_attempt=2),
+}
+
+
+class Streaming(Chat):
+    """A chat model that streams by itself, whichever way it is called."""
+
+    streaming: bool = True
+
+
+class Printer(BaseCallbackHandler):
+    """What a program does that prints tokens."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_llm_new_token(self, token: str, **kwargs: Any) -> None:
+        self.told.append(token)
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_a_wrapped_chat_model_answers(kind: str) -> None:
+    crp = CRPRunnable(opened(), llm=WRAPPED[kind](scripted(FACTS[0])))
+    message = crp.invoke(QUESTION)
+    assert message.content == FACTS[0]
+    assert message.response_metadata["crp"]["risk_level"] == "LOW"
+    # By its name the facts were counted.
+    assert message.response_metadata["crp_envelope"]["model"] == "gpt-4o"
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_a_wrapped_model_that_streams_by_itself_is_called_whole(kind: str) -> None:
+    chat = Streaming(reply=lambda messages: WRONG)
+    printer = Printer()
+    list(chat.stream("x", {"callbacks": [printer]}))
+    assert len(printer.told) > 3
+    printer.told.clear()
+    crp = CRPRunnable(opened(), llm=WRAPPED[kind](chat), policy=HALT)
+    with pytest.raises(SafetyHalt):
+        list(crp.stream(QUESTION, {"callbacks": [printer]}))
+    assert printer.told == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", WRAPPED)
+async def test_a_withheld_answer_of_a_wrapped_model_leaks_in_no_way(kind: str, way: str) -> None:
+    chat = Streaming(reply=lambda messages: WRONG)
+    crp = CRPRunnable(opened(), llm=WRAPPED[kind](chat), policy=HALT)
+    heard, error = await overheard(crp, QUESTION, way)
+    assert isinstance(error, SafetyHalt)
+    assert not leaked(heard)
+
+
+CHAINS: dict[str, Callable[[Any], Any]] = {
+    "configured": lambda chain: chain.with_config(run_name="rag"),
+    "bound": lambda chain: chain.bind(),
+    "listened to": lambda chain: chain.with_listeners(on_end=lambda run: None),
+    "retried": lambda chain: chain.with_config(tags=["a"]).with_retry(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", CHAINS)
+async def test_a_guarded_chain_with_a_config_of_its_own_leaks_nothing(kind: str, way: str) -> None:
+    found = RunnableLambda(lambda question: {"context": list(FACTS), "question": question})
+    chain = CHAINS[kind](
+        found
+        | RunnablePassthrough.assign(
+            answer=RunnableLambda(lambda given: given["question"]) | scripted(WRONG)
+        )
+    )
+    heard, _ = await overheard(chain, QUESTION, way)
+    assert leaked(heard), "the listener hears something without a gate"
+    heard, error = await overheard(CRPGate.around(chain, HALT), QUESTION, way)
+    assert isinstance(error, SafetyHalt)
+    assert not leaked(heard)
+
+
+def test_the_wrapped_model_stays_as_it_was() -> None:
+    chat = Streaming(reply=lambda messages: FACTS[0])
+    wrapped = chat.bind(stop=["x"])
+    CRPRunnable(opened(), llm=wrapped).invoke(QUESTION)  # type: ignore[arg-type]
+    assert wrapped.bound is chat
+    assert chat.streaming is True
+    assert chat.tags is None
+
+
+def test_a_call_s_own_values_reach_the_model_inside() -> None:
+    chat = scripted(FACTS[0])
+    crp = CRPRunnable(opened(), llm=chat.bind(stop=["x"]), temperature=0.2)  # type: ignore[arg-type]
+    crp.invoke(QUESTION)
+    assert chat.bound == [{"temperature": 0.2}]
+
+
+def test_what_has_no_chat_model_inside_is_refused() -> None:
+    for given in (RunnableLambda(lambda messages: FACTS[0]), "gpt-4o"):
+        with pytest.raises(RequestError, match="wanted a chat model of LangChain"):
+            CRPRunnable(opened(), llm=given)  # type: ignore[arg-type]

@@ -17,10 +17,10 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.tools import FunctionTool, QueryEngineTool
 from pydantic import BaseModel
 
+from crp_integrations.adapters import reported_answers
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler, ReportEvent
-from crp_integrations.llama_index import handler as handler_module
-from crp_integrations.llama_index.listening import listen
+from crp_integrations.llama_index.span_tree import process_tree
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.llama_index_doubles import (
@@ -67,7 +67,7 @@ def search(facts=FACTS, llm=None):
 def nothing_is_left() -> Iterator[None]:
     handlers = list(get_dispatcher().event_handlers)
     yield
-    assert len(listen()) == 0, "the tree forgets what has ended"
+    assert len(process_tree()) == 0, "the tree forgets what has ended"
     assert get_dispatcher().event_handlers == handlers
 
 
@@ -290,13 +290,13 @@ async def test_the_next_agent_of_a_workflow_is_named():
 
 async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
     grave = "The Meridian reactor was commissioned by Emperor Augustus and exploded twice."
-    real = handler_module.examine
+    real = reported_answers.examine
 
     def examine(answer, **asked):
         report = real(answer, **asked)
         return report.changed(risk_level=RiskLevel.CRITICAL) if answer == grave else report
 
-    monkeypatch.setattr(handler_module, "examine", examine)
+    monkeypatch.setattr(reported_answers, "examine", examine)
     done, reported = [], []
     handler = DPEEventHandler(on_critical="raise", on_report=reported.append)
 

@@ -7,8 +7,7 @@ from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler
-from crp_integrations.llama_index.reasoning import reasoned
-from crp_integrations.llama_index.wire import asked, tool_results
+from crp_integrations.llama_index.messages import count_reasoning, read_conversation, tool_results
 from tests.adapters.llama_index_doubles import FACTS, QUESTION, heard, opened, outputs, scripted
 
 SAID = "At this moment the Meridian reactor delivers 388 megawatts to the northern grid."
@@ -85,8 +84,8 @@ def test_only_reasoning_at_the_end_is_left_out():
         return [ChatMessage(role=roles[n % 2], content=text) for n, text in enumerate(texts)]
 
     whole = said("When?", LOOK, "Observation: in 1957", LOOK, "Observation: nothing new")
-    assert reasoned(whole) == 4
-    assert asked(whole).question == "When?"
+    assert count_reasoning(whole) == 4
+    assert read_conversation(whole).question == "When?"
     found = tool_results(whole, after=True)
     assert [(one.name, one.text) for one in found] == [
         ("load_now", "in 1957"),
@@ -94,6 +93,9 @@ def test_only_reasoning_at_the_end_is_left_out():
     ]
     assert found[0].asked == {"plant": "Meridian"}
     # A user's own words, and an observation that no action asked for.
-    assert asked(said("Observation: it rains")).question == "Observation: it rains"
-    assert asked(said("When?", "In 1957.", "Observation: no")).question == "Observation: no"
-    assert asked(said("When?", LOOK, "Why?")).question == "Why?"
+    assert read_conversation(said("Observation: it rains")).question == "Observation: it rains"
+    assert (
+        read_conversation(said("When?", "In 1957.", "Observation: no")).question
+        == "Observation: no"
+    )
+    assert read_conversation(said("When?", LOOK, "Why?")).question == "Why?"

@@ -20,7 +20,7 @@ from crp_integrations.llama_index import (
     DPEEventHandler,
     ReportEvent,
 )
-from crp_integrations.llama_index.packing import hide
+from crp_integrations.llama_index.nodes import hide_own_metadata
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
@@ -126,7 +126,7 @@ async def test_an_agents_windows_name_their_receipts() -> None:
 def test_the_id_of_a_receipt_is_hidden_from_models() -> None:
     """An index node with a query engine behind it is given the response's whole metadata."""
     node = TextNode(text="An answer.", metadata={"crp_receipt": "crp_rcpt_1", "page": 3})
-    hide([NodeWithScore(node=node)])
+    hide_own_metadata([NodeWithScore(node=node)])
     assert "crp_rcpt" not in node.get_content(metadata_mode=MetadataMode.LLM)
     assert "crp_rcpt" not in node.get_content(metadata_mode=MetadataMode.EMBED)
     assert "page: 3" in node.get_content(metadata_mode=MetadataMode.LLM)

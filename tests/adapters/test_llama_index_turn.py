@@ -40,7 +40,7 @@ from crp_integrations.llama_index import (
     EnvelopeEvent,
     ReportEvent,
 )
-from crp_integrations.llama_index.listening import listen
+from crp_integrations.llama_index.span_tree import process_tree
 from crp_integrations.seals import sha256
 from tests.adapters.llama_index_doubles import (
     FACTS,
@@ -80,7 +80,7 @@ def events():
     root.add_event_handler(listener)
     yield listener.events
     root.event_handlers.remove(listener)
-    assert len(listen()) == 0
+    assert len(process_tree()) == 0
 
 
 def index(texts=FACTS, kind=VectorStoreIndex, **metadata):
@@ -539,7 +539,7 @@ def test_what_has_ended_in_a_tree_that_goes_on_is_forgotten():
     def for_days():
         for _ in range(5):
             engine.query(QUESTION)
-            sizes.append(len(listen()))
+            sizes.append(len(process_tree()))
 
     with DPEEventHandler():
         for_days()
@@ -551,10 +551,10 @@ def test_a_stream_that_nobody_reads_is_forgotten_with_its_response():
     engine = index().as_query_engine(llm=scripted(FACTS[0]), streaming=True)
     with DPEEventHandler():
         response = engine.query(QUESTION)
-        assert len(listen()) > 0
+        assert len(process_tree()) > 0
         del response
         gc.collect()
-    assert len(listen()) == 0
+    assert len(process_tree()) == 0
 
 
 def test_a_callers_own_metadata_are_shown_as_before():

@@ -1,4 +1,4 @@
-"""LangChain messages as a question, a turn's messages as LangChain's, and answers with their proof.
+"""Conversion between LangChain messages and a turn's messages and answers.
 
 What a provider gets never holds CRP metadata: what earlier answers carry is taken off first.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -22,12 +21,13 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
+from crp_integrations.adapters.agent_calls import Conversation, turn_metadata
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.history import last_asked
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Role
+from crp_integrations.vocabulary.safety import Role
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -40,38 +40,13 @@ _ROLES: Final[Mapping[str, Role]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A conversation as a question.
-
-    Attributes:
-        system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question: tool calls with what
-            the tools answered.
-    """
-
-    question: str
-    system: str = ""
-    history: tuple[Message, ...] = ()
-    results: int = 0
-
-
-def asked(messages: Sequence[Any], *, results: bool = False) -> Asked:
-    """The last question of a conversation, and what stands around it.
-
-    Args:
-        messages: LangChain messages, or anything that LangChain reads as such.
-        results: whether tool calls and their results may follow the question.
-
-    Raises:
-        RequestError: no message of a user is there, or other messages follow it.
-    """
+def read_conversation(messages: Sequence[Any], *, results: bool = False) -> Conversation:
+    """The last question of a conversation, and what stands around it."""
     given = _messages(messages)
     read = [message_of(message) for message in given]
     if not results:
         # What the fabric is asked and what the model is sent are made anew, of text.
-        text_alone(given)
+        check_text_only(given)
     last = last_asked(read)
     if last < 0:
         raise RequestError("the messages hold no question of a user; give one, as the last message")
@@ -82,15 +57,11 @@ def asked(messages: Sequence[Any], *, results: bool = False) -> Asked:
         raise RequestError(
             f"the last message is of the {after[-1].role}; wanted the user's question"
         )
-    return Asked(read[last].content, system, (*before, *after), len(after))
+    return Conversation(read[last].content, system, (*before, *after), len(after))
 
 
-def text_alone(messages: Sequence[BaseMessage]) -> None:
-    """Check that people's and system messages hold text and nothing else.
-
-    Raises:
-        RequestError: one holds something else.
-    """
+def check_text_only(messages: Sequence[BaseMessage]) -> None:
+    """Check that people's and system messages hold text and nothing else."""
     for message in messages:
         for block in message.content if isinstance(message.content, list) else ():
             kind = "text" if isinstance(block, str) else block.get("type")
@@ -106,11 +77,7 @@ def _messages(messages: Sequence[Any]) -> list[BaseMessage]:
 
 
 def message_of(message: BaseMessage) -> Message:
-    """A LangChain message as one of this package: its text, its tool calls, nothing else.
-
-    Raises:
-        RequestError: its role has no place in a conversation.
-    """
+    """A LangChain message as one of this package: its text, its tool calls, nothing else."""
     kind = message.role if isinstance(message, ChatMessage) else message.type
     role = _ROLES.get(kind)
     if role is None:
@@ -183,11 +150,7 @@ def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:
 
 
 def reply_of(message: BaseMessage, model: str) -> Reply:
-    """A chat model's message as a reply.
-
-    Args:
-        model: the model that was called, for a message that names none.
-    """
+    """A chat model's message as a reply."""
     told = message.response_metadata
     usage = getattr(message, "usage_metadata", None)
     calls = message_of(message).tool_calls if isinstance(message, AIMessage) else ()
@@ -203,12 +166,12 @@ def reply_of(message: BaseMessage, model: str) -> Reply:
     )
 
 
-def plain(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def strip_metadata(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Messages without what this package has attached to them; copies where there was something."""
-    return [_plain(message) for message in messages]
+    return [_strip_metadata(message) for message in messages]
 
 
-def _plain(message: BaseMessage) -> BaseMessage:
+def _strip_metadata(message: BaseMessage) -> BaseMessage:
     told = message.response_metadata
     if not any(name.startswith(METADATA_KEY) for name in told):
         return message
@@ -216,38 +179,25 @@ def _plain(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"response_metadata": kept})
 
 
-def answered(answer: Answer) -> AIMessage:
-    """An answer as a message.
-
-    Returns:
-        Its text unaltered, tool calls, `usage_metadata` of all calls together, and
-        `response_metadata` with `crp`, the report; `crp_envelope`, what the model saw;
-        `crp_headers`; `crp_session`: session, window and continuation. All plain JSON.
-    """
+def answer_message(answer: Answer) -> AIMessage:
+    """An answer as a message."""
     usage = usage_of(answer.reply.usage)
     return AIMessage(
         answer.text,
-        response_metadata=proof_of(answer),
+        response_metadata=answer_metadata(answer),
         **({"usage_metadata": usage} if usage else {}),
         **calls_of(answer.reply.tool_calls),
     )
 
 
-def proof_of(answer: Answer) -> dict[str, Any]:
+def answer_metadata(answer: Answer) -> dict[str, Any]:
     """What stands in the `response_metadata` of an answer, plain JSON."""
     return {
         "model_name": answer.reply.model,
         "finish_reason": answer.reply.finish_reason,
         METADATA_KEY: answer.report.model_dump(mode="json"),
         RECEIPT_KEY: answer.receipt_id,
-        "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": dict(answer.headers),
-        "crp_session": {
-            "session_id": answer.session_id,
-            "window_id": answer.window_id,
-            "window_number": answer.window_number,
-            "continuation_id": answer.continuation_id,
-        },
+        **turn_metadata(answer),
     }
 
 

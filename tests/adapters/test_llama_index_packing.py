@@ -1,3 +1,5 @@
+"""LlamaIndex nodes packed by the postprocessor, alone and in query and chat engines."""
+
 from __future__ import annotations
 
 import json

@@ -1,11 +1,16 @@
-"""LlamaIndex messages as a conversation, a turn's messages as LlamaIndex's, answers with proof.
+"""Conversion between LlamaIndex messages and a turn's messages and answers.
 
-What a provider gets never holds CRP metadata: nothing of it is put on a message.
+What a provider gets never holds CRP metadata: nothing of it is put on a message. What a
+`ReActAgent` writes behind the question (thoughts, and results as a user's words) bears no mark of
+LlamaIndex's, so it is known by its place at the end of a conversation and by the words that
+`ActionReasoningStep` and `ObservationReasoningStep` begin with.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,12 +18,65 @@ from typing import Any, Final
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
 from llama_index.core.llms.llm import ToolSelection
 
+from crp_integrations.adapters.agent_calls import Conversation, turn_metadata
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.packing import METADATA_KEY, RECEIPT_KEY
-from crp_integrations.llama_index.reasoning import NUMBERED, observations, reasoned
+from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
-from crp_integrations.vocabulary import Role
+from crp_integrations.vocabulary.safety import Role
+
+# A result there bears no id of its call, so it is counted.
+OBSERVATION_ID: Final = "observation-"
+_OBSERVED: Final = "Observation: "
+# What the agent tells a model whose words it could not read.
+_UNREAD: Final = (
+    "Error while parsing the output: ",
+    "FAILURE: Your previous response was empty.",
+)
+_ACTION: Final = re.compile(r"(?:^|\n)Action: (?P<tool>[^\n]+)\nAction Input: (?P<input>.*)", re.S)
+
+
+def count_reasoning(messages: Sequence[ChatMessage]) -> int:
+    r"""How many messages at the end are an agent's reasoning, and no question of a user.
+
+    >>> said = ["When?", "Thought: I look.\nAction: look\nAction Input: {}", "Observation: 1957"]
+    >>> roles = ["user", "assistant", "user"]
+    >>> reasoned([ChatMessage(role=role, content=text) for role, text in zip(roles, said)])
+    2
+    """
+    end = len(messages)
+    while end >= 2 and _is_answered(messages[end - 2], messages[end - 1]):
+        end -= 2
+    return len(messages) - end
+
+
+def read_observations(
+    reasoning: Sequence[ChatMessage],
+) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The tools' results in an agent's reasoning: tool, arguments and what it answered."""
+    for asked, answered in zip(reasoning[::2], reasoning[1::2], strict=True):
+        action = _ACTION.search(asked.content or "")
+        text = answered.content or ""
+        if action and text.startswith(_OBSERVED):
+            yield action["tool"].strip(), _arguments(action["input"]), text.removeprefix(_OBSERVED)
+
+
+def _is_answered(asked: ChatMessage, answered: ChatMessage) -> bool:
+    if (str(asked.role.value), str(answered.role.value)) != ("assistant", "user"):
+        return False
+    text = answered.content or ""
+    observed = text.startswith(_OBSERVED) and _ACTION.search(asked.content or "") is not None
+    return observed or text.startswith(_UNREAD)
+
+
+def _arguments(written: str) -> dict[str, Any]:
+    """The arguments as LlamaIndex writes them, a Python dictionary; empty for anything else."""
+    try:
+        read = ast.literal_eval(written.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -40,23 +98,7 @@ _FORMS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A conversation as a question.
-
-    Attributes:
-        system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question.
-    """
-
-    question: str
-    system: str = ""
-    history: tuple[Message, ...] = ()
-    results: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
+class ToolResult:
     """What a tool answered, as it stands in a conversation."""
 
     id: str
@@ -65,29 +107,21 @@ class Result:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
 
-def asked(messages: Sequence[ChatMessage]) -> Asked:
-    """The last question of a conversation, and what stands around it.
-
-    Raises:
-        RequestError: no message of a user is there.
-    """
+def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
+    """The last question of a conversation, and what stands around it."""
     read = [message_of(message) for message in messages]
-    until = len(messages) - reasoned(messages)
+    until = len(messages) - count_reasoning(messages)
     places = [place for place, one in enumerate(read[:until]) if one.role == "user"]
     if not places:
         raise RequestError("the messages hold no question of a user; give one")
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
     before = [one for one in read[: places[-1]] if one.role != "system"]
     after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
-    return Asked(read[places[-1]].content, system, (*before, *after), len(after))
+    return Conversation(read[places[-1]].content, system, (*before, *after), len(after))
 
 
 def message_of(message: ChatMessage) -> Message:
-    """A LlamaIndex message as one of this package: its text, its tool calls, nothing else.
-
-    Raises:
-        RequestError: its role has no place in a conversation.
-    """
+    """A LlamaIndex message as one of this package: its text, its tool calls, nothing else."""
     kind = str(getattr(message.role, "value", message.role))
     role = _ROLES.get(kind)
     if role is None:
@@ -108,12 +142,8 @@ def messages_of(said: Sequence[ChatMessage]) -> tuple[Message, ...]:
         return ()
 
 
-def text_alone(messages: Sequence[ChatMessage]) -> None:
-    """Check that people's and system messages hold text and nothing else.
-
-    Raises:
-        RequestError: one holds something else.
-    """
+def check_text_only(messages: Sequence[ChatMessage]) -> None:
+    """Check that people's and system messages hold text and nothing else."""
     for message in messages:
         for block in message.blocks:
             if message_of(message).role in ("user", "system") and not isinstance(block, TextBlock):
@@ -148,20 +178,22 @@ def calls_in(message: ChatMessage) -> Iterator[ToolCall]:
     """The tool calls of a message, in whichever of LlamaIndex's forms."""
     blocks = [one for one in message.blocks if getattr(one, "block_type", "") == "tool_call"]
     for block in blocks:
-        yield _call(block.tool_call_id, block.tool_name, block.tool_kwargs)  # type: ignore[union-attr]
+        yield _tool_call(block.tool_call_id, block.tool_name, block.tool_kwargs)  # type: ignore[union-attr]
     if blocks:
         return
     for call in message.additional_kwargs.get("tool_calls") or ():
         function = _part(call, "function")
         if function is not None:
-            yield _call(_part(call, "id"), _part(function, "name"), _part(function, "arguments"))
+            yield _tool_call(
+                _part(call, "id"), _part(function, "name"), _part(function, "arguments")
+            )
         elif _part(call, "tool_name") is not None:
-            yield _call(
+            yield _tool_call(
                 _part(call, "tool_id"), _part(call, "tool_name"), _part(call, "tool_kwargs")
             )
         else:
             named = _part(call, "arguments") or _part(call, "input") or _part(call, "args")
-            yield _call(_part(call, "id"), _part(call, "name"), named)
+            yield _tool_call(_part(call, "id"), _part(call, "name"), named)
 
 
 def selections(calls: Sequence[ToolCall]) -> list[ToolSelection]:
@@ -181,35 +213,29 @@ def arguments(call: ToolCall) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> list[Result]:
-    """What tools answered in a conversation.
-
-    Args:
-        after: only what stands behind the user's question.
-    """
+def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> list[ToolResult]:
+    """What tools answered in a conversation."""
     called = {call.id: call for message in messages for call in calls_in(message)}
-    found: list[Result] = []
-    until = len(messages) - reasoned(messages)
+    found: list[ToolResult] = []
+    until = len(messages) - count_reasoning(messages)
     for message in messages[:until]:
         role = _ROLES.get(str(getattr(message.role, "value", message.role)))
         if after and role == "user":
             found.clear()
         if role == "tool":
             id_ = str(message.additional_kwargs.get("tool_call_id") or "")
-            call = called.get(id_)
+            call, named = called.get(id_), message.additional_kwargs.get("name")
             found.append(
-                Result(
+                ToolResult(
                     id=id_,
-                    name=call.name
-                    if call
-                    else str(message.additional_kwargs.get("name") or "tool"),
+                    name=call.name if call else str(named or "tool"),
                     text=message.content or "",
                     asked=arguments(call) if call else {},
                 )
             )
-    reasoning = observations(messages[until:])
+    reasoning = read_observations(messages[until:])
     seen = [
-        Result(f"{NUMBERED}{number}", name, text, given)
+        ToolResult(f"{OBSERVATION_ID}{number}", name, text, given)
         for number, (name, given, text) in enumerate(reasoning, 1)
     ]
     return [*found, *seen]
@@ -228,12 +254,7 @@ def usage_of(response: ChatResponse) -> Usage:
 
 
 def reply_of(response: ChatResponse, model: str, calls: Sequence[ToolCall] | None = None) -> Reply:
-    """A model's response as a reply.
-
-    Args:
-        model: the model that was called, for a response that names none.
-        calls: as the model itself reads them; None reads them off the message.
-    """
+    """A model's response as a reply."""
     read = tuple(calls_in(response.message)) if calls is None else tuple(calls)
     raw = response.raw
     return Reply(
@@ -245,33 +266,21 @@ def reply_of(response: ChatResponse, model: str, calls: Sequence[ToolCall] | Non
     )
 
 
-def proof_of(answer: Answer) -> dict[str, Any]:
-    """What stands in the metadata of an answer, plain JSON.
-
-    Returns:
-        `crp`, the report; `crp_envelope`, what the model saw; `crp_headers`; `crp_session`:
-        session, window and continuation; `crp_receipt`, the id of the receipt.
-    """
+def answer_metadata(answer: Answer) -> dict[str, Any]:
+    """What stands in the metadata of an answer, plain JSON."""
     return {
         METADATA_KEY: answer.report.model_dump(mode="json"),
-        "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": dict(answer.headers),
-        "crp_session": {
-            "session_id": answer.session_id,
-            "window_id": answer.window_id,
-            "window_number": answer.window_number,
-            "continuation_id": answer.continuation_id,
-        },
-        **receipt_told(answer.receipt_id),
+        **turn_metadata(answer),
+        **receipt_metadata(answer.receipt_id),
     }
 
 
-def receipt_told(receipt_id: str) -> dict[str, str]:
+def receipt_metadata(receipt_id: str) -> dict[str, str]:
     """The id of the receipt on an answer, for its metadata; nothing where there is none."""
     return {RECEIPT_KEY: receipt_id} if receipt_id else {}
 
 
-def _call(id_: Any, name: Any, given: Any) -> ToolCall:
+def _tool_call(id_: Any, name: Any, given: Any) -> ToolCall:
     told = given if isinstance(given, str) else json.dumps(given or {}, default=str)
     return ToolCall(id=str(id_ or ""), name=str(name or ""), arguments=told or "{}")
 

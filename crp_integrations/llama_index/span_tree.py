@@ -1,4 +1,4 @@
-"""What runs within what: LlamaIndex's spans as a tree, and what was found where in it.
+"""The tree of LlamaIndex's spans, and the evidence that was found in each.
 
 Retriever and model are cousins in the tree. What a retriever finds, and what a tool answers in
 which nothing was retrieved, is shelved under every span around it; a model call climbs to the
@@ -8,6 +8,7 @@ side each find their own. Agents' runs on the way up are the depth.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,13 @@ from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCallResult
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.span import active_span_id
+from llama_index.core.instrumentation.span.base import BaseSpan
+from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import BaseSynthesizer
@@ -28,10 +34,18 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Event, StopEvent
 
-from crp_integrations.llama_index.packing import hide
-from crp_integrations.llama_index.sessions import TAG
-from crp_integrations.llama_index.spans import Found, Span, attach, run_of
-from crp_integrations.llama_index.streams import STREAMS, read_within
+from crp_integrations.llama_index.nodes import hide_own_metadata
+from crp_integrations.llama_index.spans import (
+    STREAMS,
+    TAG,
+    Span,
+    SpanEvidence,
+    agent_run,
+    attach_metadata,
+    named_session,
+    read_in_span,
+    session_of,
+)
 
 # Should LlamaIndex never tell that a root has ended, the oldest tree is given up for the newest;
 # whoever still runs in it is then not checked.
@@ -47,7 +61,7 @@ _CALLS: Final = frozenset(
 _HANDOFF: Final = "handoff"
 
 
-class Tree:
+class SpanTree:
     """The spans in progress; a tree is forgotten when its root ends. Safe under threads."""
 
     def __init__(self) -> None:
@@ -82,11 +96,11 @@ class Tree:
                 self._roots[id_] = span
                 if len(self._roots) > MOST_TREES:
                     self._forget(next(iter(self._roots.values())))
-            self._known(span, instance, arguments)
+            self._classify(span, instance, arguments)
 
-    def _known(self, span: Span, instance: Any, arguments: Mapping[str, Any]) -> None:
+    def _classify(self, span: Span, instance: Any, arguments: Mapping[str, Any]) -> None:
         """Note whose run, call, tool or step a span is."""
-        kind = method(span.id)
+        kind = method_name(span.id)
         if isinstance(instance, _AGENTS) and kind == "run":
             span.runs = True
             span.agent = str(
@@ -94,7 +108,7 @@ class Tree:
             )
             span.tag = active_instrument_tags.get().get(TAG)
         elif isinstance(instance, LLM) and kind in _CALLS:
-            self._counted(span, arguments.get("messages"))
+            self._count_turn(span, arguments.get("messages"))
         elif isinstance(instance, BaseTool) and kind in ("acall", "call", "__call__"):
             span.tool = "tool"
             span.tool = instance.metadata.name or span.tool
@@ -112,25 +126,27 @@ class Tree:
             with self.lock:
                 span = self._spans.get(id_)
                 if span is not None:
-                    self._came(span, instance, arguments, result)
+                    self._record_result(span, instance, arguments, result)
         finally:
             self.end(id_)
 
-    def _came(self, span: Span, instance: Any, arguments: Mapping[str, Any], result: Any) -> None:
+    def _record_result(
+        self, span: Span, instance: Any, arguments: Mapping[str, Any], result: Any
+    ) -> None:
         """Shelve what a span came to, or attach to it what was found about its answer."""
-        kind = method(span.id)
+        kind = method_name(span.id)
         if isinstance(instance, BaseRetriever) and kind in ("retrieve", "aretrieve"):
             asked = arguments.get("str_or_query_bundle")
             query = asked.query_str if isinstance(asked, QueryBundle) else str(asked or "")
             nodes = _nodes(result)
-            hide(nodes)
-            self._retrieved(span, Found(tuple(nodes), query))
+            hide_own_metadata(nodes)
+            self._shelve(span, SpanEvidence(tuple(nodes), query))
         elif isinstance(instance, BaseNodePostprocessor) and kind == "_postprocess_nodes":
             self._narrow(span, _nodes(arguments.get("nodes")), _nodes(result))
         elif isinstance(result, ToolOutput) and span.tool:
             self._tool_answered(span, result)
         elif isinstance(result, ToolCallResult):
-            self._told_agent(span, result)
+            self._record_tool_result(span, result)
         elif isinstance(instance, _ENGINES) and (
             # A chat engine's stream has no metadata of its own until there is something to tell.
             hasattr(result, "metadata") or isinstance(result, STREAMS)
@@ -138,14 +154,14 @@ class Tree:
             span.response = weakref.ref(result)
             if isinstance(result, STREAMS) and not span.covered:
                 self._await(span, result)
-            if span.said is not None:
-                attach(result, span.said)
+            if span.report is not None:
+                attach_metadata(result, span.report)
         else:
             output = result.result if isinstance(result, StopEvent) else result
             # What is made of the answer afterwards, such as a structure, is not the answer.
             new = isinstance(output, AgentOutput) and not getattr(output, "metadata", None)
-            if new and span.said is not None:
-                attach(output, span.said)
+            if new and span.report is not None:
+                attach_metadata(output, span.report)
 
     def end(self, id_: str) -> None:
         """A span ended, well or not; the end of a root forgets its tree."""
@@ -156,7 +172,7 @@ class Tree:
             root = span.path()[-1]
             if not self._awaited.get(root.id):
                 # What ran in it has no more to say, whose tree may go on for days.
-                self._let_go(span)
+                self._forget_children(span)
                 if span is root:
                     self._forget(root)
             elif span is root:
@@ -165,34 +181,34 @@ class Tree:
         for done in last:
             done()
 
-    def found(self, span: Span) -> tuple[Found, ...]:
+    def evidence_of(self, span: Span) -> tuple[SpanEvidence, ...]:
         """What a model call in this span was given: the shelf of the first span that has one."""
         with self.lock:
-            for around in span.within():
+            for around in span.scope():
                 if around.shelf:
                     return tuple(around.shelf.values())
             return ()
 
-    def said(self, span: Span, told: dict[str, Any]) -> None:
+    def record_answer(self, span: Span, told: dict[str, Any]) -> None:
         """An answer was given in this span: note what is attached to it, and attach it."""
         with self.lock:
-            for around in span.within():
-                around.said = told
+            for around in span.scope():
+                around.report = told
                 response = around.response() if around.response is not None else None
                 if response is not None:
-                    attach(response, told)
+                    attach_metadata(response, told)
 
-    def answered(
+    def record_turn(
         self, span: Span, nodes: Sequence[NodeWithScore], query: str, told: dict[str, Any]
     ) -> None:
         """A whole turn was played in this span: its facts, and what is attached to its answer."""
         with self.lock:
-            self._retrieved(span, Found(tuple(nodes), query))
-        self.said(span, told)
+            self._shelve(span, SpanEvidence(tuple(nodes), query))
+        self.record_answer(span, told)
 
-    def _counted(self, span: Span, messages: Any) -> None:
-        run = run_of(span)
-        if run is None or any(around.turn for around in span.within()):
+    def _count_turn(self, span: Span, messages: Any) -> None:
+        run = agent_run(span)
+        if run is None or any(around.turn for around in span.scope()):
             return
         # Only looked at: reading an iterator would take its messages away from the model.
         given = messages if isinstance(messages, list | tuple) else ()
@@ -203,7 +219,7 @@ class Tree:
             run.last = sent
         span.turn = run.turns
 
-    def _retrieved(self, span: Span, found: Found) -> None:
+    def _shelve(self, span: Span, found: SpanEvidence) -> None:
         above = span.path()[1:]
         for around in above:
             # A wrapper's nodes are what goes on; the wrapped ones were narrowed.
@@ -218,10 +234,10 @@ class Tree:
         """Of nodes that were found around a span, these go on."""
         if span.parent is None:
             if after:
-                span.shelf[span.id] = Found(tuple(after))
+                span.shelf[span.id] = SpanEvidence(tuple(after))
             return
         ids = {scored.node.node_id for scored in before}
-        shelf = next((one.shelf for one in span.parent.within() if one.shelf), {})
+        shelf = next((one.shelf for one in span.parent.scope() if one.shelf), {})
         hit = {origin: found for origin, found in shelf.items() if found.ids & ids}
         if not hit and shelf:
             # Nodes made of what was found, as of answers to parts of the question.
@@ -231,21 +247,21 @@ class Tree:
             for origin in hit:
                 around.shelf.pop(origin, None)
             if after:
-                around.shelf[span.id] = Found(tuple(after), query)
+                around.shelf[span.id] = SpanEvidence(tuple(after), query)
 
     def _tool_answered(self, span: Span, output: ToolOutput) -> None:
         above = span.path()[1:]
         if span.shelf or output.is_error or span.tool == _HANDOFF or not output.content.strip():
             return
         asked = output.raw_input.get("kwargs", output.raw_input)
-        found = Found(
+        found = SpanEvidence(
             tool=span.tool, asked=asked if isinstance(asked, Mapping) else {}, text=output.content
         )
         for around in above:
             around.shelf[span.id] = found
 
-    def _told_agent(self, span: Span, result: ToolCallResult) -> None:
-        run = run_of(span)
+    def _record_tool_result(self, span: Span, result: ToolCallResult) -> None:
+        run = agent_run(span)
         if run is None:
             return
         said = result.tool_output.content
@@ -274,10 +290,10 @@ class Tree:
                     if root.id in self._ended:
                         self._forget(root)
 
-        read_within(response, span.id, done)
+        read_in_span(response, span.id, done)
         weakref.finalize(response, done).atexit = False
 
-    def _let_go(self, span: Span) -> None:
+    def _forget_children(self, span: Span) -> None:
         """Forget what ran in a span."""
         within = span.children
         span.children = []
@@ -289,12 +305,12 @@ class Tree:
 
     def _forget(self, root: Span) -> None:
         self._ended.discard(root.id)
-        self._let_go(root)
+        self._forget_children(root)
         self._spans.pop(root.id, None)
         self._roots.pop(root.id, None)
 
 
-def method(id_: str) -> str:
+def method_name(id_: str) -> str:
     """The method's name in a span's id, which is `CLASS.METHOD-UUID`."""
     return id_[:-_UUID].rpartition(".")[2]
 
@@ -302,3 +318,94 @@ def method(id_: str) -> str:
 def _nodes(given: Any) -> Sequence[NodeWithScore]:
     """Nodes that can be looked at without reading them away."""
     return given if isinstance(given, list | tuple) else ()
+
+
+class DPESpanHandler(BaseSpanHandler[BaseSpan]):
+    """Notes every span with what is around it, and what was found in it; see `SpanTree`.
+
+    `process_tree()` adds it to the dispatcher. It keeps nothing of a tree whose root has ended.
+    """
+
+    _tree: SpanTree = PrivateAttr(default_factory=SpanTree)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The handler's name."""
+        return "DPESpanHandler"
+
+    @property
+    def tree(self) -> SpanTree:
+        """The spans in progress."""
+        return self._tree
+
+    def span_enter(
+        self,
+        id_: str,
+        bound_args: inspect.BoundArguments,
+        instance: Any | None = None,
+        parent_id: str | None = None,
+        tags: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the span's parent, and whose run, step or tool it is."""
+        self._tree.enter(id_, parent_id, instance, bound_args.arguments)
+
+    def span_exit(
+        self,
+        id_: str,
+        bound_args: inspect.BoundArguments,
+        instance: Any | None = None,
+        result: Any | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Shelve what was found for the model calls around it; forget the tree with its root."""
+        self._tree.exit(id_, instance, bound_args.arguments, result)
+
+    def span_drop(
+        self,
+        id_: str,
+        bound_args: inspect.BoundArguments,
+        instance: Any | None = None,
+        err: BaseException | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Forget the tree when its root fails."""
+        self._tree.end(id_)
+
+    def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """No span of LlamaIndex's own kind is kept."""
+        return None
+
+    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """No span of LlamaIndex's own kind is kept."""
+        return None
+
+    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """No span of LlamaIndex's own kind is kept."""
+        return None
+
+
+_HANDLER: Final = DPESpanHandler()
+
+
+def process_tree() -> SpanTree:
+    """The process's tree, whose handler is on LlamaIndex's root dispatcher from now on."""
+    root = get_dispatcher()
+    if all(handler is not _HANDLER for handler in root.span_handlers):
+        root.add_span_handler(_HANDLER)
+    return _HANDLER.tree
+
+
+def current_span() -> Span | None:
+    """The span in which this runs; None where it is not known."""
+    return process_tree().span(active_span_id.get())
+
+
+def span_session(span: Span | None) -> str:
+    """The session that `instrument_tags` name here or named for the agent around; or empty."""
+    found = session_of()
+    if found or span is None:
+        return found
+    # Workflows run their steps under tags of their own.
+    tag = next((one.tag for one in span.path() if one.runs and one.tag), None)
+    return "" if tag is None else named_session(tag)

@@ -1,3 +1,5 @@
+"""Retrieval, packing and examination in a LangChain chain."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +21,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain.ancestry import Ancestry
+from crp_integrations.langchain.run_tree import RunTree
 from crp_integrations.vocabulary import RiskLevel
 from tests.relay.conftest import FACTS
 
@@ -279,7 +281,7 @@ def test_a_failed_examination_is_never_clean(relay, monkeypatch):
     def broken(*args, **kwargs):
         raise ValueError("boom")
 
-    monkeypatch.setattr("crp_integrations.langchain.callbacks.examine", broken)
+    monkeypatch.setattr("crp_integrations.adapters.reported_answers.examine", broken)
     chain = rag(CRPRetriever(relay=relay, model="gpt-4o"), lambda prompt: FACTS[0])
     crp = chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}).response_metadata["crp"]
     assert crp["checked"] == "NOT_CHECKED"
@@ -301,6 +303,6 @@ def test_trees_are_forgotten_when_their_root_fails():
 def test_an_unknown_run_has_no_context():
     from uuid import uuid4
 
-    runs = Ancestry()
-    runs.retrieved(uuid4(), [Document("x")])
+    runs = RunTree()
+    runs.add_documents(uuid4(), [Document("x")])
     assert runs.context_of(uuid4()) is None

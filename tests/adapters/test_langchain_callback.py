@@ -1,4 +1,4 @@
-"""What real chains do to the adapters: ids used again, caches, agents, hooks that raise."""
+"""The callback in real chains: repeated ids, caches, agents, hooks that raise."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain import ancestry as trees
+from crp_integrations.langchain import run_tree as trees
 from crp_integrations.langchain.documents import facts_of
-from tests.adapters.test_langchain import QUESTION, Chat, Listed, rag
+from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
 from tests.relay.conftest import FACTS
 
 TOWER = "The tower of Meridian town is 100 metres high."
@@ -310,7 +310,7 @@ def test_an_abandoned_stream_is_forgotten() -> None:
 
 def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "MOST_TREES", 3)
-    runs = trees.Ancestry()
+    runs = trees.RunTree()
     roots = [uuid4() for _ in range(5)]
     for root in roots:
         runs.start(root, None)
@@ -318,7 +318,7 @@ def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.Mo
     assert len(runs) == 2 * 3
     late, model = uuid4(), uuid4()
     runs.start(late, roots[0])  # its tree was given up
-    runs.retrieved(late, [Document(TOWER)])
+    runs.add_documents(late, [Document(TOWER)])
     runs.start(model, roots[0])
     assert runs.context_of(model) is None
 

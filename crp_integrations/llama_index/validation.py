@@ -1,4 +1,4 @@
-"""Fields of LlamaIndex's components, which pass over what they do not know."""
+"""Checks of arguments that LlamaIndex's components pass over."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _WRITTEN: Final = "class_name"
 
 
 def check_fields(component: type[BaseModel], given: Any) -> Any:
-    """What was given, without LlamaIndex's own name of the class.
-
-    Raises:
-        RequestError: the component has no such field.
-    """
+    """What was given, without LlamaIndex's own name of the class."""
     if not isinstance(given, dict):
         return given
     known = sorted(component.model_fields)
@@ -33,11 +29,7 @@ def check_fields(component: type[BaseModel], given: Any) -> Any:
 
 
 def check_nodes(given: object) -> list[NodeWithScore]:
-    """Check that nodes as a retriever finds them were given.
-
-    Raises:
-        RequestError: they are something else, such as texts or nodes without a score's place.
-    """
+    """Check that nodes as a retriever finds them were given."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise RequestError(f"nodes is {type(given).__name__}, wanted a list of NodeWithScore")
     for number, one in enumerate(given, 1):
@@ -47,10 +39,6 @@ def check_nodes(given: object) -> list[NodeWithScore]:
 
 
 def check_llm(given: object) -> None:
-    """Check that an LLM of LlamaIndex was given.
-
-    Raises:
-        RequestError: it is something else, such as a model's name.
-    """
+    """Check that an LLM of LlamaIndex was given."""
     if not isinstance(given, LLM):
         raise RequestError(f"llm is {type(given).__name__}, wanted an LLM of LlamaIndex")

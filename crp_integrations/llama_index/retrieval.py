@@ -1,29 +1,37 @@
-"""A retriever whose nodes are a packed envelope."""
+"""The retriever and the node postprocessor that return a packed envelope, and the reranker."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, get_args
+from collections.abc import Callable
+from typing import Any, Final, Self, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import Field, model_validator
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from crp_integrations.adapters.arguments import check_count, check_packing
+from crp_integrations.adapters.arguments import check_count, check_packing, pydantic_errors
 from crp_integrations.adapters.evidence import facts_of
+from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
-from crp_integrations.llama_index.listening import here, listen, session_in
-from crp_integrations.llama_index.packing import offers, packed_nodes, stored_nodes
-from crp_integrations.llama_index.sessions import named_session
+from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes
+from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
+from crp_integrations.llama_index.spans import named_session
+from crp_integrations.llama_index.validation import check_fields, check_nodes
+from crp_integrations.ports import Embedder
 from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vectors import cosine
+from crp_integrations.vocabulary.context import GroundingMode
 
 CANDIDATES: Final = 50
 
@@ -71,7 +79,7 @@ class CRPRetriever(BaseRetriever):
         candidates: int = CANDIDATES,
     ) -> None:
         super().__init__()
-        listen()
+        process_tree()
         check_count("candidates", candidates, least=1)
         if isinstance(source, BaseIndex):
             source = source.as_retriever(similarity_top_k=candidates)
@@ -126,7 +134,7 @@ class CRPRetriever(BaseRetriever):
             budget_tokens=self._budget,
             grounding=self._grounding,
             k=self._k,
-            session_id=self._session or session_in(here()) or None,
+            session_id=self._session or span_session(current_span()) or None,
         ).preview()
         return envelope, stored_nodes(relay, envelope)
 
@@ -145,3 +153,124 @@ class CRPRetriever(BaseRetriever):
             settings=self._settings,
         )
         return envelope, packed_nodes(envelope, originals)
+
+
+class CRPNodePostprocessor(BaseNodePostprocessor):
+    """Keeps the nodes that fit the budget best, as copies, in the envelope's order.
+
+    Spec: CRP-SPEC-003 §6, §7
+
+    What is counted is what a synthesiser shows the model: the node's text with the metadata
+    that the node lets through. Each copy carries `metadata["crp"]`, which is excluded from
+    prompts and embeddings. Nodes that show the model no text, such as bare images, are left
+    out. Rerank events and an `EnvelopeEvent` go to the dispatcher.
+
+    Attributes:
+        model: whose tokenizer counts.
+        budget_tokens: most tokens of the nodes together, None for the model's context limit.
+        k: most nodes, None for as many as fit.
+
+    Raises:
+        RequestError: there is no such field, or it has no usable value.
+    """
+
+    model: str = Field(min_length=1)
+    budget_tokens: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1)
+    grounding: GroundingMode = GroundingMode.PREFERRED
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check_given_fields(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+        with pydantic_errors(cls):
+            return handler(check_fields(cls, given))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The component's name."""
+        return "CRPNodePostprocessor"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None:
+            raise RequestError("CRPNodePostprocessor needs the query: query_bundle or query_str")
+        given: object = query_bundle
+        if not isinstance(given, QueryBundle):
+            raise RequestError(
+                f"query_bundle is {type(given).__name__}; give a QueryBundle, or query_str"
+            )
+        nodes = check_nodes(nodes)
+        # An engine behind an index node would else show the model what it found about its answer.
+        process_tree()
+        dispatcher.event(
+            ReRankStartEvent(
+                query=query_bundle, nodes=nodes, top_n=self.k or len(nodes), model_name=self.model
+            )
+        )
+        facts, originals = facts_of(offers(nodes), noun="node")
+        envelope = pack(
+            query_bundle.query_str,
+            facts,
+            model=self.model,
+            budget_tokens=self.budget_tokens,
+            grounding=self.grounding,
+            k=self.k,
+        )
+        packed = packed_nodes(envelope, originals)
+        dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
+        dispatcher.event(ReRankEndEvent(nodes=packed))
+        return packed
+
+
+class LlamaIndexReranker(WrappedReranker):
+    """Any `BaseNodePostprocessor`: what it drops scores 0, what it keeps has its score.
+
+    Args:
+        postprocessor: the object.
+        identity: a name for what decides the scores, such as model and version.
+        scale: how scores are read: `given`, `logistic` or `rank`.
+        best: the score that means 1, for `given`; 10 for an `LLMRerank`.
+        embedder: gives the nodes their cosine before, for an object that looks at scores, such as
+            a `SimilarityPostprocessor`; None gives them no score.
+
+    Raises:
+        ConfigError: an argument has no use, such as a text in the postprocessor's place.
+    """
+
+    def __init__(
+        self,
+        postprocessor: BaseNodePostprocessor,
+        identity: str,
+        *,
+        scale: Scale = "given",
+        best: float = 1.0,
+        embedder: Embedder | None = None,
+    ) -> None:
+        check_kind("postprocessor", postprocessor, BaseNodePostprocessor)
+        check_components(embedder=embedder)
+        self._postprocessor = postprocessor
+        self._embedder = embedder
+        super().__init__("llama_index", identity, self._scores, scale, best)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        nodes = [
+            NodeWithScore(node=TextNode(id_=str(place), text=text), score=score)
+            for place, (text, score) in enumerate(
+                zip(texts, self._scores_before(query, texts), strict=True)
+            )
+        ]
+        found = self._postprocessor.postprocess_nodes(nodes, query_bundle=QueryBundle(query))
+        return [(_place(scored.node.node_id), scored.score) for scored in found]
+
+    def _scores_before(self, query: str, texts: list[str]) -> list[float | None]:
+        if self._embedder is None:
+            return [None] * len(texts)
+        rows = self._embedder.embed_passages(texts)
+        scores = cosine(rows, self._embedder.embed_query(query))
+        return [min(1.0, max(0.0, float(score))) for score in scores]
+
+
+def _place(node_id: str) -> int:
+    """The place of a node of ours; no place for another's."""
+    return int(node_id) if node_id.isdecimal() else -1

@@ -1,28 +1,25 @@
-"""A retriever whose documents are a packed envelope."""
+"""The retriever and the document compressor that return a packed envelope, and the reranker."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
     CallbackManagerForRetrieverRun,
+    Callbacks,
     adispatch_custom_event,
     dispatch_custom_event,
 )
-from langchain_core.documents import Document
+from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
-from pydantic import (
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    SkipValidation,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
 from crp_integrations.adapters.arguments import check_count, pydantic_errors
+from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
@@ -31,8 +28,8 @@ from crp_integrations.langchain.sessions import named_session
 from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.settings import Preset, load
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.relay.settings import Preset, Settings, load
+from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"
 CANDIDATES: Final = 50
@@ -76,12 +73,12 @@ class CRPRetriever(BaseRetriever):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
             return handler(given)
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Self:
+    def _check_origin(self) -> Self:
         if (self.relay is None) == (self.source is None):
             raise RequestError("CRPRetriever takes either relay= or, through wrap(), a source")
         if self.relay is not None and self.reranker is not None:
@@ -174,21 +171,160 @@ class CRPRetriever(BaseRetriever):
             return envelope, documents_of(envelope, self._stored(envelope))
         if session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
-        facts, originals = facts_of(found or [])
-        envelope = pack(
-            query,
-            facts,
-            model=self.model,
-            budget_tokens=self.budget_tokens,
-            grounding=self.grounding,
-            k=cap,
-            reranker=self.reranker,
-            settings=None if self.preset is None else load(preset=self.preset),
-        )
-        return envelope, documents_of(envelope, originals)
+        settings = None if self.preset is None else load(preset=self.preset)
+        return _pack(self, query, found or [], cap, settings)
 
     def _stored(self, envelope: Envelope) -> dict[str, Document]:
         """The facts' own metadata, as a fabric's documents carry it."""
         assert self.relay is not None
         stored = self.relay.fabric.facts([fact.fact_id for fact in envelope.facts])
         return {fact.fact_id: stored_document(fact) for fact in stored}
+
+
+class CRPDocumentCompressor(BaseDocumentCompressor):
+    """Keeps the documents that fit the budget best, in the order in which a model should see them.
+
+    For `ContextualCompressionRetriever`, and wherever a chain has documents and a question. A
+    document keeps its id and metadata, and has its part of the envelope in `metadata["crp"]`.
+
+    Spec: CRP-SPEC-003 §6, §7
+
+    Attributes:
+        model: whose tokenizer counts.
+        budget_tokens: most tokens of the documents rendered by `envelope_text`.
+        k: most documents, None for as many as fit.
+        reranker: looks at the documents again; None for none.
+
+    Raises:
+        RequestError: a field has no usable value.
+        ConfigError: what is given as a reranker is none.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    model: str = Field(min_length=1)
+    budget_tokens: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1)
+    grounding: GroundingMode = GroundingMode.PREFERRED
+    reranker: SkipValidation[Reranker] | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        with pydantic_errors(cls):
+            made = handler(given)
+        check_components(reranker=made.reranker)
+        return made
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The packed documents; the envelope is published as the custom event `crp_envelope`."""
+        envelope, packed = self._pack(documents, query)
+        if _has_parent_run(callbacks):
+            told = envelope.model_dump(mode="json")
+            dispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
+        return packed
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The asynchronous twin of `compress_documents`; packs beside the event loop."""
+        envelope, packed = await asyncio.to_thread(self._pack, documents, query)
+        if _has_parent_run(callbacks):
+            told = envelope.model_dump(mode="json")
+            await adispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
+        return packed
+
+    def _pack(self, documents: Sequence[Document], query: str) -> tuple[Envelope, list[Document]]:
+        return _pack(self, query, documents, self.k)
+
+
+def _pack(
+    fields: CRPRetriever | CRPDocumentCompressor,
+    query: str,
+    documents: Sequence[Document],
+    k: int | None,
+    settings: Settings | None = None,
+) -> tuple[Envelope, list[Document]]:
+    facts, originals = facts_of(documents)
+    envelope = pack(
+        query,
+        facts,
+        model=fields.model,
+        budget_tokens=fields.budget_tokens,
+        grounding=fields.grounding,
+        k=k,
+        reranker=fields.reranker,
+        settings=settings,
+    )
+    return envelope, documents_of(envelope, originals)
+
+
+def _has_parent_run(callbacks: Callbacks | None) -> bool:
+    """Whether there is a run to publish under; LangChain refuses an event without one."""
+    return getattr(callbacks, "parent_run_id", None) is not None
+
+
+# A number without meaning to anybody else; compressors copy a document's metadata.
+_PLACE = "place"
+# Where compressors of the LangChain packages note what they computed.
+_COSINE = "query_similarity_score"
+_SCORES = ("relevance_score", _COSINE, "score")
+
+
+class LangChainReranker(WrappedReranker):
+    """Any `BaseDocumentCompressor`: what it drops scores 0, what it keeps has its score.
+
+    The score is read from the metadata of the documents it gives back, else from their `state`
+    (as of an `EmbeddingsFilter`), else from their order.
+
+    Args:
+        compressor: the object.
+        identity: a name for what decides the scores, such as model and version.
+        scale: how scores are read: `given`, `logistic` or `rank`.
+        best: the score that means 1, for `given`.
+        score_key: name of the score; None for the usual ones.
+
+    Raises:
+        ConfigError: an argument has no use, such as a text in the compressor's place.
+    """
+
+    def __init__(
+        self,
+        compressor: BaseDocumentCompressor,
+        identity: str,
+        *,
+        scale: Scale = "given",
+        best: float = 1.0,
+        score_key: str | None = None,
+    ) -> None:
+        check_kind("compressor", compressor, BaseDocumentCompressor)
+        self._compressor = compressor
+        self._keys = _SCORES if score_key is None else (score_key,)
+        super().__init__("langchain", identity, self._scores, scale, best)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        documents = [
+            Document(id=str(place), page_content=text, metadata={_PLACE: place})
+            for place, text in enumerate(texts)
+        ]
+        first = {text: place for place, text in reversed(list(enumerate(texts)))}
+        found: Sequence[Document] = self._compressor.compress_documents(documents, query)
+        return [
+            (
+                document.metadata.get(_PLACE, first.get(document.page_content, -1)),
+                self._of(document),
+            )
+            for document in found
+        ]
+
+    def _of(self, document: Document) -> float | None:
+        state = getattr(document, "state", None)
+        for said in (document.metadata, state if isinstance(state, dict) else {}):
+            for key in self._keys:
+                if said.get(key) is not None:
+                    score = float(said[key])
+                    # A cosine below 0 counts as 0, as everywhere; rounding can bring it above 1.
+                    return min(1.0, max(0.0, score)) if key == _COSINE else score
+        return None

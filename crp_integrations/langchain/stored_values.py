@@ -8,8 +8,8 @@ over.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -21,15 +21,73 @@ from pydantic import JsonValue
 from crp_integrations.adapters.vector_stores import StoreItem, StoreItems, item_extra, items_of
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.chunker import cut_blocks
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
-from crp_integrations.langchain.values import Kept, Labels, Place, Written
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import iso
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.vocabulary.context import SourceKind
+
+Labels = tuple[str, ...]
+Place = tuple[Labels, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """A value with where it stands.
+
+    Attributes:
+        path: the labels above its key.
+        value: plain JSON.
+        ttl_minutes: how long it lives after it was last read or written; None for ever.
+        expires_at: when it is gone; None for never.
+        parts: how many facts beside its head say its texts.
+        found: whether a query may find it.
+    """
+
+    path: Labels
+    key: str
+    value: dict[str, JsonValue]
+    created_at: datetime
+    updated_at: datetime
+    ttl_minutes: float | None = None
+    expires_at: datetime | None = None
+    parts: int = 0
+    found: bool = True
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.path, self.key
+
+    def alive(self, now: datetime) -> bool:
+        """Whether its time has not run out."""
+        return self.expires_at is None or self.expires_at > now
+
+
+@dataclass(frozen=True, slots=True)
+class NewValue:
+    """A value to be kept, under a path and a key.
+
+    Attributes:
+        value: plain JSON.
+        texts: what a query finds it by; none for a value that no query finds.
+    """
+
+    path: Labels
+    key: str
+    value: dict[str, JsonValue]
+    texts: tuple[str, ...] = ()
+    ttl_minutes: float | None = None
+
+
+def json_value(key: str, value: Mapping[Any, Any]) -> dict[str, JsonValue]:
+    """A value as plain JSON that shares nothing with what was given."""
+    return plain_metadata(value, name=f"the value of {key!r:.40}", refusal=RequestError)
+
 
 # In a fact's extra data: the value of a head, or the head that a further text is of.
 _HEAD: Final = "kept"
@@ -38,7 +96,7 @@ _PART: Final = "kept-part-of"
 _WIDER: Final = 4
 
 
-class Shelf:
+class ValueStore:
     """The values of one namespace whose sources begin with one word. Safe under threads.
 
     Args:
@@ -90,12 +148,12 @@ class Shelf:
 
     # --- reading -------------------------------------------------------------------------
 
-    def get(self, places: Sequence[Place]) -> dict[Place, Kept]:
+    def get(self, places: Sequence[Place]) -> dict[Place, StoredValue]:
         """Values by path and key; those that are not there, or whose time ran out, are left out."""
         now = self.now()
         return {place: one for place, one in self._stored(places).items() if one.alive(now)}
 
-    def under(self, prefix: Labels = ()) -> list[Kept]:
+    def under(self, prefix: Labels = ()) -> list[StoredValue]:
         """Values whose path begins so, those that were written last first."""
         now = self.now()
         alive = [one for one in self._all(prefix) if one.alive(now)]
@@ -103,7 +161,7 @@ class Shelf:
         alive.sort(key=lambda one: one.updated_at, reverse=True)
         return alive
 
-    def nearest(self, prefix: Labels, query: str) -> Iterator[tuple[Kept, float]]:
+    def nearest(self, prefix: Labels, query: str) -> Iterator[tuple[StoredValue, float]]:
         """Values found by a query with the cosine of their nearest text, highest first."""
         sources = self._sources(prefix)
         if not sources or not query.strip():
@@ -130,17 +188,12 @@ class Shelf:
 
     # --- writing -------------------------------------------------------------------------
 
-    def put(self, written: Sequence[Written]) -> None:
-        """Keep values, in the place of those with the same path and key: all of them or none.
-
-        Raises:
-            RequestError: a time to live is no number.
-            FactRejected: a value cannot be a fact.
-        """
+    def put(self, written: Sequence[NewValue]) -> None:
+        """Keep values, in the place of those with the same path and key: all of them or none."""
         with self._writing:
             self._put(written, self.now())
 
-    def _put(self, written: Sequence[Written], now: datetime) -> None:
+    def _put(self, written: Sequence[NewValue], now: datetime) -> None:
         there = self._stored([(one.path, one.key) for one in written])
         items: list[StoreItem] = []
         left: list[str] = []
@@ -148,7 +201,7 @@ class Shelf:
             texts = self._texts(one)
             before = there.get((one.path, one.key))
             created = before.created_at if before is not None and before.alive(now) else now
-            kept = Kept(
+            kept = StoredValue(
                 path=one.path,
                 key=one.key,
                 value=one.value,
@@ -159,16 +212,16 @@ class Shelf:
                 parts=max(0, len(texts) - 1),
                 found=bool(texts),
             )
-            items += self._written(kept, texts or [self._said(one.path, one.key, "")])
+            items += self._facts_of(kept, texts or [self._framed_text(one.path, one.key, "")])
             if before is not None:
-                left += [
-                    named(_id_of_part(self._id(kept.place), n)) for n in _between(kept, before)
-                ]
+                # Further texts that the value has no more.
+                stale = range(kept.parts + 1, before.parts + 1)
+                left += [named(_id_of_part(self._id(kept.place), n)) for n in stale]
         if items:
             self._items.put(items)
         self._forget(left)
 
-    def refresh(self, read: Sequence[Kept]) -> None:
+    def refresh(self, read: Sequence[StoredValue]) -> None:
         """Let values that were read live on from now; those that live for ever stay as they are."""
         mortal = {named(self._id(one.place)) for one in read if one.ttl_minutes is not None}
         if not mortal:
@@ -202,16 +255,11 @@ class Shelf:
         """Erase everything under a path, so that no byte of it stays in any file.
 
         Spec: CRP-SPEC-009 §8.3
-
-        Returns:
-            How many paths were erased.
         """
         sources = self._sources(prefix)
         for source in sources:
             self.namespace.erase(source)
         return len(sources)
-
-    # --- within --------------------------------------------------------------------------
 
     def _sources(self, prefix: Labels) -> tuple[str, ...]:
         found = []
@@ -225,7 +273,7 @@ class Shelf:
         path, key = place
         return json.dumps([self._scheme, *path, key], ensure_ascii=False)
 
-    def _all(self, prefix: Labels) -> list[Kept]:
+    def _all(self, prefix: Labels) -> list[StoredValue]:
         """Values whose path begins so, also those whose time ran out."""
         sources = self._sources(prefix)
         if not sources:
@@ -241,16 +289,16 @@ class Shelf:
             return None
         return tuple(unquote(label) for label in rest.split("/")) if rest else ()
 
-    def _stored(self, places: Sequence[Place]) -> dict[Place, Kept]:
+    def _stored(self, places: Sequence[Place]) -> dict[Place, StoredValue]:
         """Values by path and key, also those whose time ran out."""
         wanted = list(dict.fromkeys(named(self._id(place)) for place in places))
         found = self._heads(self.namespace.facts(wanted)) if wanted else ()
         return {one.place: one for one in found}
 
-    def _heads(self, facts: Sequence[Fact]) -> list[Kept]:
+    def _heads(self, facts: Sequence[Fact]) -> list[StoredValue]:
         return [kept for fact in facts if (kept := self._read(fact)) is not None]
 
-    def _heads_of(self, facts: Sequence[Fact]) -> dict[str, Kept]:
+    def _heads_of(self, facts: Sequence[Fact]) -> dict[str, StoredValue]:
         """The heads of facts by the head's fact id."""
         heads = {fact.fact_id: kept for fact in facts if (kept := self._read(fact)) is not None}
         missing = {of for fact in facts if (of := _part(fact)[1]) and of not in heads}
@@ -260,14 +308,14 @@ class Shelf:
                 heads[fact.fact_id] = kept
         return heads
 
-    def _read(self, fact: Fact) -> Kept | None:
+    def _read(self, fact: Fact) -> StoredValue | None:
         told = item_extra(fact).get(_HEAD)
         if not isinstance(told, dict) or fact.source_id != source_id(
             self._uri(tuple(told["path"]))
         ):
             return None
         expires = told.get("expires_at")
-        return Kept(
+        return StoredValue(
             path=tuple(told["path"]),
             key=told["key"],
             value=told["value"],
@@ -279,7 +327,7 @@ class Shelf:
             found=told["found"],
         )
 
-    def _written(self, kept: Kept, texts: Sequence[str]) -> list[StoreItem]:
+    def _facts_of(self, kept: StoredValue, texts: Sequence[str]) -> list[StoreItem]:
         first, *others = texts
         head = self._head(kept, first)
         return [
@@ -296,7 +344,7 @@ class Shelf:
             ),
         ]
 
-    def _head(self, kept: Kept, content: str) -> StoreItem:
+    def _head(self, kept: StoredValue, content: str) -> StoreItem:
         told: dict[str, JsonValue] = {
             "path": list(kept.path),
             "key": kept.key,
@@ -316,7 +364,7 @@ class Shelf:
             extra={_HEAD: told},
         )
 
-    def _texts(self, one: Written) -> list[str]:
+    def _texts(self, one: NewValue) -> list[str]:
         """What is embedded, each of a fact's length; a short one says where it stands too."""
         counter, settings = self.namespace.counter, self.namespace.settings.chunking
         made: list[str] = []
@@ -324,16 +372,16 @@ class Shelf:
             for chunk in cut_blocks(split_paragraphs(text), counter=counter, settings=settings):
                 short = counter.count(chunk.content) < settings.min_fact_tokens
                 made.append(
-                    self._said(one.path, one.key, chunk.content) if short else chunk.content
+                    self._framed_text(one.path, one.key, chunk.content) if short else chunk.content
                 )
         return list(dict.fromkeys(made))
 
-    def _said(self, path: Labels, key: str, text: str) -> str:
+    def _framed_text(self, path: Labels, key: str, text: str) -> str:
         where = " / ".join(path) or "the root"
         said = f"Kept in the {self._scheme} store under {where}, the item {key}"
         return f"{said} says: {text}" if text else f"{said} is there for who asks by key."
 
-    def _drop(self, dead: Sequence[Kept]) -> None:
+    def _drop(self, dead: Sequence[StoredValue]) -> None:
         ids: list[str] = []
         for one in dead:
             head = self._id(one.place)
@@ -353,11 +401,6 @@ def _part(fact: Fact) -> tuple[int, str]:
     """A further text's number and its head's fact id; 0 and an empty one for a head."""
     told = item_extra(fact).get(_PART)
     return (int(told[1]), str(told[0])) if isinstance(told, list) else (0, "")
-
-
-def _between(kept: Kept, before: Kept) -> range:
-    """Numbers of the further texts that a value has no more."""
-    return range(kept.parts + 1, before.parts + 1)
 
 
 def _expiry(now: datetime, minutes: float | None) -> datetime | None:
