@@ -33,10 +33,10 @@ from tests.requirements.rows import ROOT
 # What nearly every command of the package loads.
 PACKAGE = (
     "crp_integrations.cli.app",
-    "crp_integrations.cli.show",
+    "crp_integrations.cli.terminal",
     "crp_integrations.cli.ask",
     "crp_integrations.cli.ingest",
-    "crp_integrations.cli.quickstart",
+    "crp_integrations.cli.ingest",
     "crp_integrations.engines.onnx",
     "crp_integrations.stores.sqlite",
     "crp_integrations.relay.relay",

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from crp_integrations import __version__
-from crp_integrations.cli.loading import group
+from crp_integrations.cli.command_groups import group
 from crp_integrations.errors import CRPError
 
 # Status of a command that Ctrl-C ended.
@@ -24,7 +24,7 @@ UNHEARD = "the output cannot be written, and what the command did before stays d
 # Where each command is, and the first paragraph of its help, which a test compares.
 COMMANDS = {
     "quickstart": (
-        "quickstart:quickstart",
+        "ingest:quickstart",
         "Ingest pages of the package's documentation and ask three questions, without any key.",
     ),
     "ingest": (
@@ -40,7 +40,7 @@ COMMANDS = {
         "Show what the context for a question would be, without asking a model.",
     ),
     "assemble": (
-        "assemble:assemble",
+        "ask:assemble",
         "Print a context with a marker for each document (CFS-021); no model is called.",
     ),
     "tokens": (

@@ -16,9 +16,9 @@ from crp_integrations.audit import exports
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import AuditTrail, verify_events
-from crp_integrations.cli import options, show_audit
+from crp_integrations.cli import command_groups, store_views
 from crp_integrations.cli.facts import opened
-from crp_integrations.cli.opening import existing, looking, place, subject_of
+from crp_integrations.cli.store_access import existing, looking, place, subject_of
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.shared_namespace import stored_name
 from crp_integrations.guard.decisions import LOCAL
@@ -51,11 +51,11 @@ def verify(
     keys: Annotated[
         str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
     ] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Check every seal and every event; status 1 and the place when one does not fit."""
     if keys and not file:
@@ -74,9 +74,9 @@ def verify(
         typer.echo(json.dumps(told, indent=2))
         raise typer.Exit(1) from None
     if as_json:
-        typer.echo(json.dumps(show_audit.fields(trail), indent=2))
+        typer.echo(json.dumps(store_views.fields(trail), indent=2))
     else:
-        show_audit.verified(trail)
+        store_views.verified(trail)
 
 
 @app.command("export")
@@ -96,10 +96,10 @@ def export(
         list[EventType] | None,
         typer.Option("--type", help="Only events of this type; may be repeated."),
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
     chosen = exports.ExportSelection(
@@ -129,11 +129,11 @@ def export(
 @app.command("show")
 def show(
     session: Annotated[str, typer.Argument(help="Session id; all sessions when left out.")] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (
@@ -142,14 +142,14 @@ def show(
     ):
         if not session:
             every = transaction.journal.all_seals()
-            (show_audit.sessions_json if as_json else show_audit.sessions)(every)
+            (store_views.sessions_json if as_json else store_views.sessions)(every)
             return
         seals = transaction.journal.seals(session)
         if not seals:
             raise RequestError(f"no window of session {session!r:.80} was sealed in this store")
         chosen = exports.ExportSelection(session_id=session)
         events = [event for event in transaction.journal.events() if chosen.takes(event)]
-    (show_audit.session_json if as_json else show_audit.session)(session, seals, events)
+    (store_views.session_json if as_json else store_views.session)(session, seals, events)
 
 
 def _some(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:

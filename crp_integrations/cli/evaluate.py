@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from crp_integrations.cli import evaluate_context
-from crp_integrations.cli.loading import PLAIN
+from crp_integrations.cli.command_groups import PLAIN
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.errors import RequestError

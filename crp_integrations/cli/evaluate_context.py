@@ -12,9 +12,7 @@ import typer
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from crp_integrations.cli import options
-from crp_integrations.cli.opening import looking
-from crp_integrations.cli.show import many, terminal
+from crp_integrations.cli import command_groups
 from crp_integrations.cli.slo import (
     BaselinePath,
     JsonPath,
@@ -23,6 +21,8 @@ from crp_integrations.cli.slo import (
     save_record,
     write_metrics,
 )
+from crp_integrations.cli.store_access import looking
+from crp_integrations.cli.terminal import many, terminal
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation import context_rot
 from crp_integrations.evaluation.context_rot import find_questions, measure_rot
@@ -139,12 +139,12 @@ def drift(
     baseline: BaselinePath = "",
     json_path: JsonPath = "",
     metrics: MetricsPath = "",
-    model: options.ModelName = None,
-    budget_tokens: options.BudgetTokens = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    model: command_groups.ModelName = None,
+    budget_tokens: command_groups.BudgetTokens = None,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
 ) -> None:
     """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
     questions = read_golden(Path(golden))

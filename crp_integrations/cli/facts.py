@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from crp_integrations.cli import options, show_fabric
-from crp_integrations.cli.opening import kept, sources_named
+from crp_integrations.cli import command_groups, store_views
+from crp_integrations.cli.store_access import kept, sources_named
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.vocabulary import FactStatus
 
@@ -52,15 +52,15 @@ def verb(change: str) -> Callable[..., None]:
 
     def command(
         facts: FactIds,
-        store: options.Store = options.DEFAULT_STORE,
-        shared: options.Shared = "",
-        residency: options.Residency = "",
-        tenant: options.Tenant = "",
-        as_json: options.AsJson = False,
+        store: command_groups.Store = command_groups.DEFAULT_STORE,
+        shared: command_groups.Shared = "",
+        residency: command_groups.Residency = "",
+        tenant: command_groups.Tenant = "",
+        as_json: command_groups.AsJson = False,
     ) -> None:
         with kept(store, shared, residency, tenant) as namespace:
             report = getattr(namespace, change)(facts)
-        show_fabric.changed(report, as_json=as_json)
+        store_views.changed(report, as_json=as_json)
 
     return command
 
@@ -70,16 +70,16 @@ def quarantine(
     reason: Annotated[
         str, typer.Option("--reason", help="One sentence for who reviews it; shown, never stored.")
     ] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Take facts out of retrieval until they were reviewed."""
     with kept(store, shared, residency, tenant) as namespace:
         report = namespace.quarantine(facts, reason)
-    show_fabric.changed(report, as_json=as_json, reason=reason)
+    store_views.changed(report, as_json=as_json, reason=reason)
 
 
 def forget(
@@ -87,11 +87,11 @@ def forget(
     source: Annotated[
         str | None, typer.Option("--source", help="A source by id, URI or path: all of its facts.")
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Delete facts, or a source; their bytes go after the retention period."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -104,7 +104,7 @@ def forget(
                 )
             chosen = named[0].source_id
         report = namespace.forget(facts=facts or (), source=chosen)
-    show_fabric.changed(report, as_json=as_json)
+    store_views.changed(report, as_json=as_json)
 
 
 def erase(
@@ -115,11 +115,11 @@ def erase(
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -129,7 +129,7 @@ def erase(
         # One graph for all of them: it is built after the last.
         last = list(chosen)[-1]
         reports = [namespace.erase(id_, graph=id_ == last) for id_ in chosen]
-    show_fabric.erased(reports, as_json=as_json)
+    store_views.erased(reports, as_json=as_json)
     if not all(report.scrubbed for report in reports):
         raise typer.Exit(1)
 
@@ -145,10 +145,10 @@ def export(
         Listed | None,
         typer.Option("--status", help="Only facts of this status; all that a search may find."),
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
 ) -> None:
     """Write sources and facts as JSON lines, or the graph of facts as GraphML."""
     if form is Form.GRAPHML and not out:
@@ -175,7 +175,7 @@ def _confirm(sources: list[Source]) -> None:
     """
     if not sys.stdin.isatty():
         raise RequestError("an erasure cannot be undone; give --yes where nobody can be asked")
-    show_fabric.about_to_erase(sources)
+    store_views.about_to_erase(sources)
     typer.confirm("Erase for good?", abort=True, err=True)
 
 

@@ -1,14 +1,19 @@
-"""`crp ingest`."""
+"""`crp ingest`, and `crp quickstart`: the whole path once, on the package's documentation."""
 
 from __future__ import annotations
 
+import tempfile
+from importlib.resources import files
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from crp_integrations import Relay
-from crp_integrations.cli import options, show
-from crp_integrations.cli.opening import subject_of
+from crp_integrations.cli import command_groups, terminal
+from crp_integrations.cli.store_access import subject_of
+from crp_integrations.errors import ConfigError
+from crp_integrations.vocabulary import SourceKind
 
 # As text: a `Path` would make the current folder of an empty argument.
 Paths = Annotated[list[str], typer.Argument(help="Files and folders.")]
@@ -16,16 +21,16 @@ Paths = Annotated[list[str], typer.Argument(help="Files and folders.")]
 
 def ingest(
     paths: Paths,
-    kind: options.Kind = None,
+    kind: command_groups.Kind = None,
     ttl: Annotated[
         str | None,
         typer.Option("--ttl", help="Time after which the facts turn STALE, such as P90D or PT12H."),
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
+    store: command_groups.Store = command_groups.DEFAULT_STORE,
+    shared: command_groups.Shared = "",
+    residency: command_groups.Residency = "",
+    tenant: command_groups.Tenant = "",
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Put files and folders into the store: all of them, or none when one cannot be read."""
     from crp_integrations.loaders.files import skipped_files
@@ -33,10 +38,84 @@ def ingest(
     subject = subject_of(tenant, shared)
     with (
         Relay.open(store, subject=subject, shared=shared, residency=residency) as relay,
-        show.progress(quiet=as_json) as advance,
+        terminal.progress(quiet=as_json) as advance,
     ):
         report = relay.ingest(paths, kind=kind, ttl=ttl, progress=advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        show.ingested(report, store, skipped_files(paths))
+        terminal.ingested(report, store, skipped_files(paths))
+
+
+PACKAGED = "documentation"
+IN_CHECKOUT = "docs"
+FIRST_PAGE = "main-path.md"
+
+
+def documentation_path() -> Path:
+    """The folder of Markdown pages that the quickstart reads.
+
+    A wheel carries the pages inside the package; an editable install leaves them beside it.
+
+    Raises:
+        ConfigError: neither folder holds the pages, so the installation is incomplete.
+    """
+    package = Path(str(files("crp_integrations")))
+    for folder in (package / PACKAGED, package.parent / IN_CHECKOUT):
+        if (folder / FIRST_PAGE).is_file():
+            return folder
+    raise ConfigError(
+        "the package's documentation is not there; install crp-integrations again from its wheel"
+    )
+
+
+QUESTIONS = (
+    "How is the quality tier of an envelope computed?",
+    "What happens to a fact that does not fit into the token budget?",
+    "When is a claim grounded in the context?",
+)
+# The pages that say how it works; the whole documentation would take a minute to embed.
+PAGES = (
+    "audit",
+    "cfs",
+    "glossary",
+    "main-path",
+    "quality",
+    "relay",
+    "selection",
+    "tokens",
+    "verifier",
+    "why",
+)
+BUDGET_TOKENS = 600
+URI_PREFIX = "package:crp-integrations/"
+FOLDER_PREFIX = "crp-quickstart-"
+
+
+def quickstart(
+    store: Annotated[
+        str | None,
+        typer.Option("--store", envvar="CRP_STORE", help="Keep the store here; else temporary."),
+    ] = None,
+) -> None:
+    """Ingest pages of the package's documentation and ask three questions, without any key."""
+    if store is not None:
+        _run(store)
+        return
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+        _run(folder)
+
+
+def _run(store: str) -> None:
+    with Relay.open(store) as relay:
+        with terminal.progress() as advance:
+            report = relay.ingest(
+                [documentation_path() / f"{page}.md" for page in PAGES],
+                kind=SourceKind.OFFICIAL,
+                prefix=URI_PREFIX,
+                progress=advance,
+            )
+        terminal.ingested(report, store, ())
+        for question in QUESTIONS:
+            terminal.question(question)
+            terminal.answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crp_integrations.cli import options, receipt_replay, receipt_store, show_receipt
+from crp_integrations.cli import command_groups, receipt_files, receipt_replay, receipt_views
 from crp_integrations.cli.receipt_files import (
     File,
     Out,
@@ -30,11 +30,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 receipt_replay.register(app)
-receipt_store.register(app)
+receipt_files.register(app)
 
 
 @app.command("show")
-def show(file: File, as_json: options.AsJson = False) -> None:
+def show(file: File, as_json: command_groups.AsJson = False) -> None:
     """Show a receipt: question, answer, what the model saw, verdict per claim, policy.
 
     Status 1 when it does not verify.
@@ -49,7 +49,7 @@ def show(file: File, as_json: options.AsJson = False) -> None:
     else:
         # Before anything is drawn, what a signer may have made wrong is named.
         content_of(receipt)
-        show_receipt.summary(receipt, found)
+        receipt_views.summary(receipt, found)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -68,7 +68,7 @@ def verify(
         str, typer.Option("--proof", help="Proof that it is in a log; goes with --head.")
     ] = "",
     head: Annotated[str, typer.Option("--head", help="Signed head of the log.")] = "",
-    as_json: options.AsJson = False,
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Check signature, tree, texts and chain; status 1 and the place when one does not hold."""
     if bool(proof) != bool(head):
@@ -89,7 +89,7 @@ def verify(
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        show_receipt.verified(found)
+        receipt_views.verified(found)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -128,7 +128,7 @@ def redact(
         quoting=not keep_quoting,
     )
     save(copy, out)
-    show_receipt.left_out(receipt, copy, out)
+    receipt_views.left_out(receipt, copy, out)
 
 
 @app.command("html")
@@ -145,4 +145,4 @@ def html(
     for one in (file, *(others or ())):
         receipt_of(one)
     save_bytes(page(data_of(file), [data_of(one) for one in others or ()]).encode(), out)
-    show_receipt.written(out, "page")
+    receipt_views.written(out, "page")

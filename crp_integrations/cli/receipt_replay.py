@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crp_integrations.cli import options, show_replay
-from crp_integrations.cli.opening import existing
+from crp_integrations.cli import command_groups, receipt_views
 from crp_integrations.cli.receipt_files import File, data_of
+from crp_integrations.cli.store_access import existing
 from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
 from crp_integrations.guard.ports import Bundle
@@ -62,7 +62,7 @@ def replay(
     store: Annotated[
         str, typer.Option("--store", help="A store whose settings stand for withheld weights.")
     ] = "",
-    as_json: options.AsJson = False,
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
     from crp_integrations.relay.build import limits
@@ -85,13 +85,13 @@ def replay(
         if as_json:
             typer.echo(supposed.model_dump_json(indent=2))
         else:
-            show_replay.supposed(receipt, supposed)
+            receipt_views.supposed(receipt, supposed)
         return
     found = again(receipt, tools)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        show_replay.replayed(found)
+        receipt_views.replayed(found)
     if not found.same:
         raise typer.Exit(1)
 
@@ -99,14 +99,14 @@ def replay(
 def diff(
     left: File,
     right: Annotated[str, typer.Argument(help="File of another receipt.", metavar="OTHER")],
-    as_json: options.AsJson = False,
+    as_json: command_groups.AsJson = False,
 ) -> None:
     """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
     found = compare(verified(left), verified(right))
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        show_replay.compared(found)
+        receipt_views.compared(found)
     if not found.same:
         raise typer.Exit(1)
 

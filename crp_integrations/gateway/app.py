@@ -20,15 +20,12 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport
 from crp_integrations.fabric.records import Fact
-from crp_integrations.gateway import artifacts, chat, facts, windows
-from crp_integrations.gateway.answers import Answered, record
-from crp_integrations.gateway.calls import Call
-from crp_integrations.gateway.completion import EVENTS
-from crp_integrations.gateway.door import Door, House, Keys, Operation
+from crp_integrations.gateway import chat_completions, resources
+from crp_integrations.gateway.chat_completions import EVENTS
+from crp_integrations.gateway.endpoint import Door, House, Keys, Operation
 from crp_integrations.gateway.keys import Scope as KeyScope
-from crp_integrations.gateway.limits import Rates, Together
-from crp_integrations.gateway.metrics import MEDIA_TYPE, Exposed, Metrics
 from crp_integrations.gateway.openapi import ASKING, Told, document
+from crp_integrations.gateway.rate_limits import MEDIA_TYPE, Exposed, Metrics, Rates, Together
 from crp_integrations.gateway.records import (
     ChatRequest,
     Completion,
@@ -39,6 +36,7 @@ from crp_integrations.gateway.records import (
     SessionTrail,
     StoredFacts,
 )
+from crp_integrations.gateway.responses import Answered, Call, record
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Tenants
 from crp_integrations.gateway.upstream import Routed, Upstream
@@ -225,7 +223,7 @@ def _table() -> dict[str, dict[str, Row]]:
     return {
         "/v1/chat/completions": {
             "POST": (
-                Operation(chat.completions, ask, body=True),
+                Operation(chat_completions.completions, ask, body=True),
                 Told(
                     "createChatCompletion",
                     "Answer a conversation's last question from the tenant's facts.",
@@ -239,13 +237,13 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         "/v1/models": {
             "GET": (
-                Operation(chat.models, ask),
+                Operation(chat_completions.models, ask),
                 Told("listModels", "The models that callers may ask.", gives=ModelList),
             )
         },
         "/v1/preview": {
             "POST": (
-                Operation(chat.preview, ask, body=True),
+                Operation(chat_completions.preview, ask, body=True),
                 Told(
                     "previewEnvelope",
                     "What the envelope of a question would be; no model is called.",
@@ -258,11 +256,11 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         "/v1/facts": {
             "GET": (
-                Operation(facts.listed, store),
+                Operation(resources.listed, store),
                 Told("listFacts", "The tenant's facts by id.", gives=FactsPage, query=filters),
             ),
             "POST": (
-                Operation(facts.put, store, body=True, large=True),
+                Operation(resources.put, store, body=True, large=True),
                 Told(
                     "putFacts",
                     "Store facts: the whole batch or nothing.",
@@ -274,15 +272,15 @@ def _table() -> dict[str, dict[str, Row]]:
             ),
         },
         "/v1/facts/{fact_id}": {
-            "GET": (Operation(facts.one, store), Told("getFact", "A fact.", gives=Fact)),
+            "GET": (Operation(resources.one, store), Told("getFact", "A fact.", gives=Fact)),
             "DELETE": (
-                Operation(facts.forget, store),
+                Operation(resources.forget, store),
                 Told("forgetFact", "Delete a fact.", gives=ChangeReport, statuses=(409,)),
             ),
         },
         "/v1/sources/{source_id}": {
             "DELETE": (
-                Operation(facts.erase, store),
+                Operation(resources.erase, store),
                 Told(
                     "eraseSource",
                     "Erase a source and every byte of its facts.",
@@ -292,31 +290,31 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         REPORTS: {
             "GET": (
-                Operation(windows.report, audit),
+                Operation(resources.report, audit),
                 Told("getReport", "The report on a window.", gives=Report),
             )
         },
         TRAILS: {
             "GET": (
-                Operation(windows.audit, audit),
+                Operation(resources.audit, audit),
                 Told(
                     "getTrail",
                     "The seals and events of a session.",
                     gives=SessionTrail,
-                    media=(windows.NDJSON,),
+                    media=(resources.NDJSON,),
                     query={"format": forms, "after": _NUMBER},
                 ),
             )
         },
         RECEIPTS: {
             "GET": (
-                Operation(windows.receipt, audit),
+                Operation(resources.receipt, audit),
                 Told("getReceipt", "The receipt on a window.", media=("application/json",)),
             )
         },
-        artifacts.ROUTE: {
+        resources.ROUTE: {
             "GET": (
-                Operation(artifacts.opened, admit=artifacts.admitted, head=False),
+                Operation(resources.opened, admit=resources.admitted, head=False),
                 Told(
                     "openArtifact",
                     "What a signed address opens, once.",

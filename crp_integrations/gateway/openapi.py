@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from crp_integrations import __version__
-from crp_integrations.gateway.answers import JSON
 from crp_integrations.gateway.records import Refused
+from crp_integrations.gateway.responses import JSON
 from crp_integrations.headers import codec, grammar
 
 REF: Final = "#/components/schemas/{model}"

@@ -10,8 +10,8 @@ in), then `attach.py` (answer and proof out); `logger.py`, which only looks on; 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from crp_integrations.litellm.attach import CRPStream
 from crp_integrations.litellm.logger import CRPLogger
+from crp_integrations.litellm.response_metadata import CRPStream
 from crp_integrations.litellm.router import CRPRouter
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from crp_integrations.engines.litellm_versions import (
     retries_of,
 )
 from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound
-from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
-from crp_integrations.litellm.loop import wait
-from crp_integrations.litellm.wire import answers, arguments, sent
+from crp_integrations.litellm.attempt_packing import RUNNING, SAMPLING, Attempts
+from crp_integrations.litellm.event_loop import wait
+from crp_integrations.litellm.messages import answers, arguments, sent
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.steps import (
     Dispatch,

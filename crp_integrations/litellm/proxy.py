@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
 from fastapi import HTTPException
+from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.adapters.arguments import check_values
 from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp
@@ -16,11 +17,16 @@ from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
 from crp_integrations.headers import refusal_bodies
+from crp_integrations.litellm.attempt_packing import RUNNING, install
 from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.entries import first_model
-from crp_integrations.litellm.handing import Handing
-from crp_integrations.litellm.hook import RUNNING, install
-from crp_integrations.litellm.wire import arguments, asked, further, refuse_metadata
+from crp_integrations.litellm.messages import (
+    arguments,
+    asked,
+    first_model,
+    further,
+    refuse_metadata,
+)
+from crp_integrations.litellm.proxy_request import Handing
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.relay import steps
@@ -31,7 +37,6 @@ from crp_integrations.vocabulary import Strategy
 
 litellm = library()
 
-from litellm.integrations.custom_logger import CustomLogger  # noqa: E402 - after library()
 
 # What the proxy calls a chat completion.
 CHAT: Final = frozenset({"completion", "acompletion"})

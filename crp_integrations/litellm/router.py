@@ -11,18 +11,19 @@ from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp, refuse_unlis
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
-from crp_integrations.litellm.attach import attached
+from crp_integrations.litellm.attempt_packing import install
 from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.entries import check_entries, first_model
-from crp_integrations.litellm.hook import install
-from crp_integrations.litellm.loop import made_in_a_loop, wait
-from crp_integrations.litellm.wire import (
+from crp_integrations.litellm.event_loop import made_in_a_loop, wait
+from crp_integrations.litellm.messages import (
     asked,
+    check_entries,
+    first_model,
     further,
     refuse_fields,
     refuse_metadata,
     tools_of,
 )
+from crp_integrations.litellm.response_metadata import attached
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.judge import JudgeSource, OnReport

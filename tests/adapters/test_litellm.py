@@ -21,8 +21,8 @@ from crp_integrations.errors import (
     RequestError,
 )
 from crp_integrations.litellm import CRPRouter
-from crp_integrations.litellm.hook import RUNNING
-from crp_integrations.litellm.loop import own_loop as _loop
+from crp_integrations.litellm.attempt_packing import RUNNING
+from crp_integrations.litellm.event_loop import own_loop as _loop
 from tests.doubles import HashEmbedder
 from tests.servers import Double, openai_double
 

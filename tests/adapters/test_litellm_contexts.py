@@ -12,8 +12,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ModelAuthError
 from crp_integrations.litellm import CRPProxyHook, CRPRouter
-from crp_integrations.litellm.handing import Handing
-from crp_integrations.litellm.hook import Attempts, PackForDeployment
+from crp_integrations.litellm.attempt_packing import Attempts, PackForDeployment
+from crp_integrations.litellm.proxy_request import Handing
 from crp_integrations.relay.turn import Turn
 from tests.adapters.deployments import QUESTION, entry
 from tests.adapters.proxied import MASTER, called
@@ -85,7 +85,7 @@ def test_a_context_keeps_nothing_of_a_call_that_failed(
 def test_a_context_keeps_nothing_of_a_proxys_request(
     relay: Relay, server: Double, kept: list[Context], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crp_integrations.litellm.handing.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("crp_integrations.litellm.proxy_request.GRACE_SECONDS", 0.0)
     before = alive(Attempts, Handing, Turn)
     with called(CRPProxyHook(relay), [entry(server, "main", "gpt-4o")], num_retries=0) as client:
         sent = {"model": "main", "messages": [{"role": "user", "content": QUESTION}]}

@@ -159,7 +159,7 @@ def run(
     Returns:
         A report in plain JSON.
     """
-    from crp_integrations.litellm import CRPRouter, deployments, hook
+    from crp_integrations.litellm import CRPRouter, deployments
     from crp_integrations.litellm import router as router_module
     from crp_integrations.relay.relay import Relay
     from crp_integrations.relay.settings import DispatchSettings
@@ -172,7 +172,7 @@ def run(
         (router_module, "attached", "litellm: proof on the response"),
         (deployments.Watched, "begin", "relay: begin, outside its steps"),
         (deployments.Watched, "receive", "relay: receive, outside its steps"),
-        (hook.Attempts, "fit", "litellm: packing for an attempt"),
+        (attempt_packing.Attempts, "fit", "litellm: packing for an attempt"),
     )
     say(f"reading {facts} passages")
     found = passages(facts)
@@ -306,7 +306,7 @@ async def _block(call: Call, asked: Sequence[str], at_a_time: int) -> tuple[floa
 
 def _messages(relay: Any, query: str, budget_tokens: int) -> list[dict[str, Any]]:
     """The messages of a relayed call, for a bare one to carry the same."""
-    from crp_integrations.litellm.wire import sent
+    from crp_integrations.litellm.messages import sent
     from crp_integrations.relay.prompt import prompt_messages
 
     turn = relay.turn(query, model=MODEL, budget_tokens=budget_tokens)

@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.cli.app import COMMANDS
-from crp_integrations.cli.loading import loaded
+from crp_integrations.cli.command_groups import loaded
 from crp_integrations.receipt.records import write
 from tests.cli.conftest import Here
 from tests.cli.test_cli import KEY, SESSION

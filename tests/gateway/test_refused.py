@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 from crp_integrations.errors import ConfigError, RequestError, StoreBusy, StoreError
 from crp_integrations.gateway import GatewaySettings, KeyFile
 from crp_integrations.gateway.keys import FixedKeys, Key, Scope, found, new_key
-from crp_integrations.gateway.limits import Busy, Rates, Together
+from crp_integrations.gateway.rate_limits import Busy, Rates, Together
 from crp_integrations.stores.files import file_held
 from tests.doubles import NOON
 from tests.forking import run

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import crp_integrations
-from crp_integrations.cli import documentation
+from crp_integrations.cli import ingest
 from crp_integrations.errors import ConfigError
 from tests.requirements.rows import ROOT
 
@@ -97,7 +97,7 @@ def test_version_and_name_agree() -> None:
 
 
 def test_documentation_is_found_in_a_checkout() -> None:
-    assert (documentation.documentation_path() / "glossary.md").is_file()
+    assert (ingest.documentation_path() / "glossary.md").is_file()
 
 
 def test_documentation_inside_the_package_goes_first(
@@ -105,10 +105,10 @@ def test_documentation_inside_the_package_goes_first(
 ) -> None:
     inside = tmp_path / "package" / "documentation"
     beside = tmp_path / "docs"
-    monkeypatch.setattr(documentation, "files", lambda _: tmp_path / "package")
+    monkeypatch.setattr(ingest, "files", lambda _: tmp_path / "package")
     with pytest.raises(ConfigError, match="documentation is not there"):
-        documentation.documentation_path()
+        ingest.documentation_path()
     for folder in (beside, inside):
         folder.mkdir(parents=True)
-        (folder / documentation.FIRST_PAGE).write_text("# Main path\n", encoding="utf-8")
-        assert documentation.documentation_path() == folder
+        (folder / ingest.FIRST_PAGE).write_text("# Main path\n", encoding="utf-8")
+        assert ingest.documentation_path() == folder

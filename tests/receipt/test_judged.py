@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.cli import show_receipt
+from crp_integrations.cli import receipt_views
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
@@ -491,7 +491,7 @@ def test_a_receipt_is_shown_with_statuses_and_quotations(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     receipt, _, answer = judged()
-    show_receipt.summary(receipt, verify(receipt))
+    receipt_views.summary(receipt, verify(receipt))
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("CONTRADICTED, NUMBER", "412 megawatts", "Checked by judge any/judge: VERIFIED"):
         assert words in shown

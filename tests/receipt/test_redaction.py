@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.adapters.observed_answers import observe_answer
-from crp_integrations.cli import receipt_replay, show_receipt
+from crp_integrations.cli import receipt_replay, receipt_views
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.comparison import diff
@@ -277,7 +277,7 @@ def test_no_word_of_a_strangers_content_steers_the_terminal(
         content["report"]["claims"][0]["findings"] = [found]
 
     strange = changed(asked(), hostile)
-    show_receipt.summary(strange, verify(strange))
+    receipt_views.summary(strange, verify(strange))
     shown = capsys.readouterr().out
     assert "evil" in shown
     assert "\x1b" not in shown

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from crp_integrations import Relay, examine, pack
-from crp_integrations.cli import show
+from crp_integrations.cli import terminal
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.tokens.counters import CounterBase
 from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
@@ -132,10 +132,10 @@ def test_the_terminal_says_that_a_fact_is_shown_in_part(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     answer = asked(parted_relay)
-    show.answer(answer)
+    terminal.answer(answer)
     said = capsys.readouterr().out
     assert f"{parted(answer.envelope).position} part" in said
-    show.answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
+    terminal.answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
     assert " part" not in capsys.readouterr().out
 
 

@@ -20,15 +20,12 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from crp_integrations.errors import CRPError, RequestError, TokenRefused
-from crp_integrations.gateway import answers
-from crp_integrations.gateway.answers import Answered
-from crp_integrations.gateway.bodies import CLOSE, framed_twice, unreadable
-from crp_integrations.gateway.calls import Call
+from crp_integrations.gateway import responses
 from crp_integrations.gateway.keys import Key, found, holds
 from crp_integrations.gateway.keys import Scope as KeyScope
-from crp_integrations.gateway.limits import Rates, Together
-from crp_integrations.gateway.metrics import Metrics
-from crp_integrations.gateway.sending import GONE, Visit
+from crp_integrations.gateway.rate_limits import Metrics, Rates, Together
+from crp_integrations.gateway.request_bodies import CLOSE, framed_twice, unreadable
+from crp_integrations.gateway.responses import GONE, Answered, Call, Visit
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Tenants
 from crp_integrations.gateway.upstream import Upstream
@@ -148,14 +145,14 @@ class Door:
             operation = None
         if not self._operations:
             raise _Refusal(
-                answers.refusal(
+                responses.refusal(
                     404, "unknown_path", "there is nothing here; /openapi.json has all paths", CLOSE
                 )
             )
         if operation is None:
             allowed = ", ".join(sorted(self._operations))
             raise _Refusal(
-                answers.refusal(
+                responses.refusal(
                     405, "method_not_allowed", f"wanted {allowed}", {"Allow": allowed, **CLOSE}
                 )
             )
@@ -166,7 +163,7 @@ class Door:
         if size > self._house.settings.header_bytes:
             most = self._house.settings.header_bytes
             raise _Refusal(
-                answers.refusal(
+                responses.refusal(
                     431, "headers_too_large", f"headers take {size} bytes, at most {most}", CLOSE
                 )
             )
@@ -176,7 +173,7 @@ class Door:
                 continue
             if not (_PLAIN.fullmatch(name) and _PLAIN.fullmatch(value)):
                 raise _Refusal(
-                    answers.refusal(
+                    responses.refusal(
                         400,
                         "header_syntax_error",
                         f"header {shown!r:.60} holds a character that is not printable ASCII",
@@ -205,7 +202,7 @@ class Door:
         house.rates.take(key.key_id, house.now())
         if wanted not in key.scopes:
             raise _Refusal(
-                answers.refusal(
+                responses.refusal(
                     403, "access_denied", f"key {key.key_id} has no right to {wanted.value}"
                 )
             )
@@ -239,7 +236,7 @@ class Door:
                         return b"".join(pieces)
         except TimeoutError:
             raise _Refusal(
-                answers.refusal(
+                responses.refusal(
                     408,
                     "request_timeout",
                     f"the body was not there after {settings.body_seconds:g} s",
@@ -312,7 +309,7 @@ async def _gone(receive: Receive) -> None:
 
 def _too_large(most: int) -> _Refusal:
     return _Refusal(
-        answers.refusal(413, "body_too_large", f"at most {most} bytes are taken here", CLOSE)
+        responses.refusal(413, "body_too_large", f"at most {most} bytes are taken here", CLOSE)
     )
 
 

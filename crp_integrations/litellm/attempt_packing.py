@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from weakref import ReferenceType
 
+from litellm.integrations.custom_logger import CustomLogger
+
 from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp
 from crp_integrations.engines.litellm_replies import tells_end
 from crp_integrations.engines.litellm_versions import library
-from crp_integrations.litellm.wire import answers, sent
+from crp_integrations.litellm.messages import answers, sent
 from crp_integrations.relay.steps import Dispatch, FittedDispatch
 
 litellm = library()
 
-from litellm.integrations.custom_logger import CustomLogger  # noqa: E402 - after library()
 
 # Sampling values that a turn may set by itself, and that not every model takes.
 SAMPLING: Final = ("temperature", "seed")

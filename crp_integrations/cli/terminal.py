@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.cli.opening import place
+from crp_integrations.cli.store_access import place
 from crp_integrations.vocabulary import Attribution, Checked, ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from crp_integrations.engines.litellm_replies import as_chunk
 from crp_integrations.errors import EngineError
-from crp_integrations.litellm.attach import PROVEN, CRPStream, attached
+from crp_integrations.litellm.attempt_packing import Attempts
 from crp_integrations.litellm.deployments import Deployments, Spent, streamed, whole
-from crp_integrations.litellm.hook import Attempts
+from crp_integrations.litellm.response_metadata import PROVEN, CRPStream, attached
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.steps import Outcome, Playable, Release

@@ -9,7 +9,7 @@ from typing import Any, Final
 from crp_integrations.engines.litellm_versions import library, note, notes_of
 from crp_integrations.errors import EngineError
 from crp_integrations.litellm.deployments import Spent
-from crp_integrations.litellm.wire import answers
+from crp_integrations.litellm.messages import answers
 from crp_integrations.relay.records import Answer
 
 litellm = library()

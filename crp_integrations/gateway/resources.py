@@ -1,0 +1,296 @@
+"""`/v1/facts`, reports, trails, receipts and artifacts of the key's own tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from bisect import bisect_right
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.types import Scope
+
+from crp_integrations.audit.exports import ExportSelection, write_ndjson
+from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.errors import IllegalTransition, RequestError
+from crp_integrations.fabric.records import Fact, IngestReport, Where
+from crp_integrations.gateway.endpoint import House
+from crp_integrations.gateway.keys import Key
+from crp_integrations.gateway.records import (
+    FactsPage,
+    GivenFact,
+    GivenFacts,
+    SessionTrail,
+    StoredFacts,
+)
+from crp_integrations.gateway.request_bodies import read_as, read_json
+from crp_integrations.gateway.responses import Answered, Call, record, refusal
+from crp_integrations.governance.artifacts.addresses import PATH, claimed
+from crp_integrations.headers.records import CacheDirectives
+from crp_integrations.receipt.records import ID_PREFIX, write
+from crp_integrations.relay.question_fields import from_headers
+from crp_integrations.session.records import SESSION_ID, WINDOW_ID
+from crp_integrations.vocabulary import SourceKind
+
+PAGE = 100
+
+
+async def put(call: Call) -> Answered:
+    """Store facts, or change those whose ids are there: the whole batch or nothing.
+
+    Under `CRP-Context-Cache: no-store` they are kept in memory for the session of
+    `CRP-Context-Session-Id` alone.
+    """
+    facts = await asyncio.to_thread(_given, call)
+    asked = from_headers(call.headers)
+    cache = asked.get("cache")
+    session_id, residency = asked.get("session_id") or "", asked.get("residency")
+    if isinstance(cache, CacheDirectives) and cache.no_store and not session_id:
+        raise RequestError(
+            "under no-store facts are kept for a session alone; name it in CRP-Context-Session-Id"
+        )
+
+    def stored() -> IngestReport:
+        if cache not in (None, CacheDirectives()):
+            return call.relay.add(facts, session_id=session_id, cache=cache, residency=residency)
+        return call.relay.region(residency).put(facts)
+
+    report = await asyncio.to_thread(stored)
+    call.noted.facts(fact.fact_id for fact in facts)
+    return record(
+        StoredFacts(
+            facts=tuple(report.facts),
+            unchanged=report.unchanged,
+            returned=report.returned,
+            rewritten=report.rewritten,
+            state_hash=report.state_hash,
+        )
+    )
+
+
+async def listed(call: Call) -> Answered:
+    """The tenant's retrievable facts by id, a page at a time."""
+    call.only("limit", "after", "source_id", "label", "kind")
+    limit = call.whole("limit", PAGE, least=1, most=call.settings.page)
+    after, where = call.query.get("after", ""), _where(call)
+
+    def found() -> FactsPage:
+        ids = call.relay.fabric.find_own(where)
+        first = bisect_right(ids, after) if after else 0
+        page = ids[first : first + limit]
+        more = first + limit < len(ids) and page
+        return FactsPage(facts=tuple(call.relay.fabric.facts(page)), after=page[-1] if more else "")
+
+    said = await asyncio.to_thread(found)
+    call.noted.facts(fact.fact_id for fact in said.facts)
+    return record(said)
+
+
+async def one(call: Call) -> Answered:
+    """A fact of the tenant."""
+    call.only()
+    fact_id = call.path["fact_id"]
+    found = await asyncio.to_thread(call.relay.fabric.facts, [fact_id])
+    if not found or found[0].namespace != call.key.tenant:
+        return _unknown("fact", fact_id)
+    call.noted.facts([found[0].fact_id])
+    return record(found[0])
+
+
+async def forget(call: Call) -> Answered:
+    """Delete a fact: it is unretrievable at once, and its bytes go after the retention period."""
+    call.only()
+    fact_id = call.path["fact_id"]
+    try:
+        report = await asyncio.to_thread(call.relay.fabric.forget, facts=[fact_id])
+    except (RequestError, IllegalTransition):
+        return _unknown("fact", fact_id)
+    call.noted.facts(report.facts)
+    return record(report)
+
+
+async def erase(call: Call) -> Answered:
+    """Erase a source: no byte of its facts stays in any file, and the trail says so.
+
+    Spec: CRP-SPEC-009 §8.3
+    """
+    call.only()
+    source_id = call.path["source_id"]
+    try:
+        report = await asyncio.to_thread(call.relay.fabric.erase, source_id)
+    except RequestError:
+        return _unknown("source", source_id)
+    call.noted.facts(report.facts)
+    return record(report)
+
+
+def _given(call: Call) -> list[Fact]:
+    given = read_as(GivenFacts, read_json(call.body))
+    if len(given.facts) > call.settings.facts_batch:
+        raise RequestError(
+            f"the batch has {len(given.facts)} facts, at most {call.settings.facts_batch} are taken"
+        )
+    return [_fact(one) for one in given.facts]
+
+
+def _fact(given: GivenFact) -> Fact:
+    return Fact.model_validate(given.model_dump(exclude_none=True))
+
+
+def _where(call: Call) -> Where:
+    source, label, kind = (call.query.get(name) for name in ("source_id", "label", "kind"))
+    if kind is not None and kind not in tuple(SourceKind):
+        raise RequestError(f"kind {kind!r:.40} is not one of {', '.join(SourceKind)}")
+    return Where(
+        sources=None if source is None else (source,),
+        labels=() if label is None else (label,),
+        kinds=None if kind is None else (SourceKind(kind),),
+    )
+
+
+def _unknown(what: str, id_: str) -> Answered:
+    # In the same words for one that never was, and for one of another tenant.
+    return refusal(404, f"unknown_{what}", f"no {what} is known here as {id_!r:.60}")
+
+
+NDJSON: Final = "application/x-ndjson"
+RECEIPT_ID: Final = re.compile(re.escape(ID_PREFIX) + "[0-9a-f]{32}", re.ASCII)
+# Sequence numbers of a journal.
+LAST: Final = 2**53
+
+
+async def report(call: Call) -> Answered:
+    """The report on a window, as `CRP-Provenance-Report-URI` names it.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    call.only()
+    window_id = call.path["window_id"]
+    found = None
+    if WINDOW_ID.fullmatch(window_id):
+        found = await asyncio.to_thread(call.relay.report, window_id)
+    if found is None:
+        return refusal(404, "unknown_window", f"no report is kept on window {window_id!r:.60}")
+    call.noted.window_id, call.noted.session_id = window_id, found.session_id
+    return record(found)
+
+
+async def audit(call: Call) -> Answered:
+    """The seals and events of a session; as NDJSON the whole journal, to be verified elsewhere.
+
+    In NDJSON an event of another session is a line that holds its HMAC alone, so that the chain
+    still verifies.
+
+    Spec: CRP-SPEC-005 §15.3; related facts §5
+    """
+    call.only("format", "after")
+    form = call.query.get("format", "json")
+    if form not in ("json", "ndjson"):
+        raise RequestError(f"format is {form!r:.40}, wanted json or ndjson")
+    after = call.whole("after", 0, most=LAST)
+    session_id = call.path["session_id"]
+    seals: list[WindowSeal] = []
+    if SESSION_ID.fullmatch(session_id):
+        seals = await asyncio.to_thread(_seals, call, session_id)
+    if not seals:
+        return refusal(404, "unknown_session", f"no window of session {session_id!r:.60} is sealed")
+    call.noted.session_id = session_id
+    if form == "ndjson":
+        return Answered(200, media_type=NDJSON, events=_lines(call, session_id))
+    page, last = await asyncio.to_thread(_page, call, after, call.settings.page, session_id)
+    return record(
+        SessionTrail(session_id=session_id, seals=tuple(seals), events=tuple(page), after=last)
+    )
+
+
+async def receipt(call: Call) -> Answered:
+    """A receipt by its id or by its window's, the file as it is verified elsewhere."""
+    call.only()
+    name = call.path["receipt_id"]
+    found = None
+    if RECEIPT_ID.fullmatch(name) or WINDOW_ID.fullmatch(name):
+        found = await asyncio.to_thread(call.relay.receipt, name)
+    if found is None:
+        return refusal(404, "unknown_receipt", f"no receipt is kept as {name!r:.60}")
+    call.noted.session_id, call.noted.window_id = found.chain.session_id, found.chain.window_id
+    return Answered(200, body=write(found))
+
+
+def _seals(call: Call, session_id: str) -> list[WindowSeal]:
+    with call.relay.fabric.begin(write=False) as transaction:
+        return transaction.journal.seals(session_id)
+
+
+def _page(call: Call, after: int, most: int, session_id: str = "") -> tuple[list[Event], int]:
+    """Events of a session, or all, and the number of the last one looked at; 0 at the end."""
+    found: list[Event] = []
+    with call.relay.fabric.begin(write=False) as transaction:
+        for event in transaction.journal.events(after=after):
+            if not session_id or event.session_id == session_id:
+                found.append(event)
+                if len(found) == most:
+                    return found, event.seq
+    return found, 0
+
+
+async def _lines(call: Call, session_id: str) -> AsyncIterator[bytes]:
+    # A page a transaction: a slow reader must not keep an old state of the store alive.
+    chosen, after = ExportSelection(session_id=session_id), 0
+    while True:
+        page, after = await asyncio.to_thread(_page, call, after, call.settings.page)
+        if page:
+            yield "".join(line + "\n" for line in write_ndjson(page, chosen)).encode()
+        if not after:
+            return
+
+
+ROUTE: Final = PATH
+_KEY_DIGITS: Final = 12
+# Of a key that is none: no secret has this hash.
+_NO_SECRET: Final = "sha256:" + "0" * 64
+# A page of another origin cannot show it, and a browser runs nothing in it.
+_HEADERS: Final = {
+    "Content-Disposition": "attachment",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def admitted(house: House, scope: Scope) -> Key:
+    """Who a genuine address lets in, whether it still holds or not.
+
+    Raises:
+        AccessDenied: it was altered, or never given out.
+    """
+    query = scope.get("query_string", b"").decode("latin-1")
+    token = dict(parse_qsl(query)).get("token", "")
+    claim = claimed((scope.get("path_params") or {})["artifact_id"], token, house.keyring)
+    subject = claim.subject
+    return Key(
+        # Its own rate, and its own name in the log.
+        key_id=claim.nonce[:_KEY_DIGITS],
+        tenant=subject.tenant,
+        name=subject.name,
+        roles=subject.roles,
+        scopes=(),
+        secret_hash=_NO_SECRET,
+        created_at=house.clock.now(),
+    )
+
+
+async def opened(call: Call) -> Answered:
+    """The artifact of a signed address.
+
+    Spec: Summit §Privacy & Security
+    """
+    call.only("token")
+    artifact_id, token = call.path["artifact_id"], call.query.get("token", "")
+    claim = claimed(artifact_id, token, call.relay.keyring)
+    sandbox = call.relay.sandbox(residency=claim.residency)
+    held = call.holds if call.settings.address_keys else lambda subject: True
+    try:
+        content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=held)
+    except RequestError:
+        return refusal(404, "unknown_artifact", f"no artifact is kept as {artifact_id!r:.60}")
+    return Answered(200, _HEADERS, content.data, content.artifact.media_type)

@@ -1,0 +1,409 @@
+"""One request on its way through the gateway: its record, its answer, and refusals by one table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import traceback
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import CRPError, QualityUnreachable, RequestError, StaleTip
+from crp_integrations.gateway.keys import Key
+from crp_integrations.gateway.rate_limits import Busy, Metrics
+from crp_integrations.gateway.records import ErrorObject, Refused
+from crp_integrations.gateway.settings import GatewaySettings
+from crp_integrations.gateway.upstream import Upstream
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.headers import names
+from crp_integrations.headers.refusal_bodies import (
+    Body,
+    HaltBody,
+    InheritanceBody,
+    PolicySyntaxBody,
+)
+from crp_integrations.relay import steps
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
+from crp_integrations.seals import sha256
+
+JSON: Final = "application/json"
+INTERNAL: Final = 500
+# OpenAI's words for a status.
+TYPES: Final = MappingProxyType(
+    {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        409: "conflict_error",
+        424: "failed_dependency_error",
+        429: "rate_limit_error",
+        451: "safety_halt",
+    }
+)
+# Clients of OpenAI ask again by themselves after these statuses, which changes nothing here.
+IN_VAIN: Final = (StaleTip, QualityUnreachable)
+NO_RETRY: Final = MappingProxyType({"X-Should-Retry": "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A response.
+
+    Attributes:
+        events: the body in pieces as they come; None for `body`.
+        close: lets go of what the events come from, also when nobody has asked for one.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    media_type: str = JSON
+    events: AsyncIterator[bytes] | None = None
+    close: Callable[[], Awaitable[None]] | None = None
+
+
+def record(
+    said: BaseModel, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Answered:
+    """A record of ours as JSON."""
+    return Answered(status, headers or {}, said.model_dump_json(by_alias=True).encode())
+
+
+def refusal(
+    status: int,
+    code: str,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+) -> Answered:
+    """A refusal of the gateway's own."""
+    said = Refused(error=ErrorObject(message=message, type=_type(status), code=code), status=status)
+    return _refused(status, said, headers or {})
+
+
+def of_error(error: CRPError) -> Answered:
+    """The refusal of an error that no window was sealed for."""
+    return of_outcome(Refusal(error, {}))
+
+
+def of_outcome(outcome: Outcome) -> Answered:
+    """What a caller gets of a window that he gets no answer of.
+
+    Spec: related facts §3
+    """
+    status, body = steps.outcome_status(outcome), steps.outcome_body(outcome)
+    match outcome:
+        case NotModified(headers=headers):
+            return Answered(status, headers)
+        case Halt(answer=withheld):
+            headers = withheld.headers
+        case Refusal(headers=headers, error=error):
+            headers = dict(headers)
+            if isinstance(error, IN_VAIN):
+                headers |= NO_RETRY
+            if isinstance(error, Busy):
+                headers["Retry-After"] = str(error.retry_seconds)
+        case _:
+            raise TypeError(f"{type(outcome).__name__} is no refusal")
+    if body is None:
+        raise TypeError(f"{type(outcome).__name__} has no body")
+    return _refused(status, _said(body, status), {**headers, **body.headers})
+
+
+def _said(body: Body, status: int) -> Refused:
+    fields = body.model_dump(exclude_none=True)
+    fields = {name: value for name, value in fields.items() if name in Refused.model_fields}
+    fields |= {"status": status, "error": _error(body, status)}
+    return Refused.model_validate(fields)
+
+
+def _error(body: Body, status: int) -> ErrorObject:
+    if isinstance(body, HaltBody):
+        code = str(body.crp_halt_reason)
+        message = f"the answer was withheld: {code}; {body.retry_condition}"
+    else:
+        code = body.error.replace(" ", "_")
+        message = body.message or "the gateway or its upstream failed; its log says more"
+    param = None
+    if isinstance(body, PolicySyntaxBody | InheritanceBody):
+        param = "CRP-Safety-Policy"
+    return ErrorObject(message=message, type=_type(status), code=code, param=param)
+
+
+def _refused(status: int, said: Refused, headers: Mapping[str, str]) -> Answered:
+    if status == 401:
+        headers = {**headers, "WWW-Authenticate": "Bearer"}
+    return Answered(status, headers, said.model_dump_json(exclude_none=True).encode())
+
+
+def _type(status: int) -> str:
+    return TYPES.get(status, "invalid_request_error" if status < INTERNAL else "server_error")
+
+
+_LOG: Final = logging.getLogger("crp_integrations.gateway")
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+# How the end of a window is counted and logged.
+ENDS: Final = {Release: "released", Halt: "halted", NotModified: "unmodified", Refusal: "refused"}
+
+
+@dataclass(slots=True)
+class Noted:
+    """What the access log says of a request besides its route and status: ids alone.
+
+    Spec: CRP-SPEC-003 §16.1
+    """
+
+    session_id: str = ""
+    window_id: str = ""
+    fact_ids: list[str] = field(default_factory=list)
+    outcome: str = ""
+
+    def facts(self, ids: Iterable[str]) -> None:
+        """Note facts that were shown or changed.
+
+        An id that a caller chose may say anything, so of it the log has a hash.
+        """
+        self.fact_ids += [id_ if _UUID.fullmatch(id_) else sha256(id_) for id_ in ids]
+
+    def envelope(self, envelope: Envelope | None) -> None:
+        """Note the facts of an envelope."""
+        if envelope is not None:
+            self.facts(fact.fact_id for fact in envelope.facts)
+
+
+def log_failure(request_id: str, error: CRPError) -> None:
+    """Say in the log what a caller is not told: why his request failed, from status 500 on."""
+    if error.status_hint >= INTERNAL:
+        _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that was let in.
+
+    Attributes:
+        headers: as they came, decoded one character a byte.
+        query: of the address, each name once.
+        path: parameters of the path.
+        body: whole; empty for a request without one.
+        relay: of the key's tenant; every read and write goes through it.
+        holds: whether a key gives a subject all of its roles by now.
+    """
+
+    request_id: str
+    created: int
+    headers: Sequence[tuple[str, str]]
+    query: Mapping[str, str]
+    path: Mapping[str, str]
+    body: bytes
+    key: Key
+    relay: Relay
+    upstream: Upstream
+    models: tuple[str, ...]
+    settings: GatewaySettings
+    holds: Callable[[Subject], bool]
+    metrics: Metrics
+    noted: Noted
+
+    def note(self, outcome: Outcome) -> None:
+        """Note how a window ended."""
+        self.noted.outcome = ENDS[type(outcome)]
+        self.metrics.outcome(self.noted.outcome)
+        match outcome:
+            case Release(answer=answer) | Halt(answer=answer):
+                self.noted.session_id, self.noted.window_id = answer.session_id, answer.window_id
+                self.noted.envelope(answer.envelope)
+                self.metrics.tokens("prompt", answer.reply.usage.prompt_tokens)
+                self.metrics.tokens("completion", answer.reply.usage.completion_tokens)
+            case NotModified(envelope=envelope):
+                self.noted.envelope(envelope)
+            case Refusal(error=error, headers=headers, envelope=envelope):
+                self.noted.session_id = headers.get(names.SESSION_ID, self.noted.session_id)
+                self.noted.envelope(envelope)
+                log_failure(self.request_id, error)
+
+    def whole(self, name: str, default: int, *, least: int = 0, most: int) -> int:
+        """A whole number of the address.
+
+        Raises:
+            RequestError: it is none, or out of its range.
+        """
+        text = self.query.get(name)
+        if text is None:
+            return default
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else -1
+        if not least <= number <= most:
+            wanted = f"a whole number from {least} to {most}"
+            raise RequestError(f"{name} is {text!r:.40}, wanted {wanted}")
+        return number
+
+    def only(self, *names: str) -> None:
+        """Check that the address has no other parameters.
+
+        Raises:
+            RequestError: it has one.
+        """
+        for name in self.query:
+            if name not in names:
+                wanted = ", ".join(names) or "none"
+                raise RequestError(f"parameter {name!r:.40} is not known here; wanted {wanted}")
+
+
+ACCESS: Final = logging.getLogger("crp_integrations.gateway.access")
+# What a log calls the status of a request whose caller went away, as nginx does.
+GONE: Final = 499
+UNMODIFIED: Final = 304
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_SAFE: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request under way.
+
+    Attributes:
+        send_seconds: that the caller may take for a piece of the answer.
+        key: None before it was checked, or where none is needed.
+        status: of the answer that went out, 0 before.
+        sent: whether all of it is out.
+    """
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    send_seconds: float
+    request_id: str = ""
+    noted: Noted = field(default_factory=Noted)
+    key: Key | None = None
+    status: int = 0
+    sent: bool = False
+
+    def __post_init__(self) -> None:
+        self.request_id = _request_id(self.scope)
+
+    @property
+    def method(self) -> str:
+        """The method, `OTHER` for one that nobody knows, so that a caller makes no labels."""
+        method = str(self.scope["method"])
+        return method if method in METHODS else "OTHER"
+
+    async def answer(self, answered: Answered) -> None:
+        """Send an answer, no piece of it longer than the caller may take for it."""
+        try:
+            if answered.status == GONE:
+                self.status = GONE
+                return
+            head = _encoded(answered, self.request_id)
+            await self._timed(
+                {"type": "http.response.start", "status": answered.status, "headers": head}
+            )
+            self.status = answered.status
+            if answered.events is not None:
+                async for piece in answered.events:
+                    await self._timed(
+                        {"type": "http.response.body", "body": piece, "more_body": True}
+                    )
+            self.sent = True
+            await self._timed({"type": "http.response.body", "body": answered.body})
+        finally:
+            if isinstance(answered.events, AsyncGenerator):
+                await answered.events.aclose()
+            if answered.close is not None:
+                await answered.close()
+
+    async def fail(self, error: Exception) -> None:
+        """Send what a caller gets of an error; from 500 on the log alone says more."""
+        if not isinstance(error, CRPError):
+            # A library's message may quote a text; where it was raised is enough.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _LOG.error("request %s: %s\n%s", self.request_id, type(error).__name__, where)
+        else:
+            log_failure(self.request_id, error)
+        if self.status:
+            # The status is out; all that can be said now is that the answer is not whole.
+            self._abort()
+        elif isinstance(error, CRPError):
+            await self.answer(of_error(error))
+        else:
+            await self.answer(
+                refusal(500, "internal_error", "the gateway failed; its log says more")
+            )
+
+    def log(self, route: str, seconds: float) -> None:
+        """Write one line: ids and numbers, and no text of anybody's.
+
+        Spec: CRP-SPEC-003 §16.1
+        """
+        noted = self.noted
+        said = {
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "request": self.request_id,
+            "method": self.method,
+            "route": route,
+            "status": self.status,
+            "ms": round(seconds * 1000, 1),
+            "key": self.key.key_id if self.key else "",
+            "session": noted.session_id,
+            "window": noted.window_id,
+            "outcome": noted.outcome,
+            "facts": noted.fact_ids,
+        }
+        ACCESS.info("%s", json.dumps(said))
+
+    async def _timed(self, message: dict[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(self.send_seconds):
+                await self.send(message)
+        except TimeoutError:
+            self._abort()
+            raise asyncio.CancelledError("the caller took too long") from None
+
+    def _abort(self) -> None:
+        """Cut the connection, so that nobody takes half an answer for a whole one."""
+        abort = (self.scope.get("state") or {}).get("abort")
+        if abort is not None:
+            abort()
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own id of the request where it is a plain word, else a new one."""
+    given = [value for name, value in scope["headers"] if name.lower() == b"x-request-id"]
+    text = given[0].decode("latin-1") if len(given) == 1 else ""
+    return text if _REQUEST_ID.fullmatch(text) else f"req_{secrets.token_hex(8)}"
+
+
+def _encoded(answered: Answered, request_id: str) -> list[tuple[bytes, bytes]]:
+    said = {
+        names.PROTOCOL: names.PROTOCOL_VERSION,
+        **answered.headers,
+        "X-Request-Id": request_id,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+    if answered.status != UNMODIFIED:
+        said["Content-Type"] = answered.media_type
+        if answered.events is None:
+            said["Content-Length"] = str(len(answered.body))
+    for name, value in said.items():
+        if not _SAFE.fullmatch(value):
+            raise RuntimeError(f"header {name} would not be printable ASCII")
+    return [(name.lower().encode(), value.encode()) for name, value in said.items()]
