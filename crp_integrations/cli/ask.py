@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations import Relay
-from crp_integrations.cli import command_groups, terminal
+from crp_integrations.cli import options, terminal
 from crp_integrations.cli.receipt_files import save
 from crp_integrations.cli.store_access import asked
 from crp_integrations.envelope.cfs.records import AssembledContext
@@ -25,30 +25,30 @@ Question = Annotated[str, typer.Argument(help="The question.")]
 
 def ask(
     question: Question,
-    model: command_groups.ModelName = None,
-    budget_tokens: command_groups.BudgetTokens = None,
-    grounding: command_groups.Grounding = GroundingMode.PREFERRED,
-    session: command_groups.Session = None,
-    cache: command_groups.Cache = None,
-    policy: command_groups.Policy = None,
-    strategy: command_groups.StrategyName = None,
-    continues: command_groups.Continue = None,
-    judge: command_groups.Judge = None,
-    judge_base: command_groups.JudgeBase = None,
-    judge_when: command_groups.JudgeWhen = None,
-    judge_failure: command_groups.JudgeFailure = None,
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    grounding: options.Grounding = GroundingMode.PREFERRED,
+    session: options.Session = None,
+    cache: options.Cache = None,
+    policy: options.Policy = None,
+    strategy: options.StrategyName = None,
+    continues: options.Continue = None,
+    judge: options.Judge = None,
+    judge_base: options.JudgeBase = None,
+    judge_when: options.JudgeWhen = None,
+    judge_failure: options.JudgeFailure = None,
     receipt: Annotated[
         str, typer.Option("--receipt", help="A new file for the receipt of the answer.")
     ] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Ask a question: the answer, what the model saw, the verdict per claim, the headers."""
     if receipt and Path(receipt).exists():
         # Before a model is paid.
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
-    judging = command_groups.judging(judge, judge_base, judge_when, judge_failure)
+    judging = options.judging(judge, judge_base, judge_when, judge_failure)
     with asked(store, tenant) as relay:
         answer = relay.ask(
             question,
@@ -79,13 +79,13 @@ def _signed(relay: Relay, answer: Answer) -> Receipt:
 
 def preview(
     question: Question,
-    model: command_groups.ModelName = None,
-    budget_tokens: command_groups.BudgetTokens = None,
-    grounding: command_groups.Grounding = GroundingMode.PREFERRED,
-    cache: command_groups.Cache = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    grounding: options.Grounding = GroundingMode.PREFERRED,
+    cache: options.Cache = None,
+    store: options.Store = options.DEFAULT_STORE,
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Show what the context for a question would be, without asking a model."""
     with asked(store, tenant) as relay:
@@ -116,10 +116,10 @@ def assemble(
     query: Annotated[str, typer.Argument(help="What the context is for.", metavar="QUERY")],
     budget: Budget = 2000,
     packing: Packing = None,
-    model: command_groups.ModelName = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    model: options.ModelName = None,
+    store: options.Store = options.DEFAULT_STORE,
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Print a context with a marker for each document (CFS-021); no model is called."""
     # A text as given: the relay says which packings there are.

@@ -16,7 +16,7 @@ from crp_integrations.audit import exports
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import AuditTrail, verify_events
-from crp_integrations.cli import command_groups, store_views
+from crp_integrations.cli import options, store_views
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.store_access import existing, looking, place, subject_of
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
@@ -51,11 +51,11 @@ def verify(
     keys: Annotated[
         str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
     ] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Check every seal and every event; status 1 and the place when one does not fit."""
     if keys and not file:
@@ -96,10 +96,10 @@ def export(
         list[EventType] | None,
         typer.Option("--type", help="Only events of this type; may be repeated."),
     ] = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
     chosen = exports.ExportSelection(
@@ -129,11 +129,11 @@ def export(
 @app.command("show")
 def show(
     session: Annotated[str, typer.Argument(help="Session id; all sessions when left out.")] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (

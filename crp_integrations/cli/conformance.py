@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.relay.conformance import Conformance
 from crp_integrations.relay.conformance import conformance as report
 from crp_integrations.relay.settings import load
@@ -18,7 +18,7 @@ def conformance(
     store: Annotated[
         str | None, typer.Option("--store", help="Folder of a store, whose crp.toml is read.")
     ] = None,
-    as_json: command_groups.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print the weights, amplifiers and thresholds in force, and what was verified."""
     found = report(load(None if store is None else Path(store)))

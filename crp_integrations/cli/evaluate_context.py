@@ -12,7 +12,7 @@ import typer
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.cli.slo import (
     BaselinePath,
     JsonPath,
@@ -139,12 +139,12 @@ def drift(
     baseline: BaselinePath = "",
     json_path: JsonPath = "",
     metrics: MetricsPath = "",
-    model: command_groups.ModelName = None,
-    budget_tokens: command_groups.BudgetTokens = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
     questions = read_golden(Path(golden))

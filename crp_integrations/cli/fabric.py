@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crp_integrations.cli import command_groups, facts, store_views, terminal
+from crp_integrations.cli import facts, options, store_views, terminal
 from crp_integrations.cli.store_access import kept, moving, place
 from crp_integrations.cli.terminal import many, plain
 from crp_integrations.errors import RequestError, StoreError
@@ -86,11 +86,11 @@ app.command("migrate")(migrate)
 
 @app.command("stats")
 def stats(
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Show what is stored: counts, hashes, sizes."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -103,11 +103,11 @@ def stats(
 
 @app.command("doctor")
 def doctor(
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Read everything that is stored; status 1 when something is wrong."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -122,11 +122,11 @@ def doctor(
 
 @app.command("recluster")
 def recluster(
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Find the communities of facts anew, whether or not it is due."""
     with kept(store, shared, residency, tenant) as namespace, terminal.progress(quiet=as_json):
@@ -139,11 +139,11 @@ def recluster(
 
 @app.command("maintain")
 def maintain(
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Do what time has made due: ttl, retention, disuse, communities, index."""
     with (
@@ -166,10 +166,10 @@ def reembed(
             help="Folder of another embedder's files and card; the shipped one when left out.",
         ),
     ] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Make all vectors anew by another embedder, and switch to it; a kill loses nothing."""
     with moving(store, shared, model, tenant) as move, terminal.progress(quiet=as_json) as advance:
@@ -182,10 +182,10 @@ def reembed(
 
 @app.command("compact")
 def compact(
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Rewrite the files without free space and without bytes of what was removed."""
     with kept(store, shared, tenant=tenant) as namespace:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from crp_integrations.cli import command_groups, store_views
+from crp_integrations.cli import options, store_views
 from crp_integrations.cli.store_access import kept, sources_named
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.vocabulary import FactStatus
@@ -52,11 +52,11 @@ def verb(change: str) -> Callable[..., None]:
 
     def command(
         facts: FactIds,
-        store: command_groups.Store = command_groups.DEFAULT_STORE,
-        shared: command_groups.Shared = "",
-        residency: command_groups.Residency = "",
-        tenant: command_groups.Tenant = "",
-        as_json: command_groups.AsJson = False,
+        store: options.Store = options.DEFAULT_STORE,
+        shared: options.Shared = "",
+        residency: options.Residency = "",
+        tenant: options.Tenant = "",
+        as_json: options.AsJson = False,
     ) -> None:
         with kept(store, shared, residency, tenant) as namespace:
             report = getattr(namespace, change)(facts)
@@ -70,11 +70,11 @@ def quarantine(
     reason: Annotated[
         str, typer.Option("--reason", help="One sentence for who reviews it; shown, never stored.")
     ] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Take facts out of retrieval until they were reviewed."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -87,11 +87,11 @@ def forget(
     source: Annotated[
         str | None, typer.Option("--source", help="A source by id, URI or path: all of its facts.")
     ] = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete facts, or a source; their bytes go after the retention period."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -115,11 +115,11 @@ def erase(
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
     with kept(store, shared, residency, tenant) as namespace:
@@ -145,10 +145,10 @@ def export(
         Listed | None,
         typer.Option("--status", help="Only facts of this status; all that a search may find."),
     ] = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write sources and facts as JSON lines, or the graph of facts as GraphML."""
     if form is Form.GRAPHML and not out:

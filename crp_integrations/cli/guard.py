@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations import Relay
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.cli.store_access import existing
 from crp_integrations.cli.terminal import terminal
 from crp_integrations.engines.guards import guard_of, read_bundle, run_tests, tests_of
@@ -96,8 +96,8 @@ def run(bundle: Bundle = None) -> None:
 
 @app.command("exceptions")
 def exceptions(
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the registered exceptions: what each allows, who answers, its state and its uses."""
     with _untouched(store, LOCAL.tenant) as relay:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from crp_integrations import Relay
-from crp_integrations.cli import command_groups, terminal
+from crp_integrations.cli import options, terminal
 from crp_integrations.cli.store_access import subject_of
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import SourceKind
@@ -21,16 +21,16 @@ Paths = Annotated[list[str], typer.Argument(help="Files and folders.")]
 
 def ingest(
     paths: Paths,
-    kind: command_groups.Kind = None,
+    kind: options.Kind = None,
     ttl: Annotated[
         str | None,
         typer.Option("--ttl", help="Time after which the facts turn STALE, such as P90D or PT12H."),
     ] = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Put files and folders into the store: all of them, or none when one cannot be read."""
     from crp_integrations.loaders.files import skipped_files

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.cli.store_access import kept, place
 from crp_integrations.cli.terminal import many, plain
 from crp_integrations.errors import FactRejected, RequestError
@@ -140,8 +140,8 @@ def lint(
     store: Annotated[
         str, typer.Option("--store", help="Folder or address of a store whose items are meant.")
     ] = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Look at memory items; malformed or unlabelled ones are told, and the status is 1."""
     names = files or []

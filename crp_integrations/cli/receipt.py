@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crp_integrations.cli import command_groups, receipt_files, receipt_replay, receipt_views
+from crp_integrations.cli import options, receipt_files, receipt_replay, receipt_views
 from crp_integrations.cli.receipt_files import (
     File,
     Out,
@@ -34,7 +34,7 @@ receipt_files.register(app)
 
 
 @app.command("show")
-def show(file: File, as_json: command_groups.AsJson = False) -> None:
+def show(file: File, as_json: options.AsJson = False) -> None:
     """Show a receipt: question, answer, what the model saw, verdict per claim, policy.
 
     Status 1 when it does not verify.
@@ -68,7 +68,7 @@ def verify(
         str, typer.Option("--proof", help="Proof that it is in a log; goes with --head.")
     ] = "",
     head: Annotated[str, typer.Option("--head", help="Signed head of the log.")] = "",
-    as_json: command_groups.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Check signature, tree, texts and chain; status 1 and the place when one does not hold."""
     if bool(proof) != bool(head):

@@ -15,7 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
-from crp_integrations.cli import command_groups, receipt_views
+from crp_integrations.cli import options, receipt_views
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.store_access import looking
 from crp_integrations.cli.terminal import many
@@ -154,11 +154,11 @@ def _kept(store: str, shared: str, residency: str, tenant: str) -> Iterator[Rece
 
 def list_(
     session: Annotated[str, typer.Option("--session", help="Only those of this session.")] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
-    as_json: command_groups.AsJson = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """List the receipts of a store: id, time, session, number and id of the window."""
     with _kept(store, shared, residency, tenant) as receipts:
@@ -171,10 +171,10 @@ def list_(
 def export(
     name: Name,
     out: Out = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the receipt of a window to a file, with the texts that the store still has."""
     with _kept(store, shared, residency, tenant) as receipts:
@@ -192,10 +192,10 @@ def _named(receipts: Receipts, name: str) -> Receipt:
 
 def key(
     out: Out = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the public key of a store's receipts as PEM, and after it those of earlier epochs."""
     with _kept(store, shared, residency, tenant) as receipts:
@@ -209,10 +209,10 @@ def head(
         str, typer.Option("--since", help="An earlier head: the log must only go on from it.")
     ] = "",
     out: Out = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
     before = read_of(since, SignedHead.read) if since else None
@@ -236,10 +236,10 @@ def proof(
         typer.Option("--size", min=1, help="Size of the log, as its head says; the present one."),
     ] = None,
     out: Out = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the proof that a receipt is in the log, for `crp receipt verify --proof`."""
     with _kept(store, shared, residency, tenant) as receipts:

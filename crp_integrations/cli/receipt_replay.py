@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crp_integrations.cli import command_groups, receipt_views
+from crp_integrations.cli import options, receipt_views
 from crp_integrations.cli.receipt_files import File, data_of
 from crp_integrations.cli.store_access import existing
 from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
@@ -62,7 +62,7 @@ def replay(
     store: Annotated[
         str, typer.Option("--store", help="A store whose settings stand for withheld weights.")
     ] = "",
-    as_json: command_groups.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
     from crp_integrations.relay.build import limits
@@ -99,7 +99,7 @@ def replay(
 def diff(
     left: File,
     right: Annotated[str, typer.Argument(help="File of another receipt.", metavar="OTHER")],
-    as_json: command_groups.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
     found = compare(verified(left), verified(right))

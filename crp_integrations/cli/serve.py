@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def serve(
         str | None,
         typer.Option("--policy", help="Safety policy that no caller can relax."),
     ] = None,
-    judge: command_groups.Judge = None,
-    judge_base: command_groups.JudgeBase = None,
-    judge_when: command_groups.JudgeWhen = None,
-    judge_failure: command_groups.JudgeFailure = None,
+    judge: options.Judge = None,
+    judge_base: options.JudgeBase = None,
+    judge_when: options.JudgeWhen = None,
+    judge_failure: options.JudgeFailure = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="Answer /metrics without a key.")
     ] = False,
@@ -123,9 +123,7 @@ def serve(
         )
     arguments: dict[str, Any] = {} if policy is None else {"policy": policy}
     with ExitStack() as stack:
-        opening: dict[str, Any] = command_groups.judging(
-            judge, judge_base, judge_when, judge_failure
-        )
+        opening: dict[str, Any] = options.judging(judge, judge_base, judge_when, judge_failure)
         if opening:
             # What cannot be meant is said now, not at the first question.
             judge_of(opening)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from crp_integrations import Relay, __version__
 from crp_integrations.audit.exports import ExportSelection, write_ndjson
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.receipt_files import data_of, keys_of
 from crp_integrations.cli.store_access import looking
@@ -77,10 +77,10 @@ def check(
     ] = False,
     json_path: JsonPath = "",
     metrics: MetricsPath = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
     before = read_record(baseline, LatencyBaseline) if baseline else None
@@ -109,10 +109,10 @@ def _table(
 @app.command("baseline")
 def baseline(
     out: Annotated[str, typer.Option("--out", "-o", help="Where to write it, a new file.")] = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Capture the latency up to now; a later check compares what comes after with it."""
     with looking(store, shared, residency, tenant) as relay:
@@ -140,10 +140,10 @@ def review(
     csat: Annotated[
         int | None, typer.Option("--csat", min=1, max=5, help="The user's satisfaction.")
     ] = None,
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Add a person's word on a window to a log of evaluations."""
     said = Feedback(pack_correct=correct, task_correct=answered, completed=completed, csat=csat)
@@ -178,10 +178,10 @@ def bundle(
     ] = "evidence.tar.gz",
     baseline: BaselinePath = "",
     evaluations: Evaluations = "",
-    store: command_groups.Store = command_groups.DEFAULT_STORE,
-    shared: command_groups.Shared = "",
-    residency: command_groups.Residency = "",
-    tenant: command_groups.Tenant = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
     before = read_record(baseline, LatencyBaseline) if baseline else None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from crp_integrations import count_tokens
-from crp_integrations.cli import command_groups
+from crp_integrations.cli import options
 from crp_integrations.errors import RequestError
 from crp_integrations.relay.records import TokenCount
 
@@ -24,7 +24,7 @@ def tokens(
     plain: Annotated[
         bool, typer.Option("--text", help="Count the file as it is, even a list of messages.")
     ] = False,
-    as_json: command_groups.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Count the tokens of a file as a model does, and say how sure the count is.
 

@@ -159,7 +159,7 @@ def run(
     Returns:
         A report in plain JSON.
     """
-    from crp_integrations.litellm import CRPRouter, deployments
+    from crp_integrations.litellm import CRPRouter, attempt_packing, deployments
     from crp_integrations.litellm import router as router_module
     from crp_integrations.relay.relay import Relay
     from crp_integrations.relay.settings import DispatchSettings

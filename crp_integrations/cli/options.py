@@ -1,0 +1,110 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from crp_integrations.errors import RequestError
+from crp_integrations.vocabulary import GroundingMode, SourceKind
+
+DEFAULT_STORE = "crp-store"
+
+
+def _positive(tokens: int | None) -> int | None:
+    if tokens is not None and tokens < 1:
+        raise RequestError(f"--budget-tokens is {tokens}, wanted at least 1")
+    return tokens
+
+
+# A text, since a path would turn "" into the folder one stands in.
+Store = Annotated[
+    str,
+    typer.Option("--store", envvar="CRP_STORE", help="Folder of the store."),
+]
+Kind = Annotated[
+    SourceKind | None,
+    typer.Option("--kind", help="Kind of source; a file's own front matter wins when left out."),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", help="Provider string as LiteLLM takes it, or extractive."),
+]
+BudgetTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--budget-tokens", callback=_positive, help="Most tokens that the context may take."
+    ),
+]
+Grounding = Annotated[
+    GroundingMode,
+    typer.Option("--grounding", help="How far the model may go beyond the context."),
+]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", envvar="CRP_SESSION", help="Session id, crp_sess_ and 16 to 32."),
+]
+Cache = Annotated[
+    str | None,
+    typer.Option("--cache", help="Directives such as no-store, max-age=3600 or reuse-ckf."),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option("--policy", help="Safety policy, such as 'halt-on CRITICAL; block-pii'."),
+]
+StrategyName = Annotated[
+    str | None,
+    typer.Option("--strategy", help="How to dispatch: push, reflexive, hierarchical, … or auto."),
+]
+Judge = Annotated[
+    str | None,
+    typer.Option(
+        "--judge",
+        help="Model that checks the answer, as LiteLLM names it; self for the one that answers.",
+    ),
+]
+JudgeBase = Annotated[
+    str | None,
+    typer.Option("--judge-base", help="Address of the judge's provider, as of a local server."),
+]
+JudgeWhen = Annotated[str | None, typer.Option("--judge-when", help="always, doubt or sample:0.1.")]
+JudgeFailure = Annotated[
+    str | None,
+    typer.Option("--judge-failure", help="Where the judge fails: report, or halt the answer."),
+]
+Continue = Annotated[
+    list[str] | None,
+    typer.Option("--continue", help="Continuation id of a window to go on from; repeatable."),
+]
+Shared = Annotated[
+    str,
+    typer.Option("--shared", help="A shared namespace of the store, for the operator."),
+]
+Residency = Annotated[
+    str, typer.Option("--residency", help="A region of the store, with a trail of its own.")
+]
+Tenant = Annotated[
+    str, typer.Option("--tenant", help="A gateway's tenant, for the operator; else the local one.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+# What stands for the model that answers, where a judge is named.
+OWN: Final = "self"
+
+
+def judging(
+    judge: str | None, base: str | None, when: str | None, failure: str | None
+) -> dict[str, Any]:
+    """The arguments of `Relay.open` and `ask` that the options of a judge stand for.
+
+    Raises:
+        RequestError: an address is given, and no judge's name.
+    """
+    if base is not None and judge in (None, OWN):
+        raise RequestError("--judge-base goes with --judge NAME; give both")
+    source: Any = True if judge == OWN else judge
+    if base is not None:
+        source = {"model": judge, "api_base": base}
+    given = {"judge": source, "judge_when": when, "judge_failure": failure}
+    return {name: value for name, value in given.items() if value is not None}
