@@ -14,7 +14,7 @@ from crp_integrations.cli.opening import kept, place
 from crp_integrations.cli.show import many, plain
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.items import MemoryItem, item, of_fact
+from crp_integrations.governance.memory_items import MemoryItem, item, of_fact
 from crp_integrations.seals import sha256
 
 app = typer.Typer(help="Memory items.", no_args_is_help=True, rich_markup_mode=None)

@@ -19,7 +19,7 @@ from crp_integrations.gateway.answers import Answered, refusal
 from crp_integrations.gateway.calls import Call
 from crp_integrations.gateway.door import House
 from crp_integrations.gateway.keys import Key
-from crp_integrations.governance.artifacts.addresses import PATH, claimed
+from crp_integrations.governance.artifacts.storage import PATH, read_address
 
 ROUTE: Final = PATH
 _KEY_DIGITS: Final = 12
@@ -41,7 +41,7 @@ def admitted(house: House, scope: Scope) -> Key:
     """
     query = scope.get("query_string", b"").decode("latin-1")
     token = dict(parse_qsl(query)).get("token", "")
-    claim = claimed((scope.get("path_params") or {})["artifact_id"], token, house.keyring)
+    claim = read_address((scope.get("path_params") or {})["artifact_id"], token, house.keyring)
     subject = claim.subject
     return Key(
         # Its own rate, and its own name in the log.
@@ -62,7 +62,7 @@ async def opened(call: Call) -> Answered:
     """
     call.only("token")
     artifact_id, token = call.path["artifact_id"], call.query.get("token", "")
-    claim = claimed(artifact_id, token, call.relay.keyring)
+    claim = read_address(artifact_id, token, call.relay.keyring)
     sandbox = call.relay.sandbox(residency=claim.residency)
     held = call.holds if call.settings.address_keys else lambda subject: True
     try:

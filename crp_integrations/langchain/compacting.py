@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from crp_integrations.governance.compaction.history import ids_of
-from crp_integrations.governance.compaction.records import Account
+from crp_integrations.governance.compaction.history import make_ids
+from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.wire import message_of
 from crp_integrations.messages import Message
 from crp_integrations.relay.relay import Relay
@@ -32,7 +32,7 @@ class Compacted:
     """
 
     messages: list[BaseMessage]
-    account: Account
+    account: CompactionAccount
     told: dict[str, Any]
 
 
@@ -56,7 +56,7 @@ def compacted(
         RequestError: a call has no result, or a result no call.
     """
     read = [message_of(message) for message in messages]
-    given = dict(zip(ids_of(read), zip(messages, read, strict=True), strict=True))
+    given = dict(zip(make_ids(read), zip(messages, read, strict=True), strict=True))
     names, sent = _going_on(messages, given)
     own = [message_of(message) for message in ([system] if system is not None else []) + sent]
     ids = ("system", *names) if system is not None else names

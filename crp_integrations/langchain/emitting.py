@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from crp_integrations.errors import FactRejected
-from crp_integrations.governance.emitting import Emitter
+from crp_integrations.governance.memory_emitter import Emitter
 from crp_integrations.relay.adapting.taking import check_emitter
 
 log = logging.getLogger("crp_integrations.langchain")

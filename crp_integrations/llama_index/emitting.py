@@ -17,7 +17,7 @@ from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.schema import MetadataMode
 
 from crp_integrations.errors import FactRejected
-from crp_integrations.governance.emitting import Emitter
+from crp_integrations.governance.memory_emitter import Emitter
 from crp_integrations.relay.adapting.taking import check_emitter
 
 log = logging.getLogger("crp_integrations.llama_index")

@@ -7,7 +7,7 @@ from typing import Any
 
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.governance.compaction.records import Account
+from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.messages import Message
@@ -68,4 +68,4 @@ class Asking(JudgeOptions, total=False):
     nonce: str | None
     phase: AgentPhase | str | None
     compact: bool | None
-    compaction: Account | None
+    compaction: CompactionAccount | None

@@ -20,7 +20,7 @@ from crp_integrations.envelope.screen import screened
 from crp_integrations.envelope.validators import Validators
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import View
-from crp_integrations.governance.steps import Measured, guard
+from crp_integrations.governance.run_steps import StepMeasurement, check_guardrails
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt
@@ -48,7 +48,7 @@ class Fitting:
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
         self.request = self._given = request
-        self.steps: tuple[Measured, ...] = ()
+        self.steps: tuple[StepMeasurement, ...] = ()
         self.last: Fitted | None = None
         self.made: Fit | None = None
         self.assembly_us = 0
@@ -118,7 +118,7 @@ class Fitting:
         )
         self.last = Fitted(call, envelope)
         self.steps = measured(self._given, request, self.made, envelope, self.reads())
-        guard(self.steps, world.settings.steps)
+        check_guardrails(self.steps, world.settings.steps)
         return self.last
 
     def match(self) -> Match:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.fabric.view import View
-from crp_integrations.governance.steps import Measured, Step
+from crp_integrations.governance.run_steps import RunStep, StepMeasurement
 from crp_integrations.relay.records import Request
 
 
 def measured(
     given: Request, sent: Request, made: Fit | None, envelope: Envelope, view: View
-) -> tuple[Measured, ...]:
+) -> tuple[StepMeasurement, ...]:
     """The steps of a call that is packed and not yet made.
 
     Spec: Summit §Principles
@@ -30,23 +30,23 @@ def measured(
     before, after = len(given.history), len(sent.history)
     told = (account.tokens_before, account.tokens_after) if account else (around, around)
     return (
-        Measured(step=Step.WRITE, items_after=len(view.held())),
-        Measured(
-            step=Step.SELECT,
+        StepMeasurement(step=RunStep.WRITE, items_after=len(view.held())),
+        StepMeasurement(
+            step=RunStep.SELECT,
             items_before=len(facts) or shown,
             items_after=shown,
             tokens_before=offered,
             tokens_after=envelope.token_count,
         ),
-        Measured(
-            step=Step.COMPRESS,
+        StepMeasurement(
+            step=RunStep.COMPRESS,
             items_before=before,
             items_after=after,
             tokens_before=told[0],
             tokens_after=told[1],
         ),
-        Measured(
-            step=Step.ISOLATE,
+        StepMeasurement(
+            step=RunStep.ISOLATE,
             items_before=(len(facts) or shown) + before,
             items_after=shown + after,
             tokens_before=offered + told[0],

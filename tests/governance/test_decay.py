@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crp_integrations.envelope.rank import freshness, rank
 from crp_integrations.envelope.records import Candidate, Candidates
 from crp_integrations.envelope.weights import Weights, differ_in_age
-from crp_integrations.governance.decay import CURVES, decay, known
+from crp_integrations.fabric.decay import CURVES, decay, known
 from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory.store import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.emitting import Emitter
+from crp_integrations.governance.memory_emitter import Emitter
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.admit import admit
@@ -106,7 +106,7 @@ def check_emitter(given: object, taker: str) -> None:
     """
     if not isinstance(given, Emitter):
         raise RequestError(
-            f"{taker} takes an Emitter of crp_integrations.governance.emitting, not "
+            f"{taker} takes an Emitter of crp_integrations.governance.memory_emitter, not "
             f"{type(given).__name__}"
         )
 

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import Account, CompactHistory
-from crp_integrations.governance.compaction.settings import HistorySettings
-from crp_integrations.governance.compaction.triggers import share
+from crp_integrations.governance.compaction.records import CompactHistory, CompactionAccount
+from crp_integrations.governance.compaction.settings import HistorySettings, budget_share
 from crp_integrations.messages import Message
 from crp_integrations.relay.facets.sandboxes import sandbox_of
 from crp_integrations.relay.records import Request
@@ -76,7 +75,7 @@ def shortened(
         budget: tokens for messages and tool definitions; None for the model's share.
         session_id: whose artifacts large results become; empty keeps none.
     """
-    limit = share(world.limit_for(model)[0], settings.limit_share)
+    limit = budget_share(world.limit_for(model)[0], settings.limit_share)
     keeps = settings.offload and session_id
     compactor = AutoCompactor(
         world.counter_for(model),
@@ -94,7 +93,7 @@ def shortened(
     )
 
 
-def notes(account: Account, signer: str) -> Iterator[Note]:
+def notes(account: CompactionAccount, signer: str) -> Iterator[Note]:
     """What the journal is told of a compaction: ids, counts, and each summary's hash and signer.
 
     Spec: Summit §Privacy & Security

@@ -6,8 +6,8 @@ from crp_integrations.audit.drafts import EventDraft, name_or_hash
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.governance.assembling import ContextAssembler, Parts
-from crp_integrations.governance.pack_records import Composed
+from crp_integrations.governance.context_assembler import AssemblerParts, ContextAssembler
+from crp_integrations.governance.context_pack import ComposedPack
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.world import World
@@ -39,7 +39,7 @@ class Packing(Asks):
         world = self._world
         namespace = world.namespace_in(self._residency if residency is None else residency)
         return ContextAssembler(
-            Parts(
+            AssemblerParts(
                 namespace=namespace,
                 counter=world.counter_for(model or world.settings.model),
                 clock=world.clock,
@@ -54,7 +54,7 @@ class Packing(Asks):
         )
 
 
-def logged(composed: Composed, namespace: Namespace, world: World) -> None:
+def logged(composed: ComposedPack, namespace: Namespace, world: World) -> None:
     """Write down what a pack shows, item by item, in the order in which it is shown.
 
     Spec: Summit §Principles

@@ -10,8 +10,8 @@ from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.governance.artifacts.ports import ObjectStore
-from crp_integrations.governance.artifacts.sandbox import Erasing, Sandbox
+from crp_integrations.governance.artifacts.records import ObjectStore
+from crp_integrations.governance.artifacts.sandbox import ArtifactErasure, Sandbox
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
@@ -57,7 +57,7 @@ def sandbox_of(
     )
 
 
-def erasing_in(store: Store, objects: ObjectStore, keyring: KeyRing) -> Erasing:
+def erasing_in(store: Store, objects: ObjectStore, keyring: KeyRing) -> ArtifactErasure:
     """Erases artifacts together with the facts of a store."""
 
     def tell(namespace: str, draft: EventDraft, now: datetime) -> None:
@@ -65,7 +65,7 @@ def erasing_in(store: Store, objects: ObjectStore, keyring: KeyRing) -> Erasing:
         with store.begin(namespace, write=True) as transaction:
             append_events(transaction.journal, key, [draft], iso(now))
 
-    return Erasing(objects, tell)
+    return ArtifactErasure(objects, tell)
 
 
 def _told(namespace: Namespace, world: World, draft: EventDraft) -> None:

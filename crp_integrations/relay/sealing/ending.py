@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.governance.steps import Measured
+from crp_integrations.governance.run_steps import StepMeasurement
 from crp_integrations.messages import Usage
 from crp_integrations.receipt.records import Draft
 from crp_integrations.session.transfer import Transfer
@@ -77,4 +77,4 @@ class Ending:
     invocation_hash: str = ""
     assembly_us: int = 0
     usage: Usage = field(default_factory=Usage)
-    steps: tuple[Measured, ...] = ()
+    steps: tuple[StepMeasurement, ...] = ()

@@ -9,7 +9,7 @@ from crp_integrations.audit.drafts import draft_session_created
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.trail import closing_data
 from crp_integrations.dpe.records import Report
-from crp_integrations.governance.tracing import PackColumns
+from crp_integrations.governance.window_trace import PackColumns
 from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.sealing.leaving import Left
 from crp_integrations.relay.sealing.tracing import spent

@@ -10,8 +10,8 @@ from typing import Any
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.governance.evaluating import evaluated
-from crp_integrations.governance.tracing import (
+from crp_integrations.governance.window_evaluation import evaluate_window
+from crp_integrations.governance.window_trace import (
     JudgeTrace,
     PackColumns,
     PackTrace,
@@ -149,7 +149,7 @@ def observe(
                 window_hmac=seal.hmac,
                 receipt_id=receipt_id,
                 pack=pack() if pack else None,
-                evaluated=evaluated(report, ending.envelope, ending.usage)
+                evaluated=evaluate_window(report, ending.envelope, ending.usage)
                 if examined and ending.envelope is not None
                 else None,
                 judged=JudgeTrace.of(report.judge) if report.judge is not None else None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from crp_integrations.governance.artifacts import places
-from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.artifacts import storage
+from crp_integrations.governance.artifacts.records import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
@@ -48,14 +48,14 @@ class Admitting:
             if there and artifacts is None:
                 tenants.refuse_artifacts(connection, namespace, schema)
             for objects in artifacts or ():
-                places.erase_all(objects, namespace)
+                storage.erase_tenant(objects, namespace)
             with self._within(connection, schema):
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
                 # Other processes may keep texts of it ready.
                 connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
             connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
-                places.erase_all(objects, namespace)
+                storage.erase_tenant(objects, namespace)
         self._ready.discard(schema)
         memo.forget()
         return there
