@@ -25,27 +25,32 @@ from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.governance.artifacts import Sandbox
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.settings import CompactionSettings
-from crp_integrations.governance.exposure import Exposure
-from crp_integrations.governance.items import item
+from crp_integrations.governance.memory_items import item
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.governance.pack_settings import PackSettings
-from crp_integrations.governance.roles.parts import (
+from crp_integrations.governance.roles.records import (
+    AnswerDraft,
+    DraftVerdict,
+    GoalPlan,
+    Material,
+    Roles,
+)
+from crp_integrations.governance.roles.sentinel import RotSentinel
+from crp_integrations.governance.roles.standard_roles import (
     AssemblingRetriever,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
 )
-from crp_integrations.governance.roles.ports import Roles
-from crp_integrations.governance.roles.records import Draft, Material, Plan, Verdict
-from crp_integrations.governance.roles.verifying import PackVerifier, shown_texts
-from crp_integrations.governance.roles.watching import RotSentinel
-from crp_integrations.governance.state import (
+from crp_integrations.governance.roles.verifier import PackVerifier, shown_texts
+from crp_integrations.governance.runtime_state import (
     AppliedPolicy,
+    Exposure,
     RuntimeState,
     SandboxRef,
     SessionMetadata,
 )
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
@@ -129,7 +134,7 @@ def write_data(relay: Relay) -> dict[str, str]:
 class AsRetrieved:
     """The baseline: no compaction."""
 
-    def compact(self, plan: Plan, material: Material) -> Material:
+    def compact(self, plan: GoalPlan, material: Material) -> Material:
         """The pack as it is."""
         return material
 
@@ -163,8 +168,8 @@ class Run:
         self.end = graph.invoke({"question": row["question"], "runtime": state.model_dump()})
         self.seconds = time.process_time() - began
         self.row, self.sandbox = row, sandbox
-        self.verdict = Verdict.model_validate(self.end["verdict"])
-        self.draft = Draft.model_validate(self.end["draft"])
+        self.verdict = DraftVerdict.model_validate(self.end["verdict"])
+        self.draft = AnswerDraft.model_validate(self.end["draft"])
 
     def material(self, which: str) -> Material:
         """What was retrieved, or shown, read back from the sandbox."""

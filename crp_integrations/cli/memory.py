@@ -17,7 +17,7 @@ from crp_integrations.cli.store_access import kept, place
 from crp_integrations.cli.terminal import many, plain
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.items import MemoryItem, item, of_fact
+from crp_integrations.governance.memory_items import MemoryItem, item, of_fact
 from crp_integrations.seals import sha256
 
 STANDARD_INPUT = "-"

@@ -26,7 +26,7 @@ from crp_integrations.gateway.records import (
 )
 from crp_integrations.gateway.request_bodies import read_as, read_json
 from crp_integrations.gateway.responses import Answered, Call, record, refusal
-from crp_integrations.governance.artifacts.addresses import PATH, claimed
+from crp_integrations.governance.artifacts.storage import PATH, read_address
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.receipt.records import ID_PREFIX, write
 from crp_integrations.relay.question_fields import from_headers
@@ -265,7 +265,7 @@ def admitted(house: House, scope: Scope) -> Key:
     """
     query = scope.get("query_string", b"").decode("latin-1")
     token = dict(parse_qsl(query)).get("token", "")
-    claim = claimed((scope.get("path_params") or {})["artifact_id"], token, house.keyring)
+    claim = read_address((scope.get("path_params") or {})["artifact_id"], token, house.keyring)
     subject = claim.subject
     return Key(
         # Its own rate, and its own name in the log.
@@ -286,7 +286,7 @@ async def opened(call: Call) -> Answered:
     """
     call.only("token")
     artifact_id, token = call.path["artifact_id"], call.query.get("token", "")
-    claim = claimed(artifact_id, token, call.relay.keyring)
+    claim = read_address(artifact_id, token, call.relay.keyring)
     sandbox = call.relay.sandbox(residency=claim.residency)
     held = call.holds if call.settings.address_keys else lambda subject: True
     try:

@@ -1,4 +1,4 @@
-"""The numbers of a context pack: shares of its sections, depths, floors."""
+"""Settings of a context pack: shares of its sections, depths, floors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, to_fixed
 
 
-class Shares(Part):
+class SectionShares(Part):
     """Shares of the budget, which add up to 1.
 
     Spec: Summit §Context Assembly Pipeline
@@ -31,7 +31,7 @@ class Shares(Part):
     policy: float = Field(default=0.10, ge=0.05, le=0.10)
 
     @model_validator(mode="after")
-    def _whole(self) -> Shares:
+    def _whole(self) -> SectionShares:
         total = self.user + self.task + self.tools + self.knowledge + self.policy
         if round(total * SCALE) != SCALE:
             raise ValueError(f"shares add up to {total:.4f}, wanted 1")
@@ -58,7 +58,7 @@ class PackSettings(Part):
         tools: how tools are selected.
     """
 
-    shares: Shares = Shares()
+    shares: SectionShares = SectionShares()
     memory_share: float = Field(default=0.3, ge=0.0, le=1.0)
     top_k: int = Field(default=50, ge=1)
     depth: int = Field(default=2, ge=1)

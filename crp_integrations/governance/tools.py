@@ -1,8 +1,7 @@
-"""Tools as an agent may be offered them: selected by keyword and embedding (`tool-rag@1`).
+"""Tools that an agent may be offered, selected by keyword and embedding (`tool-rag@1`).
 
-Of a tool only its signature and its safety notes are shown; descriptions take part in the search
-and stay outside, as examples and whole schemas do. What the guard denies, or what carries a safety
-tag that policy shuts out, is never scored and never named.
+A model sees a tool's signature and safety notes; descriptions take part in the search alone. What
+the guard denies, or what carries a safety tag that policy shuts out, is never scored or named.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _TYPES: Final = frozenset(
 ParameterType = Literal["array", "boolean", "integer", "null", "number", "object", "string", "any"]
 
 
-def _name(text: str) -> str:
+def _check_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError(f"name {text!r:.60} is not made of letters, digits and ._-")
     return text
 
 
-def _tag(text: str) -> str:
+def _check_tag(text: str) -> str:
     if not _TAG.fullmatch(text):
         raise ValueError(f"tag {text!r:.60} is not made of lower-case letters, digits and -")
     return text
@@ -52,7 +51,7 @@ def _tag(text: str) -> str:
 class Parameter(Part):
     """An argument of a tool."""
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, AfterValidator(_check_name)]
     type: ParameterType = "any"
     required: bool = True
 
@@ -73,12 +72,12 @@ class ToolSpec(Record):
 
     SCHEMA = "tool-spec/1"
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, AfterValidator(_check_name)]
     description: str = Field(min_length=1, max_length=4_000)
     parameters: tuple[Parameter, ...] = ()
     returns: ParameterType = "any"
     safety_notes: str = Field(default="", max_length=1_000)
-    safety_tags: tuple[Annotated[str, AfterValidator(_tag)], ...] = Field(min_length=1)
+    safety_tags: tuple[Annotated[str, AfterValidator(_check_tag)], ...] = Field(min_length=1)
     labels: tuple[str, ...] = ()
 
     @property
@@ -119,7 +118,7 @@ class ToolSpec(Record):
         schema = function.get("parameters") or {}
         required = schema.get("required") or ()
         parameters = tuple(
-            Parameter(name=name, type=_type(of), required=name in required)
+            Parameter(name=name, type=_parameter_type(of), required=name in required)
             for name, of in (schema.get("properties") or {}).items()
         )
         return cls(
@@ -284,6 +283,6 @@ def _unit(value: Any) -> float:
     return round(min(1.0, max(0.0, float(value))), 6)
 
 
-def _type(schema: Any) -> Any:
+def _parameter_type(schema: Any) -> Any:
     said = schema.get("type") if isinstance(schema, Mapping) else None
     return said if isinstance(said, str) and said in _TYPES else "any"

@@ -23,7 +23,7 @@ from langchain_core.messages.tool import tool_call
 
 from crp_integrations.adapters.agent_calls import Conversation, turn_metadata
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.compaction.history import last_asked
+from crp_integrations.governance.compaction.history import find_last_question
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
@@ -47,7 +47,7 @@ def read_conversation(messages: Sequence[Any], *, results: bool = False) -> Conv
     if not results:
         # What the fabric is asked and what the model is sent are made anew, of text.
         check_text_only(given)
-    last = last_asked(read)
+    last = find_last_question(read)
     if last < 0:
         raise RequestError("the messages hold no question of a user; give one, as the last message")
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)

@@ -32,7 +32,7 @@ from crp_integrations.adapters.sessions import (
     merge_fields,
 )
 from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
-from crp_integrations.governance.emitting import Emitter
+from crp_integrations.governance.memory_emitter import Emitter
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.langchain.messages import read_conversation

@@ -15,8 +15,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
 from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.errors import ModelError
-from crp_integrations.governance.compaction.history import ids_of
-from crp_integrations.governance.compaction.records import Account
+from crp_integrations.governance.compaction.history import make_ids
+from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.messages import langchain_of, message_of, reply_of, strip_metadata
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.loaders.text import split_paragraphs
@@ -161,7 +161,7 @@ class CompactedMessages:
     """
 
     messages: list[BaseMessage]
-    account: Account
+    account: CompactionAccount
     told: dict[str, Any]
 
 
@@ -176,7 +176,7 @@ def compact_messages(
 ) -> CompactedMessages:
     """The messages of a call, shortened if a trigger fires."""
     read = [message_of(message) for message in messages]
-    given = dict(zip(ids_of(read), zip(messages, read, strict=True), strict=True))
+    given = dict(zip(make_ids(read), zip(messages, read, strict=True), strict=True))
     names, sent = _apply_last_compaction(messages, given)
     own = [message_of(message) for message in ([system] if system is not None else []) + sent]
     ids = ("system", *names) if system is not None else names

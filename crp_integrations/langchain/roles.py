@@ -23,20 +23,25 @@ from langgraph.types import Checkpointer
 from crp_integrations.errors import AccessDenied, CompactionRefused
 from crp_integrations.governance.artifacts.sandbox import Sandbox
 from crp_integrations.governance.compaction.records import CompactPack
-from crp_integrations.governance.exposure import Exposure, Shown, Snippet
-from crp_integrations.governance.packs import ContextItem, ContextPack, DropReport
-from crp_integrations.governance.roles.handing import Handing, given, labels_of
-from crp_integrations.governance.roles.ports import Roles
+from crp_integrations.governance.context_pack import ContextItem, ContextPack, DropReport
+from crp_integrations.governance.roles.handover import HandoverGate, is_given, labels_of
 from crp_integrations.governance.roles.records import (
-    Draft,
+    AnswerDraft,
+    DraftVerdict,
+    GoalPlan,
     Handover,
     Material,
-    Plan,
-    Verdict,
-    Watch,
+    Roles,
+    SentinelReport,
 )
-from crp_integrations.governance.roles.verifying import shown_texts
-from crp_integrations.governance.state import ContextPackMetadata, RuntimeState
+from crp_integrations.governance.roles.verifier import shown_texts
+from crp_integrations.governance.runtime_state import (
+    ContextPackMetadata,
+    ExposedTexts,
+    Exposure,
+    RuntimeState,
+    Snippet,
+)
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical
 from crp_integrations.vocabulary.safety import AgentRole
@@ -141,8 +146,8 @@ def _run_node(node: Node, roles: Roles, sandbox: Sandbox, state: GovernedState) 
     return {**changes, "run": step.handing.run, "handovers": made}
 
 
-def _handover_gate(state: GovernedState, sandbox: Sandbox) -> Handing:
-    return Handing(
+def _handover_gate(state: GovernedState, sandbox: Sandbox) -> HandoverGate:
+    return HandoverGate(
         run=state.get("run") or sandbox.ids.new("run_"),
         subject=sandbox.subject,
         guard=sandbox.guard,
@@ -160,15 +165,15 @@ class _Step:
     state: GovernedState
     roles: Roles
     sandbox: Sandbox
-    handing: Handing
+    handing: HandoverGate
 
     @property
     def runtime(self) -> RuntimeState:
         return RuntimeState.model_validate(self.state["runtime"])
 
     @property
-    def plan(self) -> Plan:
-        return Plan.model_validate(self.state["plan"])
+    def plan(self) -> GoalPlan:
+        return GoalPlan.model_validate(self.state["plan"])
 
     def hand(self, giver: str, taker: str, record: Record, pack: ContextPack | None = None) -> None:
         """Through the gate."""
@@ -185,7 +190,7 @@ class _Step:
             "reports": [_as_json(one) for one in material.reports],
             "compact": None if material.compact is None else _as_json(material.compact),
         }
-        stored = [item for item in material.pack.items if not given(item)]
+        stored = [item for item in material.pack.items if not is_given(item)]
         sandbox, classes = self.sandbox, {labels_of(item) for item in stored}
         # What the guard wants gone went when the texts were read.
         gone = [sandbox.guard.decide(sandbox.subject, "read", labels).redact for labels in classes]
@@ -202,7 +207,7 @@ class _Step:
         """What `retrieved` or `shown` is the handle of."""
         return material_of(self.sandbox, self.state[name])  # type: ignore[literal-required]
 
-    def exposed(self, material: Material) -> Shown:
+    def exposed(self, material: Material) -> ExposedTexts:
         """What the synthesizer's model is shown, and what not."""
         texts = shown_texts(material)
         # One that acts with the synthesizer's role.
@@ -211,14 +216,14 @@ class _Step:
         )
         items = material.pack.items
         shown = exposure.snippets(
-            [(item.id, texts[item.id], labels_of(item)) for item in items if not given(item)]
+            [(item.id, texts[item.id], labels_of(item)) for item in items if not is_given(item)]
         )
         clean = {snippet.id: snippet for snippet in shown.snippets}
         clean |= {
-            item.id: Snippet(id=item.id, text=texts[item.id]) for item in items if given(item)
+            item.id: Snippet(id=item.id, text=texts[item.id]) for item in items if is_given(item)
         }
         order = [clean[item.id] for item in items if item.id in clean]
-        return Shown(snippets=tuple(order), withheld=shown.withheld)
+        return ExposedTexts(snippets=tuple(order), withheld=shown.withheld)
 
 
 def _plan(step: _Step) -> dict[str, Any]:
@@ -281,7 +286,7 @@ def _write(step: _Step) -> dict[str, Any]:
 def _verify(step: _Step) -> dict[str, Any]:
     before = step.material("retrieved")
     shown = step.material("shown")
-    draft = Draft.model_validate(step.state["draft"])
+    draft = AnswerDraft.model_validate(step.state["draft"])
     verdict = step.roles.verifier.verify(before, shown, step.exposed(shown).snippets, draft)
     step.hand("verifier", "sentinel", verdict, shown.pack)
     return {"verdict": _as_json(verdict)}
@@ -289,8 +294,8 @@ def _verify(step: _Step) -> dict[str, Any]:
 
 def _review(step: _Step) -> dict[str, Any]:
     shown = step.material("shown")
-    draft = Draft.model_validate(step.state["draft"])
-    verdict = Verdict.model_validate(step.state["verdict"])
+    draft = AnswerDraft.model_validate(step.state["draft"])
+    verdict = DraftVerdict.model_validate(step.state["verdict"])
     watch = step.roles.sentinel.watch(shown, draft, verdict)
     changes = _watch_changes(watch)
     failed = [check.rule for check in verdict.checks if not check.passed]
@@ -302,7 +307,7 @@ def _review(step: _Step) -> dict[str, Any]:
     return changes
 
 
-def _watch_changes(watch: Watch) -> dict[str, Any]:
+def _watch_changes(watch: SentinelReport) -> dict[str, Any]:
     blocking = [one.signal.value for one in watch.noticed if one.blocks]
     stopped = {"stopped": f"the sentinel stops the run: {', '.join(blocking)}"} if blocking else {}
     return {"watches": [_as_json(watch)], **stopped}

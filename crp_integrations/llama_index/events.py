@@ -18,7 +18,7 @@ from llama_index.core.schema import MetadataMode
 
 from crp_integrations.adapters.arguments import check_emitter
 from crp_integrations.errors import FactRejected
-from crp_integrations.governance.emitting import Emitter
+from crp_integrations.governance.memory_emitter import Emitter
 
 
 class EnvelopeEvent(BaseEvent):

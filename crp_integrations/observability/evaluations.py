@@ -11,8 +11,8 @@ from typing import BinaryIO
 from pydantic import Field, ValidationError
 
 from crp_integrations.errors import ConfigError
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import WindowTrace
+from crp_integrations.governance.window_evaluation import WindowEvaluation
+from crp_integrations.governance.window_trace import WindowTrace
 from crp_integrations.records import Part, Record
 
 
@@ -58,7 +58,7 @@ class Evaluation(Record):
     session_id: str = ""
     ledger_hmac: str = ""
     latency_us: int = Field(default=0, ge=0)
-    measured: Evaluated | None = None
+    measured: WindowEvaluation | None = None
     feedback: Feedback = Feedback()
     retrieval_precision: float | None = Field(default=None, ge=0.0, le=1.0)
     retrieval_recall: float | None = Field(default=None, ge=0.0, le=1.0)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Protocol, runtime_checkable
 
 from crp_integrations.errors import MissingExtra
-from crp_integrations.governance.tracing import Observer, WindowTrace
+from crp_integrations.governance.window_trace import Observer, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 

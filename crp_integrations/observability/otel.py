@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.errors import MissingExtra
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
+from crp_integrations.governance.window_evaluation import WindowEvaluation
+from crp_integrations.governance.window_trace import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability import conventions as names
 
@@ -201,7 +201,7 @@ class OpenTelemetry:
             if count:
                 self._judge_tokens.record(count, {names.TOKEN_TYPE: kind})
 
-    def _evaluated(self, found: Evaluated, identity: Mapping[str, Value]) -> None:
+    def _evaluated(self, found: WindowEvaluation, identity: Mapping[str, Value]) -> None:
         told = scores(found)
         for name, score in told.items():
             self._scores.record(score, {names.EVALUATION_NAME: name})
@@ -249,7 +249,7 @@ def current_span() -> Span:
     return trace.get_current_span()
 
 
-def scores(found: Evaluated) -> dict[str, float]:
+def scores(found: WindowEvaluation) -> dict[str, float]:
     """The scores of an evaluation by name; what could not be counted is left out."""
     told: dict[str, float | None] = {
         "grounding": found.grounding,
@@ -308,7 +308,7 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
     return said
 
 
-def _consistency(found: Evaluated) -> str:
+def _consistency(found: WindowEvaluation) -> str:
     return "consistent" if found.consistent else "inconsistent"
 
 

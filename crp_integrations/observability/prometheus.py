@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from crp_integrations.errors import MissingExtra
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
+from crp_integrations.governance.window_evaluation import WindowEvaluation
+from crp_integrations.governance.window_trace import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.evaluations import Feedback
 
@@ -167,7 +167,7 @@ class Metrics:
         self._judge_tokens.labels("completion").inc(judged.completion_tokens)
         self._judge_cost.inc(judged.cost_usd or 0.0)
 
-    def _evaluated(self, found: Evaluated) -> None:
+    def _evaluated(self, found: WindowEvaluation) -> None:
         self._checked.labels(_word(found.consistent)).inc()
         self._citations.labels("true").inc(found.citations_held)
         self._citations.labels("false").inc(found.citations - found.citations_held)

@@ -17,8 +17,8 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.evaluating import citations, consistent
-from crp_integrations.governance.tracing import PackTrace, pack_traces
+from crp_integrations.governance.window_evaluation import find_citations, is_consistent
+from crp_integrations.governance.window_trace import PackTrace, pack_traces
 from crp_integrations.observability.evaluations import Evaluation
 from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.records import Part, Record
@@ -268,7 +268,7 @@ def _correctness_level(
         evaluation = evaluations.get(window_id)
         said = evaluation.feedback.pack_correct if evaluation else None
         people += said is not None
-        right += consistent(report) if said is None else said
+        right += is_consistent(report) if said is None else said
     counted = len(ledger.reports)
     return _share_level(
         CORRECTNESS,
@@ -297,7 +297,7 @@ def _citation_links(ledger: WindowLedger) -> list[CitationLink]:
                 receipt_id=ledger.receipts.get(window_id, ""),
                 accurate=one.holds and whole and one.fact_id in shown,
             )
-            for one in citations(report)
+            for one in find_citations(report)
         ]
     return found
 

@@ -32,9 +32,8 @@ from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.governance.artifacts.ports import ObjectStore
-from crp_integrations.governance.artifacts.settings import ArtifactSettings
-from crp_integrations.governance.tracing import Observer
+from crp_integrations.governance.artifacts.records import ArtifactSettings, ObjectStore
+from crp_integrations.governance.window_trace import Observer
 from crp_integrations.guard.decisions import LOCAL, NAMESPACE, Guard, Subject
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import InjectionModel, PolicyEngine

@@ -19,7 +19,7 @@ from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.governance.tracing import PackColumns
+from crp_integrations.governance.window_trace import PackColumns
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy

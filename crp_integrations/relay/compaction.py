@@ -14,12 +14,11 @@ from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.fabric.ports import Store
-from crp_integrations.governance.artifacts.ports import ObjectStore
-from crp_integrations.governance.artifacts.sandbox import Erasing, Sandbox
+from crp_integrations.governance.artifacts.records import ObjectStore
+from crp_integrations.governance.artifacts.sandbox import ArtifactErasure, Sandbox
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import Account, CompactHistory
-from crp_integrations.governance.compaction.settings import HistorySettings
-from crp_integrations.governance.compaction.triggers import share
+from crp_integrations.governance.compaction.records import CompactHistory, CompactionAccount
+from crp_integrations.governance.compaction.settings import HistorySettings, budget_share
 from crp_integrations.messages import Message
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.records import Request
@@ -64,7 +63,7 @@ def sandbox_of(
     )
 
 
-def artifact_eraser(store: Store, objects: ObjectStore, keyring: KeyRing) -> Erasing:
+def artifact_eraser(store: Store, objects: ObjectStore, keyring: KeyRing) -> ArtifactErasure:
     """Erases artifacts together with the facts of a store."""
 
     def tell(namespace: str, draft: EventDraft, now: datetime) -> None:
@@ -72,7 +71,7 @@ def artifact_eraser(store: Store, objects: ObjectStore, keyring: KeyRing) -> Era
         with store.begin(namespace, write=True) as transaction:
             append_events(transaction.journal, key, [draft], iso(now))
 
-    return Erasing(objects, tell)
+    return ArtifactErasure(objects, tell)
 
 
 def wants_compaction(request: Request, world: World) -> bool:
@@ -118,7 +117,7 @@ def compact_messages(
     session_id: str = "",
 ) -> CompactHistory:
     """Messages as a model is to be sent them, in their order."""
-    limit = share(world.limit_for(model)[0], settings.limit_share)
+    limit = budget_share(world.limit_for(model)[0], settings.limit_share)
     keeps = settings.offload and session_id
     compactor = AutoCompactor(
         world.counter_for(model),
@@ -136,7 +135,7 @@ def compact_messages(
     )
 
 
-def compaction_events(account: Account, signer: str) -> Iterator[Note]:
+def compaction_events(account: CompactionAccount, signer: str) -> Iterator[Note]:
     """What the journal is told of a compaction: ids, counts, and each summary's hash and signer.
 
     Spec: Summit §Privacy & Security

@@ -18,8 +18,8 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.artifacts.sandbox import Sandbox
-from crp_integrations.governance.assembling import ContextAssembler, Parts
-from crp_integrations.governance.pack_records import Composed
+from crp_integrations.governance.context_assembler import AssemblerParts, ContextAssembler
+from crp_integrations.governance.context_pack import ComposedPack
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import KeyRing
@@ -56,7 +56,7 @@ class ContextPacks(Questions):
         world = self._world
         namespace = world.namespace_in(self._residency if residency is None else residency)
         return ContextAssembler(
-            Parts(
+            AssemblerParts(
                 namespace=namespace,
                 counter=world.counter_for(model or world.settings.model),
                 clock=world.clock,
@@ -71,7 +71,7 @@ class ContextPacks(Questions):
         )
 
 
-def log_pack(composed: Composed, namespace: Namespace, world: World) -> None:
+def log_pack(composed: ComposedPack, namespace: Namespace, world: World) -> None:
     """Write down what a pack shows, item by item, in the order in which it is shown.
 
     Spec: Summit §Principles

@@ -23,7 +23,7 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactHistory
-from crp_integrations.governance.compaction.triggers import share
+from crp_integrations.governance.compaction.settings import budget_share
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message
@@ -423,7 +423,7 @@ def compact(
     chosen = settings or load()
     own = chosen.compaction.model_copy(update={"enabled": True})
     if budget_tokens is None:
-        budget_tokens = share(limits(chosen)(model)[0], own.limit_share)
+        budget_tokens = budget_share(limits(chosen)(model)[0], own.limit_share)
     return AutoCompactor(tokenizers(chosen)(model), own).compact_history(
         conversation_of(messages),
         budget_tokens,

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import AccessDenied, RequestError
-from crp_integrations.governance.compaction.records import Account
+from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.headers.agent_headers import read_downward
 from crp_integrations.headers.codec import RawHeaders, parse_request
 from crp_integrations.headers.names import AgentPhase
@@ -81,7 +81,7 @@ class QuestionFields(JudgeOptions, total=False):
     nonce: str | None
     phase: AgentPhase | str | None
     compact: bool | None
-    compaction: Account | None
+    compaction: CompactionAccount | None
 
 
 def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:

@@ -25,7 +25,7 @@ from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.given import several
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.settings import HistorySettings
-from crp_integrations.governance.tracing import Observer
+from crp_integrations.governance.window_trace import Observer
 from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay import steps
 from crp_integrations.relay.compaction import compact_messages

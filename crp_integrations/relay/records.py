@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.compaction.records import Account
+from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.headers import grammar, names
 from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives
@@ -186,7 +186,7 @@ class Request(Record):
     k_nearest: int | None = Field(default=None, gt=0)
     instructions: tuple[str, ...] = ()
     compact: bool | None = None
-    compaction: Account | None = None
+    compaction: CompactionAccount | None = None
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod
@@ -303,7 +303,7 @@ class Answer(Record):
     pieces: tuple[Piece, ...] = ()
     parts: tuple[str, ...] = ()
     receipt_id: str = ""
-    compaction: Account | None = None
+    compaction: CompactionAccount | None = None
 
     def as_prior(self, summary: str = "") -> PriorWindow:
         """What the next window needs to know of this one, its answer among it.

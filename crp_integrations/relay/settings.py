@@ -28,10 +28,10 @@ from crp_integrations.dpe.settings import DpeSettings, Registration
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ConfigError, PolicySyntaxError, RequestError
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.governance.artifacts.settings import ArtifactSettings
+from crp_integrations.governance.artifacts.records import ArtifactSettings
 from crp_integrations.governance.compaction.settings import HistorySettings
 from crp_integrations.governance.pack_settings import PackSettings
-from crp_integrations.governance.steps import StepSettings
+from crp_integrations.governance.run_steps import StepSettings
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.headers import grammar
 from crp_integrations.headers.settings import HeaderSettings

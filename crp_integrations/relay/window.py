@@ -25,8 +25,8 @@ from crp_integrations.errors import (
     StaleTip,
     StoreError,
 )
-from crp_integrations.governance.compaction.records import Account
-from crp_integrations.governance.tracing import invocation_hash
+from crp_integrations.governance.compaction.records import CompactionAccount
+from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay import compaction
@@ -81,7 +81,7 @@ class OpenWindow:
         self._calls = WindowCalls()
         self._searches: FactSearches | None = None
         # What was left out of the conversation; None before anybody looked at it.
-        self._compaction: Account | None = None
+        self._compaction: CompactionAccount | None = None
         # Whether other windows may go on with the answer.
         self.part = False
         # Whether the answer was shown as it came.

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.governance.evaluating import evaluated
-from crp_integrations.governance.steps import Measured
-from crp_integrations.governance.tracing import (
+from crp_integrations.governance.run_steps import StepMeasurement
+from crp_integrations.governance.window_evaluation import evaluate_window
+from crp_integrations.governance.window_trace import (
     JudgeTrace,
     PackColumns,
     PackTrace,
@@ -92,7 +92,7 @@ class WindowEnd:
     invocation_hash: str = ""
     assembly_us: int = 0
     usage: Usage = field(default_factory=Usage)
-    steps: tuple[Measured, ...] = ()
+    steps: tuple[StepMeasurement, ...] = ()
 
 
 @dataclass(slots=True)
@@ -250,7 +250,7 @@ def observe(
                 window_hmac=seal.hmac,
                 receipt_id=receipt_id,
                 pack=pack() if pack else None,
-                evaluated=evaluated(report, end.envelope, end.usage)
+                evaluated=evaluate_window(report, end.envelope, end.usage)
                 if examined and end.envelope is not None
                 else None,
                 judged=JudgeTrace.of(report.judge) if report.judge is not None else None,

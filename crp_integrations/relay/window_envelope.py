@@ -25,7 +25,7 @@ from crp_integrations.envelope.reuse import ReuseMatch
 from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.governance.steps import Measured, Step, guard
+from crp_integrations.governance.run_steps import RunStep, StepMeasurement, check_guardrails
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt
@@ -40,7 +40,7 @@ from crp_integrations.vocabulary import QualityTier, Strategy
 
 def measure_steps(
     given: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
-) -> tuple[Measured, ...]:
+) -> tuple[StepMeasurement, ...]:
     """The steps of a call that is packed and not yet made.
 
     Spec: Summit §Principles
@@ -54,23 +54,23 @@ def measure_steps(
     before, after = len(given.history), len(sent.history)
     told = (account.tokens_before, account.tokens_after) if account else (around, around)
     return (
-        Measured(step=Step.WRITE, items_after=len(view.held())),
-        Measured(
-            step=Step.SELECT,
+        StepMeasurement(step=RunStep.WRITE, items_after=len(view.held())),
+        StepMeasurement(
+            step=RunStep.SELECT,
             items_before=len(facts) or shown,
             items_after=shown,
             tokens_before=offered,
             tokens_after=envelope.token_count,
         ),
-        Measured(
-            step=Step.COMPRESS,
+        StepMeasurement(
+            step=RunStep.COMPRESS,
             items_before=before,
             items_after=after,
             tokens_before=told[0],
             tokens_after=told[1],
         ),
-        Measured(
-            step=Step.ISOLATE,
+        StepMeasurement(
+            step=RunStep.ISOLATE,
             items_before=(len(facts) or shown) + before,
             items_after=shown + after,
             tokens_before=offered + told[0],
@@ -93,7 +93,7 @@ class WindowEnvelope:
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
         self.request = self._given = request
-        self.steps: tuple[Measured, ...] = ()
+        self.steps: tuple[StepMeasurement, ...] = ()
         self.last: FittedDispatch | None = None
         self.made: EnvelopeInputs | None = None
         self.assembly_us = 0
@@ -163,7 +163,7 @@ class WindowEnvelope:
         )
         self.last = FittedDispatch(call, envelope)
         self.steps = measure_steps(self._given, request, self.made, envelope, self.reads())
-        guard(self.steps, world.settings.steps)
+        check_guardrails(self.steps, world.settings.steps)
         return self.last
 
     def match(self) -> ReuseMatch:

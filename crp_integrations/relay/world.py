@@ -21,8 +21,8 @@ from crp_integrations.envelope.records import PackedFact, PriorWindow
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.governance.artifacts.ports import ObjectStore
-from crp_integrations.governance.tracing import Observer
+from crp_integrations.governance.artifacts.records import ObjectStore
+from crp_integrations.governance.window_trace import Observer
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.ports import ViolationSink

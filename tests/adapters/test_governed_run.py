@@ -19,19 +19,19 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, FactRejected
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.settings import CompactionSettings
-from crp_integrations.governance.items import item
-from crp_integrations.governance.pack_records import AssembleRequest
-from crp_integrations.governance.roles.parts import (
+from crp_integrations.governance.context_pack import AssembleRequest
+from crp_integrations.governance.memory_items import item
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
+from crp_integrations.governance.roles.records import Roles
+from crp_integrations.governance.roles.sentinel import RotSentinel
+from crp_integrations.governance.roles.standard_roles import (
     AssemblingRetriever,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
 )
-from crp_integrations.governance.roles.ports import Roles
-from crp_integrations.governance.roles.verifying import PackVerifier
-from crp_integrations.governance.roles.watching import RotSentinel
-from crp_integrations.governance.state import RuntimeState, SessionMetadata
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.governance.roles.verifier import PackVerifier
+from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.guard.governed_exceptions import (

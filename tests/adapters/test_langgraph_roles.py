@@ -19,20 +19,22 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.settings import CompactionSettings
-from crp_integrations.governance.exposure import Exposure
-from crp_integrations.governance.roles.citing import cited
-from crp_integrations.governance.roles.parts import (
+from crp_integrations.governance.memory_writer import PolicyContext
+from crp_integrations.governance.roles.records import AnswerDraft, GoalPlan, Material, Roles
+from crp_integrations.governance.roles.sentinel import RotSentinel
+from crp_integrations.governance.roles.standard_roles import (
     AssemblingRetriever,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
 )
-from crp_integrations.governance.roles.ports import Roles
-from crp_integrations.governance.roles.records import Draft, Material, Plan
-from crp_integrations.governance.roles.verifying import PackVerifier
-from crp_integrations.governance.roles.watching import RotSentinel
-from crp_integrations.governance.state import AppliedPolicy, RuntimeState, SessionMetadata
-from crp_integrations.governance.writing import PolicyContext
+from crp_integrations.governance.roles.verifier import PackVerifier, find_cited
+from crp_integrations.governance.runtime_state import (
+    AppliedPolicy,
+    Exposure,
+    RuntimeState,
+    SessionMetadata,
+)
 from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
@@ -242,9 +244,9 @@ def test_a_closed_gate_ends_the_run_before_the_model_is_asked() -> None:
 class Lying:
     """Says what no text says."""
 
-    def write(self, plan: Plan, state: RuntimeState, snippets: Any) -> Draft:
+    def write(self, plan: GoalPlan, state: RuntimeState, snippets: Any) -> AnswerDraft:
         text = "Crane 7 may lift 95 tons at a reach of 32 metres [1]."
-        return Draft(text=text, cited=cited(text, [one.id for one in snippets]))
+        return AnswerDraft(text=text, cited=find_cited(text, [one.id for one in snippets]))
 
 
 def test_a_failed_check_withholds_the_answer(house: House) -> None:
@@ -257,7 +259,7 @@ def test_a_failed_check_withholds_the_answer(house: House) -> None:
 class Hiding:
     """Leaves out a text and says nothing of it."""
 
-    def compact(self, plan: Plan, material: Material) -> Material:
+    def compact(self, plan: GoalPlan, material: Material) -> Material:
         (section,) = [s for s in material.pack.sections if s.type == "knowledge"]
         rest = [s for s in material.pack.sections if s.type != "knowledge"]
         fewer = section.changed(items=section.items[:-1])
@@ -273,7 +275,7 @@ def test_an_unreported_drop_withholds_the_answer(house: House) -> None:
 class Overfull:
     """Says that it fits, and does not."""
 
-    def compact(self, plan: Plan, material: Material) -> Material:
+    def compact(self, plan: GoalPlan, material: Material) -> Material:
         return replace(material, pack=material.pack.changed(token_budget=10))
 
 

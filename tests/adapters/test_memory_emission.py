@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.governance.emitting import Emitter, written
-from crp_integrations.governance.items import MemoryItem, Scope
+from crp_integrations.governance.memory_emitter import Emitter, make_sink
+from crp_integrations.governance.memory_items import MemoryItem, Scope
 from tests.doubles import CountingIds, FixedClock
 from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.memories import CONTEXT, TEXT, writer
@@ -106,7 +106,7 @@ def test_what_the_fabric_refuses_stops_no_run() -> None:
     from crp_integrations.llama_index import EmittingHandler
 
     door = writer(fabric())
-    handler = EmittingHandler(emitting(written(door, CONTEXT)))
+    handler = EmittingHandler(emitting(make_sink(door, CONTEXT)))
     handler.handle(QueryStartEvent(query="Hi"))
     handler.handle(QueryStartEvent(query=""))
     handler.handle(QueryStartEvent(query=TEXT))

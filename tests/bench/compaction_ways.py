@@ -10,10 +10,10 @@ from typing import Final
 from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
-from crp_integrations.governance.compaction.history import ids_of
-from crp_integrations.governance.compaction.records import Account
-from crp_integrations.governance.compaction.spans import read_part
-from crp_integrations.governance.packs import (
+from crp_integrations.governance.compaction.history import make_ids
+from crp_integrations.governance.compaction.records import CompactionAccount
+from crp_integrations.governance.compaction.text_pieces import read_part
+from crp_integrations.governance.context_pack import (
     ContextItem,
     ContextPack,
     ContextSection,
@@ -90,7 +90,7 @@ def pack_of(case: Case, counter: TokenCounter) -> tuple[ContextPack, dict[str, s
     return pack, texts, tokens
 
 
-def _gone(account: Account, texts: Mapping[str, str]) -> dict[str, list[tuple[int, int]]]:
+def _gone(account: CompactionAccount, texts: Mapping[str, str]) -> dict[str, list[tuple[int, int]]]:
     """What an account reports of texts, which are given by their ids."""
     found: dict[str, list[tuple[int, int]]] = {}
     for report in account.reports:
@@ -128,7 +128,7 @@ def as_history(case: Case, counter: TokenCounter) -> Left:
     messages = history_of(case)
     budget = int(HALF * counter.count_messages(messages))
     compact = AutoCompactor(counter, SETTINGS).compact_history(messages, budget, now=NOW)
-    whole = dict(zip(ids_of(messages), (one.content for one in messages), strict=True))
+    whole = dict(zip(make_ids(messages), (one.content for one in messages), strict=True))
     text = "\n\n".join(message.content for message in compact.messages)
     return Left(text, _gone(compact.account, whole))
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
 
-from crp_integrations.governance.pack_records import AssembleRequest
-from crp_integrations.governance.writing import PolicyContext
+from crp_integrations.governance.context_pack import AssembleRequest
+from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay

@@ -25,7 +25,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from crp_integrations.governance.tracing import Observer, WindowTrace
+from crp_integrations.governance.window_trace import Observer, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.observers import ObserverGroup
 from crp_integrations.observability.otel import OpenTelemetry

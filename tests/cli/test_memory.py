@@ -13,7 +13,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.items import MEMORY_KEY, as_fact, item
+from crp_integrations.governance.memory_items import MEMORY_KEY, as_fact, item
 from crp_integrations.guard.decisions import Subject
 from tests.cli.conftest import Here
 from tests.cli.test_cli import KEY

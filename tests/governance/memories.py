@@ -6,8 +6,8 @@ from typing import Any
 
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.governance.items import MemoryItem, item
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.governance.memory_items import MemoryItem, item
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.guard.decisions import AllowAll, Subject
 from tests.doubles import NOON
 

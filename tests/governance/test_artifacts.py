@@ -19,8 +19,8 @@ from crp_integrations.errors import (
     StoreError,
 )
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.governance.artifacts import Artifact, Sandbox, places
-from crp_integrations.governance.artifacts.records import packed, unpacked
+from crp_integrations.governance.artifacts import Artifact, Sandbox, storage
+from crp_integrations.governance.artifacts.records import pack_object, unpack_object
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.messages import Message, ToolCall
@@ -57,14 +57,14 @@ def bytes_below(folder: Path) -> bytes:
 @given(data=st.binary(max_size=200), kind=st.sampled_from(["log", "prose"]), flip=st.integers(0))
 def test_any_changed_byte_is_noticed(data: bytes, kind: str, flip: int) -> None:
     artifact = Artifact(kind=kind, checksum=sha256(data), size=len(data), sources=("s",))
-    ref, whole = packed(artifact, data, KEY)
-    assert packed(artifact, data, KEY) == (ref, whole)
-    assert unpacked(ref, whole, [OTHER_KEY, KEY]).data == data
+    ref, whole = pack_object(artifact, data, KEY)
+    assert pack_object(artifact, data, KEY) == (ref, whole)
+    assert unpack_object(ref, whole, [OTHER_KEY, KEY]).data == data
     place = flip % len(whole)
     changed = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
     for bytes_, keys in ((changed, [KEY]), (whole, [OTHER_KEY]), (whole, [])):
         with pytest.raises(StoreDamaged):
-            unpacked(ref, bytes_, keys)
+            unpack_object(ref, bytes_, keys)
 
 
 def test_a_handle_confirms_no_guess_at_a_text(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_handles_stay_when_the_key_is_rotated(tmp_path: Path) -> None:
         assert sandbox.refs() == (before.ref,)
         new = sandbox.put("another text", kind="log", sources=["a"]).ref
         assert sandbox.get(new).text == "another text"
-        assert places.erase(sandbox.objects, "local", ["a"]) == sorted([before.ref, new])
+        assert storage.erase_derived(sandbox.objects, "local", ["a"]) == sorted([before.ref, new])
 
 
 @pytest.mark.requirement("SUM-isolation-4")
@@ -232,11 +232,11 @@ def test_what_retention_purges_takes_its_artifacts_along(tmp_path: Path) -> None
         # What somebody puts past the sandbox after the fact was forgotten is handed to nobody.
         past = replace(sandbox, withdrawn=lambda ids: False)
         ref = past.put(LOG, kind="log", sources=report.facts).ref
-        assert list(places.refs(sandbox.objects, "local")) == [ref]
+        assert list(storage.list_refs(sandbox.objects, "local")) == [ref]
         assert sandbox.refs() == ()
         clock.moment += timedelta(days=40)
         relay.fabric.maintain()
-        assert list(places.refs(sandbox.objects, "local")) == []
+        assert list(storage.list_refs(sandbox.objects, "local")) == []
 
 
 @pytest.mark.parametrize("by", ["fact", "source"])
@@ -255,7 +255,7 @@ def test_forgetting_takes_what_came_from_it_at_once(tmp_path: Path, by: str) -> 
         else:
             relay.fabric.forget(source=one.source_id)
             left = {other}
-        assert set(places.refs(sandbox.objects, "local")) == left
+        assert set(storage.list_refs(sandbox.objects, "local")) == left
         assert set(sandbox.refs()) == left
         assert of_one not in left
         with pytest.raises(RequestError):
@@ -291,7 +291,7 @@ def test_what_comes_from_a_quarantined_fact_is_read_by_nobody_until_it_is_lifted
         assert sandbox.open(artifact_id, token).text == LOG
         relay.fabric.quarantine([fact.fact_id])
         sandbox.erase(ref)
-        assert list(places.refs(sandbox.objects, "local")) == [other]
+        assert list(storage.list_refs(sandbox.objects, "local")) == [other]
         with relay.fabric.begin(write=False) as transaction:
             told = [
                 event.data
@@ -314,7 +314,7 @@ def test_what_an_operator_quarantines_is_read_by_no_tenant(tmp_path: Path) -> No
         law.lift([fact.fact_id])
         assert sandbox.get(ref).text == LOG
         law.forget(facts=[fact.fact_id])
-        assert list(places.refs(sandbox.objects, "local")) == []
+        assert list(storage.list_refs(sandbox.objects, "local")) == []
 
 
 def test_of_a_session_that_keeps_nothing_artifacts_are_in_memory_alone(tmp_path: Path) -> None:
@@ -346,14 +346,14 @@ def test_an_artifact_whose_source_is_erased_meanwhile_is_not_kept() -> None:
         def create(self, key: str, data: bytes) -> bool:
             done = super().create(key, data)
             if "/objects/" in key:
-                places.erase(self, "t", ["gone"])
+                storage.erase_derived(self, "t", ["gone"])
             return done
 
     objects = Slow()
     artifact = Artifact(kind="log", checksum=sha256(b"x"), size=1, sources=("gone", "there"))
     with pytest.raises(StoreError, match="erased meanwhile"):
-        places.keep(objects, "t", artifact, b"x", [KEY])
-    assert list(places.refs(objects, "t")) == []
+        storage.keep_artifact(objects, "t", artifact, b"x", [KEY])
+    assert list(storage.list_refs(objects, "t")) == []
     assert list(objects._held) == []
 
 
@@ -367,7 +367,7 @@ def test_a_damaged_artifact_is_refused_and_can_be_erased(tmp_path: Path) -> None
         path.write_bytes(path.read_bytes().replace(b"18 tons", b"81 tons"))
         with pytest.raises(StoreDamaged, match=ref):
             sandbox.get(ref)
-        assert places.erase(FolderObjects(tmp_path / "artifacts"), "local", ["a"]) == [ref]
+        assert storage.erase_derived(FolderObjects(tmp_path / "artifacts"), "local", ["a"]) == [ref]
         assert not path.exists()
 
 
@@ -413,7 +413,7 @@ def test_an_address_outlives_a_rotation_and_spent_nonces_are_swept(tmp_path: Pat
 
 
 def key_folder(sandbox: Sandbox) -> str:
-    return places._folder(sandbox.subject.tenant)
+    return storage._folder(sandbox.subject.tenant)
 
 
 @pytest.mark.parametrize("wrong", ["sources", "labels", "redacted"])

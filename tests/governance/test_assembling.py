@@ -15,11 +15,16 @@ from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.pack_records import AssembleRequest, Composed, StateEntry
-from crp_integrations.governance.pack_settings import PackSettings, Shares
-from crp_integrations.governance.packs import ContextPack, shown
+from crp_integrations.governance.context_pack import (
+    AssembleRequest,
+    ComposedPack,
+    ContextPack,
+    StateEntry,
+    render_pack,
+)
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
+from crp_integrations.governance.pack_settings import PackSettings, SectionShares
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
 from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
@@ -66,7 +71,7 @@ def tool(number: int, words: int = 30) -> ToolSpec:
     )
 
 
-def compose(relay: Relay, context: PolicyContext = CONTEXT, **fields: Any) -> Composed:
+def compose(relay: Relay, context: PolicyContext = CONTEXT, **fields: Any) -> ComposedPack:
     request = AssembleRequest(**{"message": QUESTION, "budget_tokens": BUDGET, **fields})
     return relay.assembler(model="gpt-4o").compose(request, context)
 
@@ -102,13 +107,13 @@ def test_shares_have_the_defaults_and_ranges_of_the_document() -> None:
     budgets = PackSettings().budgets(8_000)
     assert budgets == {"user": 1000, "task": 1000, "tools": 600, "policy": 800, "knowledge": 4600}
     shares = {"user": 0.15, "task": 0.10, "tools": 0.10, "knowledge": 0.60, "policy": 0.05}
-    assert sum(PackSettings(shares=Shares(**shares)).budgets(9_999).values()) == 9_999
+    assert sum(PackSettings(shares=SectionShares(**shares)).budgets(9_999).values()) == 9_999
     for wrong in (
         {"user": 0.16}, {"task": 0.09}, {"tools": 0.11}, {"knowledge": 0.49}, {"policy": 0.11},
         {"user": 0.15},
     ):  # fmt: skip
         with pytest.raises(ValidationError):
-            Shares(**wrong)
+            SectionShares(**wrong)
 
 
 @pytest.mark.requirement("SUM-select-7")
@@ -167,7 +172,7 @@ def test_no_budget_is_exceeded_and_nothing_is_lost(
         assert f"the budget has {budget}" in str(refused)
         return
     counter = full._world.counter_for("gpt-4o")
-    text = shown(made.pack, made.texts)
+    text = render_pack(made.pack, made.texts)
     assert text == made.text
     assert counter.count(text) == made.pack.token_actual <= budget == made.pack.token_budget
     for section in made.pack.sections:
@@ -208,7 +213,7 @@ def test_too_much_is_met_by_budgets_then_by_the_minimal_pack(full: Relay) -> Non
         large.pack, 2_000, texts=large.texts, now=NOON, question=QUESTION
     )
     assert compact.compacted.token_actual <= 2_000 < large.pack.token_actual
-    left = shown(compact.compacted, {**large.texts, **compact.texts})
+    left = render_pack(compact.compacted, {**large.texts, **compact.texts})
     assert QUESTION in left
     assert fields["task"] in left
     # What has faded most goes first where there is no room for all.

@@ -10,13 +10,16 @@ import pytest
 
 from crp_integrations.errors import CompactionRefused, ConfigError, ModelTimeout, RequestError
 from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
-from crp_integrations.governance.compaction.figures import missing, unsupported
-from crp_integrations.governance.compaction.history import HEAD, ids_of
-from crp_integrations.governance.compaction.model import ModelSummariser
-from crp_integrations.governance.compaction.relevance import Relevance, read
+from crp_integrations.governance.compaction.history import HEAD, make_ids
+from crp_integrations.governance.compaction.relevance import Relevance, read_text
 from crp_integrations.governance.compaction.stages import SAME
-from crp_integrations.governance.compaction.verify import check_history
-from crp_integrations.governance.packs import DropReport
+from crp_integrations.governance.compaction.summaries import ModelSummariser
+from crp_integrations.governance.compaction.verification import (
+    check_history,
+    find_missing,
+    find_unsupported,
+)
+from crp_integrations.governance.context_pack import DropReport
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from tests.doubles import NOON, WordCounter
 from tests.governance.kept import Shelf
@@ -163,7 +166,7 @@ def test_a_round_that_says_nothing_to_the_question_goes_first_and_whole() -> Non
     made = compact(messages, tokens(messages), keep_recent=0)
     (report,) = made.account.reports
     assert report.reason == "irrelevant"
-    assert report.dropped_item_ids == ids_of(messages)[3:5]
+    assert report.dropped_item_ids == make_ids(messages)[3:5]
     assert all("Gulls" not in message.content for message in made.messages)
 
 
@@ -197,7 +200,7 @@ def test_the_eighty_percent_trigger_gives_a_summary_in_levels_with_sources_and_r
     (shown,) = [m for m in made.messages if m.content.startswith(HEAD)]
     assert shown.content == session.text
     assert made.ids[made.messages.index(shown)] == session.id
-    contents = dict(zip(ids_of(messages), (m.content for m in messages), strict=True))
+    contents = dict(zip(make_ids(messages), (m.content for m in messages), strict=True))
     for citation in session.citations:
         assert f"[{citation.mark}] " in session.text
         for start, end in citation.spans:
@@ -223,7 +226,7 @@ def test_large_results_are_kept_elsewhere_and_shown_by_a_handle_with_an_extract(
     )
     (ref,) = made.account.artifacts
     assert shelf.texts[ref.ref] == big
-    assert shelf.sources[ref.ref] == (ids_of(messages)[2],)
+    assert shelf.sources[ref.ref] == (make_ids(messages)[2],)
     shown = made.messages[2].content
     assert shown.startswith(f"(kept whole as {ref.ref})\n")
     assert "Crane 7 lifts 18 tons." in shown
@@ -318,14 +321,14 @@ def test_a_hit_keeps_its_name_and_address_with_what_is_quoted_of_it() -> None:
     ["{", "[1, 2", '{"a": 1} trailing', "{'a': 1}", "[01]", '{"a": "\n"}', "[" * 80 + "]" * 80],
 )
 def test_what_is_no_json_is_read_as_prose(text: str) -> None:
-    assert read(text).kind == "prose"
+    assert read_text(text).kind == "prose"
 
 
 @pytest.mark.parametrize(
     "text", ['{"a": [1e5, 1.50, "\\u00e9", null, {}]}', "[]", '{"a":{"b":[{"c":1}]}}']
 )
 def test_json_is_read_with_every_value_as_it_stands(text: str) -> None:
-    reading = read(text)
+    reading = read_text(text)
     assert reading.kind == "data"
     json.loads(reading.cut([0]).text) if reading.pieces else None
     for number, piece in enumerate(reading.pieces):
@@ -477,12 +480,12 @@ def test_a_model_is_asked_with_the_passages_and_nothing_of_ours() -> None:
 
 def test_figures_may_be_written_otherwise_and_ids_may_not() -> None:
     source = 'It cost $4,200,000 on 12 March 2024, order PX-0042, and he said "stop".'
-    assert not list(missing("It cost $4.2 million in March 2024.", source))
-    assert not list(missing('PX-0042, "stop"', source))
-    assert list(missing("It cost $4.3 million.", source))
-    assert list(missing("PX-004", source))
-    assert list(missing("42 crates", source))
-    assert unsupported("It cost $4.2 million [1].", [source]) == ""
+    assert not list(find_missing("It cost $4.2 million in March 2024.", source))
+    assert not list(find_missing('PX-0042, "stop"', source))
+    assert list(find_missing("It cost $4.3 million.", source))
+    assert list(find_missing("PX-004", source))
+    assert list(find_missing("42 crates", source))
+    assert find_unsupported("It cost $4.2 million [1].", [source]) == ""
 
 
 @pytest.mark.requirement("SUM-compress-12")

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
-from crp_integrations.governance.compaction.history import HEAD, ids_of, is_summary
-from crp_integrations.governance.compaction.protected import protected
+from crp_integrations.governance.compaction.history import HEAD, is_summary, make_ids
 from crp_integrations.governance.compaction.records import CompactHistory
-from crp_integrations.governance.compaction.relevance import read
+from crp_integrations.governance.compaction.relevance import read_text
 from crp_integrations.governance.compaction.stages import SAME
+from crp_integrations.governance.compaction.text_pieces import find_protected
 from crp_integrations.messages import Message
 from tests.doubles import NOON, WordCounter
 from tests.governance.histories import history
@@ -87,7 +87,7 @@ def test_a_thousand_compactions(block: int) -> None:
 def accounted(*case: Any) -> None:
     messages, budget, compact = compacted(*case)
     account = compact.account
-    before = dict(zip(ids_of(messages), (m.content for m in messages), strict=True))
+    before = dict(zip(make_ids(messages), (m.content for m in messages), strict=True))
     after = dict(zip(compact.ids, compact.messages, strict=True))
     # No orphan, and calls are as they were.
     no_orphan(compact.messages)
@@ -143,16 +143,16 @@ def test_what_is_protected_is_shown_byte_for_byte_or_not_at_all(
     case: tuple[int, float, bool, int],
 ) -> None:
     messages, _, compact = compacted(*case)
-    before = dict(zip(ids_of(messages), (m.content for m in messages), strict=True))
+    before = dict(zip(make_ids(messages), (m.content for m in messages), strict=True))
     after = dict(zip(compact.ids, compact.messages, strict=True))
     for summary in compact.account.summaries:
         for citation in summary.citations:
             text = before[citation.item_id]
-            if read(text).kind in ("search", "data"):
+            if read_text(text).kind in ("search", "data"):
                 continue
             for start, end in citation.spans:
                 # No edge of what is quoted runs through something protected.
-                for span in protected(text):
+                for span in find_protected(text):
                     assert not span.start < start < span.end
                     assert not span.start < end < span.end
                 if summary.level == "targeted":
@@ -167,13 +167,13 @@ def test_data_stays_data_with_its_numbers_as_they_were_written(
     case: tuple[int, float, bool, int],
 ) -> None:
     messages, _, compact = compacted(*case)
-    before = dict(zip(ids_of(messages), messages, strict=True))
+    before = dict(zip(make_ids(messages), messages, strict=True))
     for name, message in zip(compact.ids, compact.messages, strict=True):
         source = before.get(name)
         if source is None or source == message or message.content == SAME:
             continue
         text = _HANDLE.sub("", message.content).strip()
-        if read(source.content).kind in ("search", "data") and text not in ("", "…"):
+        if read_text(source.content).kind in ("search", "data") and text not in ("", "…"):
             json.loads(text)
             written = set(re.findall(r"(?<![\w.\"])-?\d+(?:\.\d+)?(?![\w.])", source.content))
             assert set(re.findall(r"(?<![\w.\"])-?\d+(?:\.\d+)?(?![\w.])", text)) <= written

@@ -12,7 +12,7 @@ from crp_integrations.errors import FactRejected, StoreDamaged
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.governance.event_store import MemoryEventStore, replay
+from crp_integrations.governance.memory_stores import MemoryEventStore, replay
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore

@@ -8,10 +8,10 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError
-from crp_integrations.governance.graph_store import GraphStore
-from crp_integrations.governance.items import MemoryItem
-from crp_integrations.governance.pack_records import AssembleRequest
-from crp_integrations.governance.writing import PolicyContext
+from crp_integrations.governance.context_pack import AssembleRequest
+from crp_integrations.governance.memory_items import MemoryItem
+from crp_integrations.governance.memory_stores import GraphStore
+from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import AccessDenied, CompactionRefused, RequestError
 from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
-from crp_integrations.governance.compaction.verify import check_pack
-from crp_integrations.governance.packs import (
+from crp_integrations.governance.compaction.verification import check_pack
+from crp_integrations.governance.context_pack import (
     ContextItem,
     ContextPack,
     ContextSection,
@@ -25,8 +25,8 @@ from crp_integrations.governance.packs import (
     SectionType,
     SourceType,
     pack_of,
+    render_pack,
     section_tokens,
-    shown,
     texts_of,
 )
 from crp_integrations.seals import sha256
@@ -104,7 +104,7 @@ def pack(seed: int) -> tuple[ContextPack, dict[str, str]]:
             for one in section.items
         ),
     )
-    return made.changed(token_actual=COUNTER.count(shown(made, texts))), texts
+    return made.changed(token_actual=COUNTER.count(render_pack(made, texts))), texts
 
 
 # --- records -----------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_a_pack_is_the_envelope_item_by_item(envelope: Any) -> None:
     made = pack_of(envelope, labels=labels, counter=COUNTER, decisions=decisions)
     assert len(made.items) == len(envelope.facts) > 2
     assert [one.id for one in made.items] == [fact.fact_id for fact in envelope.facts]
-    assert shown(made, texts_of(envelope)) == envelope.text
+    assert render_pack(made, texts_of(envelope)) == envelope.text
     assert (made.token_actual, made.token_budget) == (envelope.token_count, envelope.token_budget)
     assert made.items[0].evidence.policy_decision_id == "d7"
     assert made.policy_decisions == tuple(decisions.values())
@@ -236,9 +236,9 @@ def test_a_text_that_is_not_the_one_referred_to_is_refused() -> None:
     made, texts = pack(3)
     ref = made.items[0].content_ref
     with pytest.raises(RequestError, match="is another one"):
-        shown(made, {**texts, ref: "other"})
+        render_pack(made, {**texts, ref: "other"})
     with pytest.raises(RequestError, match="no text is given"):
-        shown(made, {})
+        render_pack(made, {})
 
 
 # --- compaction ------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_a_pack_and_its_drop_reports_come_back_and_summaries_are_stored_with_sou
     compactor = AutoCompactor(COUNTER, chosen, artifacts=shelf if kept else None)
     compact = compactor.compact(made, budget, texts=texts, now=NOON)
     left, account = compact.compacted, compact.account
-    text = shown(left, {**texts, **compact.texts})
+    text = render_pack(left, {**texts, **compact.texts})
     assert COUNTER.count(text) == left.token_actual == account.tokens_after
     assert account.fits == (left.token_actual <= budget)
     assert account.fits or account.why_not

@@ -10,9 +10,9 @@ import pytest
 
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.governance.event_store import MemoryEventStore
-from crp_integrations.governance.items import as_fact, of_fact
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.governance.memory_items import as_fact, of_fact
+from crp_integrations.governance.memory_stores import MemoryEventStore
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.seals import sha256
 from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.hidden import OFFICER, READER, Blackening, seen_by

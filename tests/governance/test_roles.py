@@ -14,8 +14,7 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, ConfigError
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.settings import CompactionSettings
-from crp_integrations.governance.exposure import Snippet
-from crp_integrations.governance.packs import (
+from crp_integrations.governance.context_pack import (
     ContextItem,
     ContextPack,
     ContextSection,
@@ -23,18 +22,24 @@ from crp_integrations.governance.packs import (
     ProvenanceRef,
     RetrievalEvidence,
 )
-from crp_integrations.governance.roles.citing import cited, holds
-from crp_integrations.governance.roles.handing import Handing
-from crp_integrations.governance.roles.parts import (
+from crp_integrations.governance.roles.handover import HandoverGate
+from crp_integrations.governance.roles.records import AnswerDraft, DraftVerdict, GoalPlan, Material
+from crp_integrations.governance.roles.sentinel import RotSentinel, SentinelSettings
+from crp_integrations.governance.roles.standard_roles import (
     NO_ANSWER,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
 )
-from crp_integrations.governance.roles.records import Draft, Material, Plan, Verdict
-from crp_integrations.governance.roles.verifying import PackVerifier, citations, drops, provenance
-from crp_integrations.governance.roles.watching import RotSentinel, SentinelSettings
-from crp_integrations.governance.state import RuntimeState, SessionMetadata
+from crp_integrations.governance.roles.verifier import (
+    PackVerifier,
+    check_citations,
+    check_drops,
+    check_provenance,
+    find_cited,
+    is_supported,
+)
+from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata, Snippet
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
@@ -103,8 +108,8 @@ def material(texts: dict[str, str] = TEXTS, *, budget: int = 1_000, **more: Any)
 SNIPPETS = tuple(Snippet(id=id_, text=text) for id_, text in TEXTS.items())
 
 
-def draft(text: str) -> Draft:
-    return Draft(text=text, cited=cited(text, list(TEXTS)))
+def draft(text: str) -> AnswerDraft:
+    return AnswerDraft(text=text, cited=find_cited(text, list(TEXTS)))
 
 
 def test_a_planner_decomposes_a_question_into_its_goals() -> None:
@@ -115,12 +120,12 @@ def test_a_planner_decomposes_a_question_into_its_goals() -> None:
 
 def test_a_synthesizer_reads_what_each_sentence_cites_and_alters_nothing() -> None:
     synthesizer = ModelSynthesizer(ExtractiveModel(), "extractive")
-    plan = Plan(question="How many tons lifts crane 7?", goals=("tons",))
+    plan = GoalPlan(question="How many tons lifts crane 7?", goals=("tons",))
     made = synthesizer.write(plan, STATE, SNIPPETS)
     assert made.cited[0].item_ids == ("a",)
     assert TEXTS["a"] in made.text
     assert not made.abstains
-    none = synthesizer.write(Plan(question="Who won?", goals=("x",)), STATE, SNIPPETS)
+    none = synthesizer.write(GoalPlan(question="Who won?", goals=("x",)), STATE, SNIPPETS)
     assert none.abstains
     assert NO_ANSWER == EXTRACTIVE_NO_ANSWER
 
@@ -136,13 +141,13 @@ def test_a_synthesizer_reads_what_each_sentence_cites_and_alters_nothing() -> No
     ],
 )
 def test_marks_name_items_by_their_number(said: str, ids: list[tuple[str, ...]]) -> None:
-    assert [one.item_ids for one in cited(said, list(TEXTS))] == ids
+    assert [one.item_ids for one in find_cited(said, list(TEXTS))] == ids
 
 
 def test_a_citation_holds_when_the_source_has_its_words_and_figures() -> None:
-    assert holds("Crane 7 lifts 18 tons", TEXTS["a"])
-    assert not holds("Crane 7 lifts 19 tons", TEXTS["a"])
-    assert not holds("The harbour was founded by monks long ago", TEXTS["a"])
+    assert is_supported("Crane 7 lifts 18 tons", TEXTS["a"])
+    assert not is_supported("Crane 7 lifts 19 tons", TEXTS["a"])
+    assert not is_supported("The harbour was founded by monks long ago", TEXTS["a"])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +165,7 @@ def test_a_citation_holds_when_the_source_has_its_words_and_figures() -> None:
 )
 def test_citations_are_checked_against_what_was_shown(said: str, passes: bool) -> None:
     made = draft(said).changed(abstains=said == NO_ANSWER)
-    assert citations(made, SNIPPETS).passed is passes
+    assert check_citations(made, SNIPPETS).passed is passes
 
 
 def test_policy_provenance_and_drops_are_checked_each_by_itself() -> None:
@@ -180,11 +185,11 @@ def test_policy_provenance_and_drops_are_checked_each_by_itself() -> None:
     strange = (*SNIPPETS, Snippet(id="z", text="Elsewhere."))
     assert verifier.policy(whole, strange).item_ids == ("z",)
     nameless = Material(whole.pack.changed(provenance_refs=()), whole.texts)
-    assert provenance(nameless).item_ids == ("a", "b", "c")
+    assert check_provenance(nameless).item_ids == ("a", "b", "c")
     fewer = material({"a": TEXTS["a"]})
-    assert drops(whole, fewer).item_ids == ("b", "c")
+    assert check_drops(whole, fewer).item_ids == ("b", "c")
     report = DropReport.of("budget", ["b", "c"], 20, NOW)
-    assert drops(whole, Material(fewer.pack, fewer.texts, reports=(report,))).passed
+    assert check_drops(whole, Material(fewer.pack, fewer.texts, reports=(report,))).passed
 
 
 def test_a_tool_that_the_registry_does_not_have_is_a_violation() -> None:
@@ -237,11 +242,11 @@ def test_a_sentinel_stops_what_its_settings_call_blocking() -> None:
     watch = RotSentinel().watch(secret, answer, verdict)
     assert [one.signal for one in watch.noticed] == [RotSignal.POLICY_DENIED]
     assert watch.blocks
-    assert Verdict.model_validate(verdict.model_dump()) == verdict
+    assert DraftVerdict.model_validate(verdict.model_dump()) == verdict
 
 
-def handing(told: list[EventDraft]) -> Handing:
-    return Handing("run_1", SUBJECT, NoSecrets(), FixedClock(), told.append)
+def handing(told: list[EventDraft]) -> HandoverGate:
+    return HandoverGate("run_1", SUBJECT, NoSecrets(), FixedClock(), told.append)
 
 
 def test_a_gate_asks_for_the_role_that_takes_and_tells_the_journal_either_way() -> None:
@@ -266,7 +271,7 @@ def test_nothing_is_handed_over_when_the_journal_cannot_be_told() -> None:
     def broken(event: EventDraft) -> None:
         raise OSError("disk full")
 
-    gate = Handing("run_1", SUBJECT, NoSecrets(), FixedClock(), broken)
+    gate = HandoverGate("run_1", SUBJECT, NoSecrets(), FixedClock(), broken)
     with pytest.raises(OSError, match="disk full"):
         gate.pass_on(AgentRole.CALLER, AgentRole.PLANNER, STATE)
     assert gate.done == []
@@ -277,7 +282,7 @@ def test_a_compactor_takes_the_first_way_that_uses_the_budget() -> None:
         f"t{n}": f"Crane {n} lifts {n} tons. " + f"The tide of day {n} adds {n} metres." * 2
         for n in range(3, 15)
     }
-    plan = Plan(question="How many tons lifts crane 7?", goals=("tons",))
+    plan = GoalPlan(question="How many tons lifts crane 7?", goals=("tons",))
     ways = [
         AutoCompactor(
             counter_for("gpt-4o"),
@@ -293,6 +298,6 @@ def test_a_compactor_takes_the_first_way_that_uses_the_budget() -> None:
     both = PackCompactor(tuple(ways), 200, FixedClock()).compact(plan, made)
     assert shrunk[0] < shrunk[1] <= 200
     assert both.pack.token_actual == shrunk[1]
-    assert drops(made, both).passed
+    assert check_drops(made, both).passed
     with pytest.raises(ConfigError, match="compactors is empty"):
         PackCompactor((), 200, FixedClock()).compact(plan, made)

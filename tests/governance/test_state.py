@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.exposure import Exposure, payload
-from crp_integrations.governance.schema import state_schema, written
-from crp_integrations.governance.state import (
+from crp_integrations.governance.memory_items import published_schema
+from crp_integrations.governance.runtime_state import (
     AppliedPolicy,
     ContextPackMetadata,
+    Exposure,
     RuntimeState,
     SandboxRef,
     SessionMetadata,
     TokenCostEnvelope,
     allow_list,
-    pruned,
+    payload,
+    prune_fields,
 )
 from crp_integrations.guard.decisions import AllowAll, Decision, Subject
 
@@ -93,13 +94,13 @@ def test_a_field_is_kept_exactly_when_a_path_leads_to_it(
     fields: dict[str, Any], paths: list[str]
 ) -> None:
     wanted = {tuple(path.split(".")) for path in paths}
-    kept = leaves(pruned(fields, paths)) - {()}
+    kept = leaves(prune_fields(fields, paths)) - {()}
     for path in kept:
         assert any(path[: len(one)] == one for one in wanted)
     for path in leaves(fields) - {()}:
         if any(path[: len(one)] == one for one in wanted):
             assert path in kept
-    assert pruned(pruned(fields, paths), paths) == pruned(fields, paths)
+    assert prune_fields(prune_fields(fields, paths), paths) == prune_fields(fields, paths)
 
 
 @given(PATHS, PATHS, FIELDS)
@@ -111,8 +112,8 @@ def test_a_further_policy_only_takes_away(
 
     both = allow_list([policy(one), policy(other)])
     assert both == allow_list([policy(other), policy(one)])
-    shown = leaves(pruned(fields, both)) - {()}
-    alone = leaves(pruned(fields, one)) & leaves(pruned(fields, other))
+    shown = leaves(prune_fields(fields, both)) - {()}
+    alone = leaves(prune_fields(fields, one)) & leaves(prune_fields(fields, other))
     assert shown == alone - {()}
 
 
@@ -136,8 +137,8 @@ def test_a_state_has_the_documents_fields_and_reads_back() -> None:
 
 @pytest.mark.requirement("SUM-isolation-2")
 def test_the_published_schema_is_todays_and_takes_what_is_written() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == written(state_schema())
-    checker = pytest.importorskip("jsonschema").Draft202012Validator(state_schema())
+    assert json.loads(PUBLISHED.read_text(encoding="utf-8")) == published_schema(RuntimeState)
+    checker = pytest.importorskip("jsonschema").Draft202012Validator(published_schema(RuntimeState))
     made = state(exposed_fields={"ticket": {"severity": 2}})
     assert list(checker.iter_errors(json.loads(made.model_dump_json()))) == []
     wrong = {**json.loads(made.model_dump_json()), "memory": {}}
@@ -190,8 +191,8 @@ def test_the_payload_excludes_every_field_outside_of_the_allow_list(
     whole = marked(fields)
     shown = Exposure(SUBJECT, AllowAll()).fields(whole, (policy,))
     text = payload(state(exposed_fields=shown, policies=(policy,)))
-    assert shown == pruned(whole, paths)
-    assert text.count(canary) == json.dumps(pruned(whole, paths)).count(canary)
+    assert shown == prune_fields(whole, paths)
+    assert text.count(canary) == json.dumps(prune_fields(whole, paths)).count(canary)
     # Nor anything else of the state.
     assert not re.search("acme|planner|pd:1|2026", text)
 

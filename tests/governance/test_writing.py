@@ -12,10 +12,10 @@ import pytest
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.governance.emitting import Emitter, written
-from crp_integrations.governance.items import MemoryItem, Scope, item
-from crp_integrations.governance.validity import rebuild, valid_at
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.governance.memory_emitter import Emitter, make_sink
+from crp_integrations.governance.memory_items import MemoryItem, Scope, item
+from crp_integrations.governance.memory_validity import rebuild, valid_at
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
@@ -233,7 +233,7 @@ def test_plain_python_agents_have_an_emitter_for_each_type(made: Fabric) -> None
     assert [one.type for one in kept] == ["episodic", "procedural", "semantic"]
     assert [one.decay_fn for one in kept] == ["half-life@1:P7D", "plateau@1:P180D", None]
     assert len({one.id for one in kept}) == 3
-    sink = written(door, CONTEXT)
+    sink = make_sink(door, CONTEXT)
     assert [sink(one).signer for one in kept] == ["anna"] * 3
     assert {one.type for one in door.items()} == {"episodic", "procedural", "semantic"}
     with pytest.raises(FactRejected, match="category"):

@@ -21,8 +21,7 @@ ASSEMBLING = (
     *(
         ROOT / "governance" / f"{name}.py"
         for name in (
-            "assembling", "selecting", "filling", "evidence", "warning", "tools", "tool_checks",
-            "exposure", "state",
+            "context_assembler", "pack_selection", "item_evidence", "tools", "runtime_state",
         )
     ),
 )  # fmt: skip
@@ -69,7 +68,7 @@ def test_tools_are_chosen_behind_the_guard_and_a_model_is_shown_what_was_let_thr
     found = ToolSelector(HashEmbedder()).select("Pay back", REGISTRY, denying, LabelFilter())
     assert (found.chosen, found.irrelevant, found.over) == ((), (), ())
     # What a run's model is shown is made of the state's exposed fields and of snippets, no more.
-    exposure = ast.parse((ROOT / "governance" / "exposure.py").read_text(encoding="utf-8"))
+    exposure = ast.parse((ROOT / "governance" / "runtime_state.py").read_text(encoding="utf-8"))
     payload = next(n for n in exposure.body if getattr(n, "name", "") == "payload")
     of_state = {
         node.attr

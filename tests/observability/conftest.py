@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.governance.tracing import WindowTrace
+from crp_integrations.governance.window_trace import WindowTrace
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.ports import Silent
 from tests.doubles import NOON, HashEmbedder, ScriptedModel

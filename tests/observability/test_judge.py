@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="the extra observability is not installed")
 pytest.importorskip("prometheus_client", reason="the extra observability is not installed")
 
-from crp_integrations.governance.tracing import JudgeTrace
+from crp_integrations.governance.window_trace import JudgeTrace
 from crp_integrations.observability.prometheus import Metrics
 from tests.judges import judge_double, named
 from tests.observability.conftest import ANSWER, QUESTION, SECRETS, Opener, Seen

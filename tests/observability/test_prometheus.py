@@ -26,8 +26,8 @@ pytest.importorskip("prometheus_client", reason="the extra observability is not 
 from prometheus_client.parser import text_string_to_metric_families
 
 from crp_integrations.errors import ModelError
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import PackTrace, TracedDrops, WindowTrace
+from crp_integrations.governance.window_evaluation import WindowEvaluation
+from crp_integrations.governance.window_trace import PackTrace, TracedDrops, WindowTrace
 from crp_integrations.observability.evaluations import Feedback
 from crp_integrations.observability.prometheus import ASSEMBLY, LevelGauges, Metrics
 from crp_integrations.vocabulary import DropReason, QualityTier, RiskLevel
@@ -89,7 +89,7 @@ def trace(*, consistent: bool = True, level: RiskLevel = RiskLevel.LOW) -> Windo
             token_count=980,
             drops=(drops,),
         ),
-        evaluated=Evaluated(
+        evaluated=WindowEvaluation(
             grounding=1,
             fidelity=1,
             entailment=1,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import PackTrace, TracedDrops
+from crp_integrations.governance.window_evaluation import WindowEvaluation
+from crp_integrations.governance.window_trace import PackTrace, TracedDrops
 from crp_integrations.observability import bundle as bundles
 from crp_integrations.observability.evaluations import (
     Evaluation,
@@ -225,7 +225,7 @@ def test_an_evaluation_records_every_measure_and_a_callers_word(
     )
     (one,) = merge_evaluations(log.read()).values()
     measured = one.measured
-    assert isinstance(measured, Evaluated)
+    assert isinstance(measured, WindowEvaluation)
     assert one.feedback == Feedback(completed=True, csat=4, task_correct=True)
     assert measured.citation_accuracy == 1.0
     assert one.latency_us > 0

@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import INVALID_SPAN
 
 from crp_integrations.errors import CRPError, ModelError
-from crp_integrations.governance.tracing import (
+from crp_integrations.governance.window_trace import (
     PackTrace,
     TracedDrops,
     TracedItem,

@@ -12,7 +12,7 @@ from crp_integrations.cli import receipt_views
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
-from crp_integrations.governance.evaluating import consistent
+from crp_integrations.governance.window_evaluation import is_consistent
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.comparison import diff
@@ -482,9 +482,9 @@ def test_an_answer_is_consistent_by_the_word_of_its_judge() -> None:
     _, _, answer = judged(lenient)
     assert answer.report.was_read
     assert any(claim.findings for claim in answer.report.claims)
-    assert consistent(answer.report)
+    assert is_consistent(answer.report)
     _, _, answer = judged(right)
-    assert not consistent(answer.report)
+    assert not is_consistent(answer.report)
 
 
 def test_a_receipt_is_shown_with_statuses_and_quotations(

@@ -14,13 +14,13 @@ import pytest
 from crp_integrations import Message, Relay
 from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import CRPError, RequestError
-from crp_integrations.governance.emitting import Emitter, written
-from crp_integrations.governance.items import MemoryItem, Scope
-from crp_integrations.governance.pack_records import AssembleRequest
-from crp_integrations.governance.steps import STEPS
+from crp_integrations.governance.context_pack import AssembleRequest
+from crp_integrations.governance.memory_emitter import Emitter, make_sink
+from crp_integrations.governance.memory_items import MemoryItem, Scope
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
+from crp_integrations.governance.run_steps import STEPS
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.governance.tracing import WindowTrace
-from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.governance.window_trace import WindowTrace
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall
 from crp_integrations.observability.evaluations import Evaluation
@@ -60,7 +60,7 @@ def emitted(relay: Relay) -> list[MemoryItem]:
     """Memories of three types from an agent in plain Python."""
     subject = relay.fabric.subject
     kept: list[MemoryItem] = []
-    write = written(MemoryWriter(relay.fabric), PolicyContext(subject=subject))
+    write = make_sink(MemoryWriter(relay.fabric), PolicyContext(subject=subject))
 
     def sink(one: MemoryItem) -> None:
         write(one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.errors import StepStopped
-from crp_integrations.governance.steps import STEPS, Guardrail, Measured, Step
+from crp_integrations.governance.run_steps import STEPS, Guardrail, RunStep, StepMeasurement
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import EventType
 from tests.doubles import ScriptedModel
@@ -24,21 +24,21 @@ def test_every_window_records_the_four_steps(open_relay: Opener) -> None:
     relay.add([HELD], session_id=SESSION, cache="no-store")
     answer = relay.ask(QUESTION, model=MODEL, history=HISTORY, session_id=SESSION)
     (began,) = event_data(relay, SESSION, EventType.DISPATCH_STARTED)
-    steps = {step: Measured(step=step, **_named(began[step.value])) for step in STEPS}
-    assert steps[Step.WRITE].items_after == 1
-    selected = steps[Step.SELECT]
+    steps = {step: StepMeasurement(step=step, **_named(began[step.value])) for step in STEPS}
+    assert steps[RunStep.WRITE].items_after == 1
+    selected = steps[RunStep.SELECT]
     assert selected.items_after == len(answer.envelope.facts)
     assert selected.tokens_after == answer.envelope.token_count
     assert selected.items_before >= selected.items_after
     account = answer.compaction
     assert account is not None
-    compressed = steps[Step.COMPRESS]
+    compressed = steps[RunStep.COMPRESS]
     assert (compressed.tokens_before, compressed.tokens_after) == (
         account.tokens_before,
         account.tokens_after,
     )
     assert compressed.items_before == len(HISTORY)
-    isolated = steps[Step.ISOLATE]
+    isolated = steps[RunStep.ISOLATE]
     (call,) = model.calls
     sent = relay.count_tokens(call.messages, MODEL).n
     # The parts are counted apart, the call as a whole.
@@ -79,7 +79,7 @@ def test_any_steps_guardrail_stops_a_run(
 
 
 def test_a_guardrail_asks_for_what_it_says_alone() -> None:
-    one = Measured(step=Step.SELECT, items_after=3, tokens_after=50)
+    one = StepMeasurement(step=RunStep.SELECT, items_after=3, tokens_after=50)
     assert Guardrail().fault(one) == ""
     assert Guardrail(least_items=3, most_items=3, most_tokens=50).fault(one) == ""
     assert "at least 4" in Guardrail(least_items=4).fault(one)

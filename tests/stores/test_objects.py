@@ -11,7 +11,7 @@ import pytest
 
 from crp_integrations.engines.obstore import CloudObjects
 from crp_integrations.errors import ConfigError, RequestError, StoreError
-from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.artifacts.records import ObjectStore
 from crp_integrations.stores.objects import FolderObjects, MemoryObjects
 
 STORES: dict[str, Callable[[Path], ObjectStore]] = {

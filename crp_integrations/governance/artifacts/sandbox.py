@@ -1,4 +1,4 @@
-"""Artifacts as one subject may use them: every access asks the guard and is told to the journal."""
+"""Artifacts as one subject may use them: the guard decides each access, the journal records it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from pydantic import ValidationError
 
 from crp_integrations.audit.drafts import EventDraft, non_empty
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError
-from crp_integrations.governance.artifacts import addresses, places
-from crp_integrations.governance.artifacts.addresses import Claim
-from crp_integrations.governance.artifacts.keys import keys_of
-from crp_integrations.governance.artifacts.ports import ObjectStore
-from crp_integrations.governance.artifacts.records import TEXT, Artifact, Content
-from crp_integrations.governance.artifacts.settings import ArtifactSettings
+from crp_integrations.governance.artifacts import storage
+from crp_integrations.governance.artifacts.records import (
+    TEXT,
+    Artifact,
+    ArtifactContent,
+    ArtifactSettings,
+    ObjectStore,
+    tenant_keys,
+)
+from crp_integrations.governance.artifacts.storage import AddressClaim
 from crp_integrations.governance.compaction.records import ArtifactRef
 from crp_integrations.guard.decisions import Action, Decision, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
@@ -28,11 +32,11 @@ def _no_labels(ids: Sequence[str]) -> Iterable[str]:
     return ()
 
 
-def _none_is(ids: Sequence[str]) -> bool:
+def _never_withdrawn(ids: Sequence[str]) -> bool:
     return False
 
 
-def _still(subject: Subject) -> bool:
+def _always_held(subject: Subject) -> bool:
     return True
 
 
@@ -71,7 +75,7 @@ class Sandbox:
     redactor: Redactor | None = None
     labels: tuple[str, ...] = ()
     labels_of: Callable[[Sequence[str]], Iterable[str]] = _no_labels
-    withdrawn: Callable[[Sequence[str]], bool] = _none_is
+    withdrawn: Callable[[Sequence[str]], bool] = _never_withdrawn
     session_id: str = ""
     residency: str = ""
     settings: ArtifactSettings = field(default_factory=ArtifactSettings)
@@ -130,12 +134,12 @@ class Sandbox:
             raise RequestError(f"an artifact cannot be kept: {wrong} is not as wanted") from None
         self._ask("write", artifact.labels)
         self._check_sources("what is to be kept", artifact)
-        ref = places.keep(self.objects, self.subject.tenant, artifact, data, self._keys)
+        ref = storage.keep_artifact(self.objects, self.subject.tenant, artifact, data, self._keys)
         self._note("put", ref)
         said = tuple(sorted(set(sources)))
         return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=said)
 
-    def get(self, ref: str) -> Content:
+    def get(self, ref: str) -> ArtifactContent:
         """An artifact, for a tool or a person; a model is shown extracts.
 
         Raises:
@@ -167,21 +171,21 @@ class Sandbox:
         self._readable(ref)
         now = self.clock.now()
         margin = timedelta(seconds=self.settings.clock_skew_seconds)
-        places.sweep(self.objects, self.subject.tenant, now, margin)
-        claim, address = addresses.signed(
+        storage.sweep_nonces(self.objects, self.subject.tenant, now, margin)
+        claim, address = storage.sign_address(
             ref,
             self.subject,
             self.keyring,
             self.ids,
-            until=addresses.until(now, chosen),
+            until=storage.expiry_after(now, chosen),
             residency=self.residency,
         )
         self._note("signed", ref, nonce=claim.nonce)
         return address
 
     def open(
-        self, artifact_id: str, token: str, *, held: Callable[[Subject], bool] = _still
-    ) -> Content:
+        self, artifact_id: str, token: str, *, held: Callable[[Subject], bool] = _always_held
+    ) -> ArtifactContent:
         """What a signed address opens, once.
 
         Args:
@@ -196,7 +200,7 @@ class Sandbox:
                 the journal is told.
             RequestError: the artifact is gone.
         """
-        claim = addresses.claimed(artifact_id, token, self.keyring)
+        claim = storage.read_address(artifact_id, token, self.keyring)
         if (claim.subject, claim.residency) != (self.subject, self.residency):
             raise AccessDenied("the address was made for another subject, or another region")
         now = self.clock.now()
@@ -215,7 +219,7 @@ class Sandbox:
         except RequestError:
             self._tell_refusal(claim, "unknown")
             raise
-        if not places.spend(self.objects, claim):
+        if not storage.spend_nonce(self.objects, claim):
             raise self._refused(claim, "replayed", "the address was used; ask for another one")
         self._note("opened", claim.ref, nonce=claim.nonce)
         return content
@@ -223,8 +227,8 @@ class Sandbox:
     def refs(self) -> tuple[str, ...]:
         """Handles of the artifacts that the subject may read, ascending; reads each of them."""
         found = []
-        for ref in places.refs(self.objects, self.subject.tenant):
-            content = places.find(self.objects, self.subject.tenant, ref, self._keys)
+        for ref in storage.list_refs(self.objects, self.subject.tenant):
+            content = storage.find_artifact(self.objects, self.subject.tenant, ref, self._keys)
             if (
                 content is not None
                 and self._may("read", self._labels(content.artifact))
@@ -241,14 +245,14 @@ class Sandbox:
             AccessDenied: the guard denies erasing it.
         """
         content = self._known(ref, "erase")
-        places.remove(self.objects, self.subject.tenant, ref, content.artifact.sources)
+        storage.remove_artifact(self.objects, self.subject.tenant, ref, content.artifact.sources)
         self._note("erased", ref)
 
     # --- within ------------------------------------------------------------------------
 
     @property
     def _keys(self) -> list[bytes]:
-        return keys_of(self.keyring, self.subject.tenant, HANDLE_INFO)
+        return tenant_keys(self.keyring, self.subject.tenant, HANDLE_INFO)
 
     def _ask(self, action: Action, labels: tuple[str, ...]) -> Decision:
         return require(self.guard, self.subject, action, labels)
@@ -264,13 +268,13 @@ class Sandbox:
         """Its own labels, and those that what it comes from has by now."""
         return tuple(sorted({*artifact.labels, *self.labels_of(artifact.sources)}))
 
-    def _readable(self, ref: str) -> Content:
+    def _readable(self, ref: str) -> ArtifactContent:
         return self._known(ref, "read")
 
-    def _known(self, ref: str, action: Action) -> Content:
+    def _known(self, ref: str, action: Action) -> ArtifactContent:
         content = None
-        if addresses.REF.fullmatch(ref):
-            content = places.find(self.objects, self.subject.tenant, ref, self._keys)
+        if storage.REF.fullmatch(ref):
+            content = storage.find_artifact(self.objects, self.subject.tenant, ref, self._keys)
         if content is None:
             raise RequestError(f"no artifact is kept as {ref!r:.60}")
         decision = self._ask(action, self._labels(content.artifact))
@@ -286,7 +290,7 @@ class Sandbox:
                 "until it is lifted"
             )
 
-    def _clean(self, content: Content, decision: Decision) -> Content:
+    def _clean(self, content: ArtifactContent, decision: Decision) -> ArtifactContent:
         """The content without the personal data that the decision takes out."""
         if set(decision.redact) <= set(content.artifact.redacted):
             return content
@@ -301,13 +305,13 @@ class Sandbox:
         told = {"checksum": sha256(data), "size": len(data)}
         return replace(content, artifact=content.artifact.model_copy(update=told), data=data)
 
-    def _refused(self, claim: Claim, reason: str, message: str) -> AccessDenied:
+    def _refused(self, claim: AddressClaim, reason: str, message: str) -> AccessDenied:
         self._tell_refusal(claim, reason)
         return AccessDenied(message)
 
-    def _tell_refusal(self, claim: Claim, reason: str) -> None:
+    def _tell_refusal(self, claim: AddressClaim, reason: str) -> None:
         # Once for each address and reason: who holds a used address cannot fill the journal.
-        if places.spend(self.objects, claim, reason):
+        if storage.spend_nonce(self.objects, claim, reason):
             self._note("refused", claim.ref, nonce=claim.nonce, reason=reason)
 
     def _note(self, action: str, ref: str, *, nonce: str = "", reason: str = "") -> None:
@@ -318,7 +322,7 @@ class Sandbox:
 
 
 @dataclass(frozen=True, slots=True)
-class Erasing:
+class ArtifactErasure:
     """Takes artifacts away together with the facts that they come from.
 
     Attributes:
@@ -333,7 +337,7 @@ class Erasing:
 
         Spec: CRP-SPEC-009 §8.3
         """
-        gone = places.erase(self.objects, namespace, ids)
+        gone = storage.erase_derived(self.objects, namespace, ids)
         if gone:
             data = {"artifacts": sorted(gone), "action": "erased", "count": len(gone)}
             self.tell(namespace, EventDraft(EventType.ARTIFACT_ACCESS, data), now)

@@ -7,21 +7,33 @@ from datetime import datetime
 from typing import Any
 
 from crp_integrations.given import of_kind
-from crp_integrations.governance.compaction import history, packing, running
-from crp_integrations.governance.compaction.board import Board, Entry, Standing
-from crp_integrations.governance.compaction.given import (
-    messages_of,
-    refuse_bounds,
-    refuse_odd,
+from crp_integrations.governance.compaction import history, pack_entries, pipeline
+from crp_integrations.governance.compaction.history import check_bounds, check_messages, check_parts
+from crp_integrations.governance.compaction.pipeline import (
+    ALGORITHMS,
+    CompactionOptions,
+    CompactionOutcome,
 )
-from crp_integrations.governance.compaction.ports import Artifacts, Summariser
-from crp_integrations.governance.compaction.records import Account, CompactHistory, CompactPack
+from crp_integrations.governance.compaction.records import (
+    ArtifactStore,
+    CompactHistory,
+    CompactionAccount,
+    CompactPack,
+    Summariser,
+)
 from crp_integrations.governance.compaction.relevance import Relevance
-from crp_integrations.governance.compaction.running import ALGORITHMS, Means, Outcome
-from crp_integrations.governance.compaction.settings import CompactionSettings
-from crp_integrations.governance.compaction.triggers import Trigger, triggers
-from crp_integrations.governance.compaction.verify import check_history, check_pack
-from crp_integrations.governance.packs import ContextPack, shown
+from crp_integrations.governance.compaction.settings import (
+    CompactionSettings,
+    Trigger,
+    find_triggers,
+)
+from crp_integrations.governance.compaction.verification import check_history, check_pack
+from crp_integrations.governance.compaction.working_context import (
+    ContextEntry,
+    Firmness,
+    WorkingContext,
+)
+from crp_integrations.governance.context_pack import ContextPack, render_pack
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder, TokenCounter
 
@@ -50,11 +62,11 @@ class AutoCompactor:
         counter: TokenCounter,
         settings: CompactionSettings | None = None,
         *,
-        artifacts: Artifacts | None = None,
+        artifacts: ArtifactStore | None = None,
         summariser: Summariser | None = None,
         embedder: Embedder | None = None,
     ) -> None:
-        refuse_odd(
+        check_parts(
             counter,
             settings=settings,
             artifacts=artifacts,
@@ -98,39 +110,41 @@ class AutoCompactor:
                 an argument is something else.
             CompactionRefused: the result does not account for what it left out.
         """
-        given = messages_of(messages)
-        refuse_bounds(budget, now)
-        names = history.ids_of(given) if ids is None else history.given_ids(ids, given)
-        made = history.entries(given, names, self.settings.keep_recent, frozenset(pinned))
+        given = check_messages(messages)
+        check_bounds(budget, now)
+        names = history.make_ids(given) if ids is None else history.check_ids(ids, given)
+        made = history.make_history_entries(
+            given, names, self.settings.keep_recent, frozenset(pinned)
+        )
         defined = self._counter.count_tools(tools) if tools else 0
         before = self._counter.count_messages(given) + defined
         after_call = bool(given) and given[-1].role == "tool"
-        fired = triggers(before, budget, len(given), self.settings, after_tool_call=after_call)
+        fired = find_triggers(before, budget, len(given), self.settings, after_tool_call=after_call)
         if not fired:
             return CompactHistory(
-                messages=given, ids=names, account=_untouched(before, budget, made)
+                messages=given, ids=names, account=_unchanged_account(before, budget, made)
             )
         costs = history.MessageCosts(given, self._counter, defined)
         relevance = self._relevance(
-            history.question_of(given) if question is None else question, made
+            history.find_question(given) if question is None else question, made
         )
-        means = Means(
+        means = CompactionOptions(
             settings=self.settings,
-            question=history.question_of(given) if question is None else question,
+            question=history.find_question(given) if question is None else question,
             head=history.HEAD,
-            line=history.line,
+            line=history.history_line,
             in_place=True,
-            order=_units(made, Standing.RECENT),
+            order=_foldable_units(made, Firmness.RECENT),
             fewer=Trigger.ITEMS in fired,
             artifacts=self._artifacts,
             summariser=self._summariser,
         )
         slack = 0
         for _ in range(_RUNS):
-            board, outcome = running.run(
-                lambda: Board(made, costs, relevance), budget, fired, means, slack
+            board, outcome = pipeline.run_compaction(
+                lambda: WorkingContext(made, costs, relevance), budget, fired, means, slack
             )
-            left, kept = history.written(given, board, outcome.shown)
+            left, kept = history.write_history(given, board, outcome.shown)
             after = self._counter.count_messages(left) + defined
             if after <= budget or board.total > budget - slack:
                 break
@@ -138,7 +152,7 @@ class AutoCompactor:
         compact = CompactHistory(
             messages=tuple(left),
             ids=tuple(kept),
-            account=_account(board, outcome, fired, before, after, budget, now),
+            account=_make_account(board, outcome, fired, before, after, budget, now),
         )
         check_history(given, compact, names)
         return compact
@@ -168,51 +182,55 @@ class AutoCompactor:
             RequestError: a text is missing, an id stands twice, or the budget is not above 0.
             CompactionRefused: the result does not account for what it left out.
         """
-        refuse_bounds(budget, now)
+        check_bounds(budget, now)
         of_kind(pack, ContextPack, "pack", "a ContextPack, such as pack_of(…)")
-        made = packing.entries(pack, texts)
-        rendered = shown(pack, texts)
+        made = pack_entries.make_pack_entries(pack, texts)
+        rendered = render_pack(pack, texts)
         before = self._counter.count(rendered) if rendered else 0
-        fired = triggers(before, budget, len(made), self.settings, after_tool_call=after_tool_call)
+        fired = find_triggers(
+            before, budget, len(made), self.settings, after_tool_call=after_tool_call
+        )
         if not fired:
-            return CompactPack(compacted=pack, texts={}, account=_untouched(before, budget, made))
+            return CompactPack(
+                compacted=pack, texts={}, account=_unchanged_account(before, budget, made)
+            )
         asked = question
         if asked is None:
             asked = next((item.evidence.query for item in pack.items if item.evidence.query), "")
         scores = [item.score for item in pack.items]
         order = sorted(range(len(made)), key=lambda at: (scores[at], -at))
-        means = Means(
+        means = CompactionOptions(
             settings=self.settings,
             question=asked,
-            head=packing.HEAD,
-            line=packing.line,
+            head=pack_entries.HEAD,
+            line=pack_entries.pack_line,
             in_place=False,
-            order=[made[at].unit for at in order if made[at].standing < Standing.PINNED],
+            order=[made[at].unit for at in order if made[at].standing < Firmness.PINNED],
             fewer=Trigger.ITEMS in fired,
             artifacts=self._artifacts,
             summariser=self._summariser,
         )
         relevance = self._relevance(asked, made, scores)
-        costs = packing.ItemCosts(self._counter)
+        costs = pack_entries.ItemCosts(self._counter)
         slack = 0
         for _ in range(_RUNS):
-            board, outcome = running.run(
-                lambda: Board(made, costs, relevance), budget, fired, means, slack
+            board, outcome = pipeline.run_compaction(
+                lambda: WorkingContext(made, costs, relevance), budget, fired, means, slack
             )
-            left, own = packing.written(pack, budget, board, outcome.shown, self._counter)
+            left, own = pack_entries.write_pack(pack, budget, board, outcome.shown, self._counter)
             if left.token_actual <= budget or board.total > budget - slack:
                 break
             slack += left.token_actual - budget
         compact = CompactPack(
             compacted=left,
             texts=own,
-            account=_account(board, outcome, fired, before, left.token_actual, budget, now),
+            account=_make_account(board, outcome, fired, before, left.token_actual, budget, now),
         )
         check_pack(pack, compact, texts)
         return compact
 
     def _relevance(
-        self, question: str, made: Sequence[Entry], scores: Sequence[float] | None = None
+        self, question: str, made: Sequence[ContextEntry], scores: Sequence[float] | None = None
     ) -> Relevance:
         texts = [entry.text for entry in made]
         dense = scores
@@ -222,14 +240,14 @@ class AutoCompactor:
         return Relevance(question, texts, self.settings.protected_bonus, dense)
 
 
-def _units(made: Sequence[Entry], firmest: Standing) -> list[int]:
+def _foldable_units(made: Sequence[ContextEntry], firmest: Firmness) -> list[int]:
     """Units that may go, in their order."""
     return list(dict.fromkeys(entry.unit for entry in made if entry.standing <= firmest))
 
 
-def _untouched(tokens: int, budget: int, made: Sequence[Entry]) -> Account:
+def _unchanged_account(tokens: int, budget: int, made: Sequence[ContextEntry]) -> CompactionAccount:
     fits = tokens <= budget
-    return Account(
+    return CompactionAccount(
         tokens_before=tokens,
         tokens_after=tokens,
         budget=budget,
@@ -240,21 +258,21 @@ def _untouched(tokens: int, budget: int, made: Sequence[Entry]) -> Account:
     )
 
 
-def _account(
-    board: Board,
-    outcome: Outcome,
+def _make_account(
+    board: WorkingContext,
+    outcome: CompactionOutcome,
     fired: tuple[Trigger, ...],
     before: int,
     after: int,
     budget: int,
     now: datetime,
-) -> Account:
+) -> CompactionAccount:
     fits = after <= budget
     stay = sum(1 for cut in board.cuts if cut is not None)
     firm = f"{stay} items that must stay have {after} of at most {budget} tokens"
-    return Account(
+    return CompactionAccount(
         triggers=fired,
-        reports=running.reports(board, now),
+        reports=pipeline.make_loss_reports(board, now),
         summaries=tuple(dict.fromkeys(outcome.summaries)),
         artifacts=tuple(outcome.artifacts),
         tokens_before=before,

@@ -1,31 +1,88 @@
-"""An agent's messages as entries, and what is left of them as messages.
+"""An agent's messages as context entries, and the messages that a compaction leaves.
 
-Nobody's words are shown shortened as if they had said so: a person's or a model's message stays
-whole, or is quoted in a summary. Only results of tools are shortened in their place. Calls are
-never rewritten.
+A person's or a model's message stays whole or is quoted in a summary; only results of tools are
+shortened in their place. Calls are never rewritten.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.compaction.board import Board, Entry, Standing
-from crp_integrations.governance.compaction.orphans import turns
+from crp_integrations.given import Wanted, aware_moment, refuse_part
 from crp_integrations.governance.compaction.records import Summary
 from crp_integrations.governance.compaction.stages import HANDLE
+from crp_integrations.governance.compaction.working_context import (
+    ContextEntry,
+    Firmness,
+    WorkingContext,
+)
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest
+
+
+def group_turns(messages: Sequence[Message]) -> list[list[int]]:
+    """The messages by turns: a call with all its results, or one message alone.
+
+    Results belong to the call just before them, since some models use the same ids again. Only the
+    last turn may wait for results.
+
+    Raises:
+        RequestError: a result has no call, a call no result, or two.
+    """
+    found: list[list[int]] = []
+    place = 0
+    while place < len(messages):
+        message = messages[place]
+        turn = [place]
+        place += 1
+        if message.role == "tool":
+            raise RequestError(
+                f"message {turn[0]} is the result of call {message.tool_call_id!r:.60}, and the "
+                "message before the results makes no such call; leave it out or give the call"
+            )
+        if message.tool_calls:
+            while place < len(messages) and messages[place].role == "tool":
+                turn.append(place)
+                place += 1
+            _check_turn(messages, turn, last=place == len(messages))
+        found.append(turn)
+    return found
+
+
+def _check_turn(messages: Sequence[Message], turn: Sequence[int], *, last: bool) -> None:
+    asked = [call.id for call in messages[turn[0]].tool_calls]
+    if len(set(asked)) < len(asked):
+        raise RequestError(f"message {turn[0]} makes two calls with one id; give each its own")
+    answered: set[str] = set()
+    for place in turn[1:]:
+        name = messages[place].tool_call_id or ""
+        if name not in asked:
+            raise RequestError(
+                f"message {place} is the result of call {name!r:.60}, and message {turn[0]} makes "
+                "no such call; leave it out or give the call"
+            )
+        if name in answered:
+            raise RequestError(f"call {name!r:.60} of message {turn[0]} has two results; give one")
+        answered.add(name)
+    waiting = [name for name in asked if name not in answered]
+    if waiting and not last:
+        raise RequestError(
+            f"call {waiting[0]!r:.60} of message {turn[0]} has no result, and the history goes on; "
+            "give it one, if only that it was given up"
+        )
+
 
 HEAD: Final = "Earlier in this conversation, quoted in part:"
 # Characters of a call's arguments that a summary repeats.
 _ARGUMENTS: Final = 120
 
 
-def ids_of(messages: Sequence[Message]) -> tuple[str, ...]:
+def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
     """An id for each message from what it says; equal ones are told apart by their order."""
     seen: Counter[str] = Counter()
     found = []
@@ -36,7 +93,7 @@ def ids_of(messages: Sequence[Message]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def given_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
+def check_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
     """Ids that a caller gives.
 
     Raises:
@@ -50,13 +107,13 @@ def given_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...
     return tuple(ids)
 
 
-def question_of(messages: Sequence[Message]) -> str:
+def find_question(messages: Sequence[Message]) -> str:
     """The last message of the user; empty without one."""
-    place = last_asked(messages)
+    place = find_last_question(messages)
     return messages[place].content if place >= 0 else ""
 
 
-def last_asked(messages: Sequence[Message]) -> int:
+def find_last_question(messages: Sequence[Message]) -> int:
     """Where the user's last message stands, -1 without one; an earlier summary is none."""
     asked = [place for place, message in enumerate(messages) if message.role == "user"]
     own = [place for place in asked if not is_summary(messages[place])]
@@ -68,7 +125,7 @@ def is_summary(message: Message) -> bool:
     return message.role == "user" and message.content.startswith(f"{HEAD}\n")
 
 
-def speakers(messages: Sequence[Message]) -> list[str]:
+def name_speakers(messages: Sequence[Message]) -> list[str]:
     """How a summary tells who says each message; of a result, what was called."""
     found: list[str] = []
     calls: dict[str, str] = {}
@@ -88,9 +145,9 @@ def speakers(messages: Sequence[Message]) -> list[str]:
     return found
 
 
-def entries(
+def make_history_entries(
     messages: Sequence[Message], ids: Sequence[str], recent: int, pinned: Collection[str] = ()
-) -> list[Entry]:
+) -> list[ContextEntry]:
     """The messages as entries.
 
     Args:
@@ -100,26 +157,26 @@ def entries(
     Raises:
         RequestError: a call and its results do not agree.
     """
-    found = turns(messages)
-    question = last_asked(messages)
-    said = speakers(messages)
-    made: list[Entry] = []
+    found = group_turns(messages)
+    question = find_last_question(messages)
+    said = name_speakers(messages)
+    made: list[ContextEntry] = []
     turn_of_user = 0
     for number, turn in enumerate(found):
         first = messages[turn[0]]
         turn_of_user += first.role == "user" and not is_summary(first)
         waits = number == len(found) - 1 and bool(first.tool_calls)
-        standing = Standing.RECENT if number >= len(found) - recent else Standing.FREE
+        standing = Firmness.RECENT if number >= len(found) - recent else Firmness.FREE
         if first.role == "system" or question in turn:
-            standing = Standing.PINNED
+            standing = Firmness.PINNED
         elif waits:
-            standing = Standing.OPEN
+            standing = Firmness.OPEN
         made += [
-            Entry(
+            ContextEntry(
                 id=ids[place],
                 text=messages[place].content,
                 unit=number,
-                standing=Standing.PINNED if ids[place] in pinned else standing,
+                standing=Firmness.PINNED if ids[place] in pinned else standing,
                 cuttable=messages[place].role == "tool",
                 droppable=bool(first.tool_calls),
                 cluster=str(turn_of_user),
@@ -149,7 +206,7 @@ class MessageCosts:
 
     def summaries(self, texts: Sequence[str]) -> list[int]:
         """Tokens of summaries, each as a message."""
-        return [self._one(told(text)) for text in texts]
+        return [self._one(summary_message(text)) for text in texts]
 
     def _one(self, message: Message) -> int:
         return max(0, self._counter.count_messages([message]) - self._empty)
@@ -160,20 +217,20 @@ def with_text(message: Message, text: str) -> Message:
     return message if message.content == text else message.model_copy(update={"content": text})
 
 
-def told(text: str) -> Message:
+def summary_message(text: str) -> Message:
     """A summary as the message that the model is shown."""
     return Message(role="user", content=text)
 
 
-def line(mark: int, speaker: str, quoted: str) -> str:
+def history_line(mark: int, speaker: str, quoted: str) -> str:
     """One line of a summary."""
     # A fence opens a line.
     gap = "\n" if quoted.startswith(("```", "~~~")) else " "
     return f"[{mark}] {speaker}:{gap}{quoted}"
 
 
-def written(
-    messages: Sequence[Message], board: Board, shown: Mapping[str, Summary]
+def write_history(
+    messages: Sequence[Message], board: WorkingContext, shown: Mapping[str, Summary]
 ) -> tuple[list[Message], list[str]]:
     """The messages that are left, with the summary where the first that it sums up stood."""
     found: list[Message] = []
@@ -182,7 +239,7 @@ def written(
     first = min(board.folded.get("", {}), default=-1)
     for place, message in enumerate(messages):
         if summary is not None and place == first:
-            found.append(told(summary.text))
+            found.append(summary_message(summary.text))
             names.append(summary.id)
         cut = board.cuts[place]
         if cut is not None:
@@ -191,6 +248,65 @@ def written(
     return found, names
 
 
-def handle_of(ref: str) -> str:
+def write_handle(ref: str) -> str:
     """What stands in a message for a text that is kept elsewhere."""
     return HANDLE.format(ref=ref)
+
+
+# By argument: what a part is known by, and what to give in the place of another thing.
+_PARTS: Final[Mapping[str, Wanted]] = MappingProxyType(
+    {
+        "counter": Wanted("count_messages", "a TokenCounter, such as counter_for('gpt-4o')"),
+        "settings": Wanted(
+            "trigger_share", "CompactionSettings, as in CompactionSettings(enabled=True)"
+        ),
+        "artifacts": Wanted("put", "a store of artifacts, such as relay.sandbox(session_id='s1')"),
+        "summariser": Wanted("summarise", "a Summariser, such as ModelSummariser(model, 'name')"),
+        "embedder": Wanted("embed_passages", "an Embedder"),
+    }
+)
+
+
+def check_parts(counter: Any, **parts: Any) -> None:
+    """Refuse a part that is none.
+
+    Args:
+        counter: it must be there.
+        parts: by the names of the compactor's arguments; None for one that is not given.
+
+    Raises:
+        ConfigError: names the argument, what was given and what to give.
+    """
+    for name, part in {"counter": counter, **parts}.items():
+        if part is not None or name == "counter":
+            refuse_part(name, part, _PARTS[name])
+
+
+def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages of a history.
+
+    Raises:
+        RequestError: one of them is none, or one stands in the place of a list.
+    """
+    # A message is a sequence of its own fields, and a mapping one of its keys.
+    if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
+        raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
+    history = tuple(messages)
+    for number, one in enumerate(history):
+        if not isinstance(one, Message):
+            raise RequestError(
+                f"message {number} is of type {type(one).__name__}; give a Message, or take "
+                "crp_integrations.compact, which reads the OpenAI shape"
+            )
+    return history
+
+
+def check_bounds(budget: Any, now: Any) -> None:
+    """Refuse a budget that is no number of tokens, and a moment without a time zone.
+
+    Raises:
+        RequestError: names the one that is wrong.
+    """
+    if isinstance(budget, bool) or not isinstance(budget, int):
+        raise RequestError(f"budget is of type {type(budget).__name__}, wanted whole tokens")
+    aware_moment(now, "now")

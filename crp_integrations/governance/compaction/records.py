@@ -1,19 +1,19 @@
-"""What a compaction hands over: the shorter context, and an account of everything it left out."""
+"""Records of a compaction, and the ports of an artifact store and a summariser."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import Field
 
-from crp_integrations.governance.compaction.triggers import Trigger
-from crp_integrations.governance.packs import ContextPack, DropReport
+from crp_integrations.governance.compaction.settings import Trigger
+from crp_integrations.governance.context_pack import ContextPack, DropReport
 from crp_integrations.messages import Message
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import digest, sha256
 
-Level = Literal["source", "cluster", "session", "targeted"]
+SummaryLevel = Literal["source", "cluster", "session", "targeted"]
 
 
 class Citation(Part):
@@ -45,7 +45,7 @@ class Summary(Record):
     SCHEMA = "summary/1"
 
     id: str = Field(min_length=1)
-    level: Level
+    level: SummaryLevel
     kind: str
     text: str
     citations: tuple[Citation, ...]
@@ -61,7 +61,7 @@ class Summary(Record):
     @classmethod
     def of(
         cls,
-        level: Level,
+        level: SummaryLevel,
         text: str,
         citations: Sequence[Citation],
         *,
@@ -103,7 +103,7 @@ class ArtifactRef(Record):
     sources: tuple[str, ...] = ()
 
 
-class Account(Part):
+class CompactionAccount(Part):
     """What happened in one compaction.
 
     Attributes:
@@ -143,7 +143,7 @@ class CompactHistory(Record):
 
     messages: tuple[Message, ...]
     ids: tuple[str, ...]
-    account: Account
+    account: CompactionAccount
 
 
 class CompactPack(Record):
@@ -159,9 +159,46 @@ class CompactPack(Record):
 
     compacted: ContextPack
     texts: dict[str, str]
-    account: Account
+    account: CompactionAccount
 
     @property
     def drop_reports(self) -> tuple[DropReport, ...]:
         """One for each reason."""
         return self.account.reports
+
+
+class ArtifactStore(Protocol):
+    """Keeps texts out of the prompt; equal texts get equal references."""
+
+    def put(self, text: str, *, kind: str, sources: Sequence[str]) -> ArtifactRef:
+        """Keep a text.
+
+        Args:
+            kind: `prose`, `log`, `search`, `data`, or `summary`.
+            sources: ids of the items that it comes from.
+
+        Raises:
+            StoreError: it could not be kept; nothing is then taken out of the prompt.
+        """
+        ...
+
+
+class Summariser(Protocol):
+    """Writes a summary; what it writes is checked before it is used."""
+
+    @property
+    def identity(self) -> str:
+        """A name for everything that decides its texts; it stands in the summary's record."""
+        ...
+
+    def summarise(self, passages: Sequence[str], question: str, tokens: int) -> str:
+        """A summary of numbered passages, each sentence with its numbers, such as `[2]`.
+
+        Args:
+            passages: the first one's number is 1.
+            tokens: most that the summary may have.
+
+        Raises:
+            ModelError: no summary came; the extractive one is used.
+        """
+        ...

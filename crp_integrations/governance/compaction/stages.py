@@ -1,6 +1,6 @@
-"""The methods in their order: deduplicate, drop, offload, prune by the question; then fold.
+"""The methods in their order: deduplicate, drop, offload, prune by the question, fold.
 
-Each goes on until the aim is reached and no further. What is looser goes first; ties by place.
+Each goes on until the aim is reached. Less firm entries go first; ties go by place.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from crp_integrations.envelope.prompt import ELLIPSIS
-from crp_integrations.governance.compaction.board import Board, Reason, Standing
-from crp_integrations.governance.compaction.ports import Artifacts
-from crp_integrations.governance.compaction.readings import Cut
-from crp_integrations.governance.compaction.records import ArtifactRef
+from crp_integrations.governance.compaction.records import ArtifactRef, ArtifactStore
+from crp_integrations.governance.compaction.text_pieces import ShortenedText
+from crp_integrations.governance.compaction.working_context import (
+    Firmness,
+    LossReason,
+    WorkingContext,
+)
 
 SAME: Final = "(a later call had the same result)"
 HANDLE: Final = "(kept whole as {ref})"
@@ -22,7 +25,7 @@ HANDLE: Final = "(kept whole as {ref})"
 _ROUNDS: Final = 8
 
 
-def deduplicate(board: Board, *, in_place: bool) -> None:
+def deduplicate(board: WorkingContext, *, in_place: bool) -> None:
     """Show equal texts once.
 
     Args:
@@ -34,18 +37,18 @@ def deduplicate(board: Board, *, in_place: bool) -> None:
     for at in reversed(list(order)) if in_place else order:
         entry = board.entries[at]
         words = " ".join(entry.text.split())
-        if not words or not entry.cuttable or entry.standing is Standing.PINNED:
+        if not words or not entry.cuttable or entry.standing is Firmness.PINNED:
             continue
         first = seen.setdefault((entry.shelf, words), at)
         if first == at:
             continue
         if in_place:
-            board.show({at: Cut(SAME, (), ())}, Reason.DUPLICATE)
+            board.show({at: ShortenedText(SAME, (), ())}, LossReason.DUPLICATE)
         else:
-            board.drop(entry.unit, Reason.DUPLICATE)
+            board.drop(entry.unit, LossReason.DUPLICATE)
 
 
-def drop(board: Board, aim: int, below: float, standing: Standing) -> None:
+def drop(board: WorkingContext, aim: int, below: float, standing: Firmness) -> None:
     """Take away units that say least to the question, as long as they say little.
 
     Args:
@@ -64,17 +67,17 @@ def drop(board: Board, aim: int, below: float, standing: Standing) -> None:
     for score, unit in scored:
         if board.total <= aim or score >= below * best:
             return
-        board.drop(unit, Reason.IRRELEVANT)
+        board.drop(unit, LossReason.IRRELEVANT)
 
 
 def offload(
-    board: Board,
+    board: WorkingContext,
     aim: int,
-    artifacts: Artifacts | None,
+    artifacts: ArtifactStore | None,
     *,
     least: int,
     extract: int,
-    standings: tuple[Standing, Standing],
+    standings: tuple[Firmness, Firmness],
 ) -> list[tuple[int, ArtifactRef]]:
     """Put large texts into a store and show a handle with a short extract, largest first.
 
@@ -91,7 +94,7 @@ def offload(
     found: list[tuple[int, ArtifactRef]] = []
     large = sorted(
         (int(board.entries[at].standing), -board.cost[at], at)
-        for at in _cuttable(board, standings[1])
+        for at in _find_cuttable(board, standings[1])
         if board.entries[at].standing >= standings[0]
         and board.cost[at] >= least
         and board.is_whole(at)
@@ -101,9 +104,9 @@ def offload(
             break
         entry = board.entries[at]
         ref = artifacts.put(entry.text, kind=board.relevance.reading(at).kind, sources=(entry.id,))
-        cut = _extract(board, at, extract)
+        cut = _best_extract(board, at, extract)
         board.frames[at] = HANDLE.format(ref=ref.ref)
-        if board.show({at: _framed(board, at, cut)}, Reason.OFFLOADED):
+        if board.show({at: _with_handle(board, at, cut)}, LossReason.OFFLOADED):
             found.append((at, ref))
         else:
             del board.frames[at]
@@ -111,11 +114,11 @@ def offload(
 
 
 def prune(
-    board: Board,
+    board: WorkingContext,
     aim: int,
-    standing: Standing,
+    standing: Firmness,
     *,
-    reason: Reason = Reason.PRUNED,
+    reason: LossReason = LossReason.PRUNED,
     only: Sequence[int] | None = None,
     keep: float,
 ) -> None:
@@ -125,17 +128,17 @@ def prune(
         only: entries to look at; None for all that may be cut.
         keep: share of its pieces that each text keeps at least, rounded up.
     """
-    places = _cuttable(board, standing) if only is None else list(only)
+    places = _find_cuttable(board, standing) if only is None else list(only)
     excess = board.total - aim
     for _ in range(_ROUNDS):
         if board.total <= aim:
             return
         stay = {at: board.kept(at) for at in places}
-        gone = _least(board, stay, excess, keep)
+        gone = _least_relevant(board, stay, excess, keep)
         if not gone:
             return
         changes = {
-            at: _framed(
+            at: _with_handle(
                 board,
                 at,
                 board.relevance.reading(at).cut([n for n in stay[at] if n not in numbers]),
@@ -146,8 +149,8 @@ def prune(
         excess = board.total - aim if board.show(changes, reason) else 2 * excess
 
 
-def _least(
-    board: Board, stay: dict[int, list[int]], excess: int, keep: float
+def _least_relevant(
+    board: WorkingContext, stay: dict[int, list[int]], excess: int, keep: float
 ) -> dict[int, set[int]]:
     """Pieces that say least, as many as come to the excess by their share of the characters."""
     ranked: list[tuple[int, int, int]] = []
@@ -178,7 +181,7 @@ def _least(
     return gone
 
 
-def fold(board: Board, aim: int, most_items: int, order: Sequence[int], room: int) -> None:
+def fold(board: WorkingContext, aim: int, most_items: int, order: Sequence[int], room: int) -> None:
     """Take units away to be summed up, in the order given.
 
     Args:
@@ -198,7 +201,7 @@ def fold(board: Board, aim: int, most_items: int, order: Sequence[int], room: in
         left -= len(shown)
 
 
-def _cuttable(board: Board, standing: Standing) -> list[int]:
+def _find_cuttable(board: WorkingContext, standing: Firmness) -> list[int]:
     return [
         at
         for at, entry in enumerate(board.entries)
@@ -206,7 +209,7 @@ def _cuttable(board: Board, standing: Standing) -> list[int]:
     ]
 
 
-def _framed(board: Board, at: int, cut: Cut) -> Cut:
+def _with_handle(board: WorkingContext, at: int, cut: ShortenedText) -> ShortenedText:
     """A cut behind the handle of the whole text, where that is kept elsewhere."""
     frame = board.frames.get(at)
     text = cut.text or ELLIPSIS.strip()
@@ -215,7 +218,7 @@ def _framed(board: Board, at: int, cut: Cut) -> Cut:
     return replace(cut, text=text)
 
 
-def _extract(board: Board, at: int, tokens: int) -> Cut:
+def _best_extract(board: WorkingContext, at: int, tokens: int) -> ShortenedText:
     """The best pieces of a text that fit, by their share of its characters."""
     reading, scores = board.relevance.reading(at), board.relevance.pieces(at)
     size = max(1, sum(piece.end - piece.start for piece in reading.pieces))
@@ -227,4 +230,4 @@ def _extract(board: Board, at: int, tokens: int) -> Cut:
         if used + cost <= tokens:
             kept.append(number)
             used += cost
-    return reading.cut(sorted(kept)) if kept else Cut("", (), (), ("text",))
+    return reading.cut(sorted(kept)) if kept else ShortenedText("", (), (), ("text",))

@@ -1,22 +1,24 @@
-"""What one role hands to another."""
+"""The contracts of the roles, and the records that one role hands to another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from pydantic import Field
 
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.compaction.records import CompactPack
-from crp_integrations.governance.packs import ContextPack, DropReport
+from crp_integrations.governance.context_pack import ContextPack, DropReport
+from crp_integrations.governance.runtime_state import RuntimeState, Snippet
 from crp_integrations.guard.decisions import PolicyDecisionRef
 from crp_integrations.messages import Usage
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import AgentRole, RotSignal
 
 
-class Plan(Record):
+class GoalPlan(Record):
     """A question and the goals that it comes to.
 
     Spec: Summit §Isolation Strategy
@@ -46,7 +48,7 @@ class Material:
     compact: CompactPack | None = None
 
 
-class Cited(Part):
+class CitedSpan(Part):
     """A stretch of an answer and the items that it names.
 
     Attributes:
@@ -58,7 +60,7 @@ class Cited(Part):
     item_ids: tuple[str, ...] = Field(min_length=1)
 
 
-class Draft(Record):
+class AnswerDraft(Record):
     """An answer before it is checked.
 
     Attributes:
@@ -70,12 +72,12 @@ class Draft(Record):
     SCHEMA = "role-draft/1"
 
     text: str
-    cited: tuple[Cited, ...] = ()
+    cited: tuple[CitedSpan, ...] = ()
     abstains: bool = False
     usage: Usage = Usage()
 
 
-class Check(Part):
+class DraftCheck(Part):
     """One look of the verifier.
 
     Attributes:
@@ -90,16 +92,16 @@ class Check(Part):
     reason: str = ""
 
 
-class Verdict(Record):
+class DraftVerdict(Record):
     """What the verifier says of a draft; one failed check withholds it."""
 
     SCHEMA = "role-verdict/1"
 
     passed: bool
-    checks: tuple[Check, ...]
+    checks: tuple[DraftCheck, ...]
 
 
-class Noticed(Part):
+class RotFinding(Part):
     """A sign of an anomaly or of context rot.
 
     Attributes:
@@ -114,12 +116,12 @@ class Noticed(Part):
     blocks: bool = False
 
 
-class Watch(Record):
+class SentinelReport(Record):
     """What the sentinel noticed at one point of a run."""
 
     SCHEMA = "role-watch/1"
 
-    noticed: tuple[Noticed, ...] = ()
+    noticed: tuple[RotFinding, ...] = ()
 
     @property
     def blocks(self) -> bool:
@@ -155,3 +157,94 @@ class Handover(Record):
     allowed: bool
     signals: tuple[RotSignal, ...] = ()
     at: Moment
+
+
+class Planner(Protocol):
+    """Decomposes goals. It sees the question and the exposed fields."""
+
+    def plan(self, question: str, state: RuntimeState) -> GoalPlan:
+        """The goals that a question comes to."""
+        ...
+
+
+class Retriever(Protocol):
+    """Fetches by keyword, vector and graph, under the subject's guard."""
+
+    def retrieve(self, plan: GoalPlan, state: RuntimeState) -> Material:
+        """A pack for a plan, with its texts.
+
+        Raises:
+            AccessDenied: the guard lets nothing of it be read.
+        """
+        ...
+
+
+class Compactor(Protocol):
+    """Trims a pack to its budget with a report of everything that it leaves out."""
+
+    def compact(self, plan: GoalPlan, material: Material) -> Material:
+        """The pack within its budget.
+
+        Raises:
+            CompactionRefused: the result does not account for what it left out.
+        """
+        ...
+
+
+class Synthesizer(Protocol):
+    """Writes the response. It sees the payload: exposed fields, sanitised snippets, handles."""
+
+    def write(
+        self, plan: GoalPlan, state: RuntimeState, snippets: Sequence[Snippet]
+    ) -> AnswerDraft:
+        """An answer with citations.
+
+        Raises:
+            ModelError: the model could not be called.
+        """
+        ...
+
+
+class DraftVerifier(Protocol):
+    """Checks policy and provenance of what was shown, and the citations of what was written."""
+
+    def verify(
+        self, before: Material, shown: Material, snippets: Sequence[Snippet], draft: AnswerDraft
+    ) -> DraftVerdict:
+        """Look at a draft.
+
+        Args:
+            before: as it was retrieved.
+            shown: as it was compacted.
+        """
+        ...
+
+
+class Sentinel(Protocol):
+    """Detects anomalies and context rot."""
+
+    def watch(
+        self, material: Material, draft: AnswerDraft | None, verdict: DraftVerdict | None
+    ) -> SentinelReport:
+        """Look at a run.
+
+        Args:
+            draft, verdict: None before the model was asked.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Who plays which role in a run."""
+
+    planner: Planner
+    retriever: Retriever
+    compactor: Compactor
+    synthesizer: Synthesizer
+    verifier: DraftVerifier
+    sentinel: Sentinel
+
+    def but(self, **played: Any) -> Roles:
+        """The same with some roles played by others."""
+        return replace(self, **played)

@@ -17,8 +17,8 @@ from typing import Final
 from psycopg import sql
 
 from crp_integrations.errors import AccessDenied, StoreError
-from crp_integrations.governance.artifacts import places
-from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.artifacts import storage as places
+from crp_integrations.governance.artifacts.records import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import upkeep
@@ -254,14 +254,14 @@ class TenantAdministration:
             if there and artifacts is None:
                 refuse_artifacts(connection, namespace, schema)
             for objects in artifacts or ():
-                places.erase_all(objects, namespace)
+                places.erase_tenant(objects, namespace)
             with self._within(connection, schema):
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
                 # Other processes may keep texts of it ready.
                 connection.execute("SELECT pg_notify(?, ?)", [CHANNEL, schema])
             connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
-                places.erase_all(objects, namespace)
+                places.erase_tenant(objects, namespace)
         self._ready.discard(schema)
         memo.forget()
         return there

@@ -1,0 +1,295 @@
+"""Checks that a compacted context accounts for everything and invents nothing.
+
+They compare what went in with what came out and trust no statement of the compactor: an item is
+shown as it was, or made of its own stretches, or named in a drop report, and a summary's figures
+stand in what it cites.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from crp_integrations.errors import CompactionRefused, RequestError
+from crp_integrations.governance.compaction import history
+from crp_integrations.governance.compaction.history import group_turns
+from crp_integrations.governance.compaction.records import (
+    CompactHistory,
+    CompactionAccount,
+    CompactPack,
+    Summary,
+)
+from crp_integrations.governance.compaction.stages import SAME
+from crp_integrations.governance.compaction.text_pieces import (
+    QUOTATION,
+    find_code,
+    read_part,
+    subtract_spans,
+)
+from crp_integrations.governance.context_pack import ContextPack, text_of
+from crp_integrations.language.dates import DateMention, dates, gives
+from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.quantities import Quantity, agree, quantities
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.messages import Message
+
+_MARK = re.compile(r"[ \t]*\[(\d{1,4}(?:\s?,\s?\d{1,4})*)\]")
+_NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*(?<![.,])")
+
+
+def find_unsupported(summary: str, passages: Sequence[str]) -> str:
+    """What is wrong with a summary whose sentences cite numbered passages; empty for nothing.
+
+    Spec: Summit §Failure Modes & Mitigations
+
+    Args:
+        passages: the first one's number is 1.
+    """
+    if not summary.strip():
+        return "it is empty"
+    spans = split_sentences(summary)
+    for number, span in enumerate(spans, start=1):
+        said = span.of(summary)
+        marks = [int(mark) for group in _MARK.findall(said) for mark in group.split(",")]
+        wrong = [mark for mark in marks if not 1 <= mark <= len(passages)]
+        if wrong:
+            return f"sentence {number} cites passage {wrong[0]} of {len(passages)}"
+        if not marks:
+            return f"sentence {number} cites no passage"
+        source = "\n\n".join(passages[mark - 1] for mark in marks)
+        if any(True for _ in find_missing(_MARK.sub("", said), source)):
+            return f"sentence {number} has a figure, date, id or quotation without a source"
+    return ""
+
+
+def find_missing(said: str, source: str) -> Iterator[tuple[int, int]]:
+    """Where a text has a figure, date, id, code or quotation that its source does not have.
+
+    A figure or date may be written in another way, as "4.2 million" for "4,200,000"; an id, code or
+    a quotation may not.
+    """
+    taken: list[tuple[int, int]] = []
+    # The source is read for what is written otherwise there, and mostly nothing is.
+    theirs: list[Quantity] | None = None
+    given: list[DateMention] | None = None
+    for one in quantities(said):
+        taken.append((one.start, one.end))
+        if _is_literal_in(one.text, source):
+            continue
+        theirs = quantities(source) if theirs is None else theirs
+        if not any(agree(one, other) and one.bound == other.bound for other in theirs):
+            yield one.start, one.end
+    for date in dates(said):
+        taken.append((date.start, date.end))
+        if _is_literal_in(date.text, source):
+            continue
+        given = dates(source) if given is None else given
+        if not any(gives(other, date) for other in given):
+            yield date.start, date.end
+    literal = [*identifiers(said), *find_code(said)]
+    for span in literal:
+        taken.append((span.start, span.end))
+        if not _is_literal_in(span.of(said), source):
+            yield span.start, span.end
+    for match in QUOTATION.finditer(said):
+        if match.group()[1:-1] not in source:
+            yield match.span()
+    # Digits that no reader of the above takes, such as those glued to letters.
+    for match in _NUMERAL.finditer(said):
+        inside = any(start <= match.start() and match.end() <= end for start, end in taken)
+        if not inside and not _is_literal_in(match.group(), source):
+            yield match.span()
+
+
+def _is_literal_in(text: str, source: str) -> bool:
+    """Whether a source has these very characters, not as a part of a longer number or word."""
+    pattern = rf"(?<!\w)(?<!\d[.,]){re.escape(text)}(?!\w|[.,]\d)"
+    return re.search(pattern, source) is not None
+
+
+_HANDLE = re.compile(r"\(kept whole as ([^\s()]+)\)")
+
+
+def check_history(
+    before: Sequence[Message],
+    compact: CompactHistory,
+    ids: Sequence[str] | None = None,
+) -> None:
+    """Refuse a compacted history that hides or invents something.
+
+    Spec: Summit §Failure Modes & Mitigations
+
+    Args:
+        before: the messages that were compacted.
+        ids: their ids, where the caller gave them.
+
+    Raises:
+        CompactionRefused: an item or part is gone unreported, a text is altered, a summary's figure
+            has no source, or a call has lost its result.
+    """
+    names = history.make_ids(before) if ids is None else history.check_ids(ids, before)
+    texts = {name: message.content for name, message in zip(names, before, strict=True)}
+    after = {
+        name: message.content for name, message in zip(compact.ids, compact.messages, strict=True)
+    }
+    faults = list(_find_faults(texts, after, compact.account))
+    of = dict(zip(names, before, strict=True))
+    said = dict(zip(names, history.name_speakers(before), strict=True))
+    faults += _find_summary_faults(compact.account.summaries, after, texts, said)
+    for name, message in zip(compact.ids, compact.messages, strict=True):
+        source = of.get(name)
+        if source is not None and message != history.with_text(source, message.content):
+            faults.append(f"message {name} is not the one that it was")
+    order = [name for name in compact.ids if name in texts]
+    kept = set(order)
+    if order != [name for name in names if name in kept]:
+        faults.append("the messages are in another order, or one stands twice")
+    try:
+        group_turns(compact.messages)
+    except RequestError as error:
+        faults.append(str(error))
+    if faults:
+        raise CompactionRefused(tuple(faults))
+
+
+def check_pack(before: ContextPack, compact: CompactPack, texts: Mapping[str, str]) -> None:
+    """Refuse a compacted pack that hides or invents something.
+
+    Spec: Summit §Failure Modes & Mitigations
+
+    Args:
+        texts: those of the pack before, by reference.
+
+    Raises:
+        CompactionRefused: as for a history; also where a label has changed.
+    """
+    own = {**texts, **compact.texts}
+    was = {item.id: text_of(item, item.shown_ref, texts) for item in before.items}
+    now = {item.id: text_of(item, item.shown_ref, own) for item in compact.compacted.items}
+    faults = list(_find_faults(was, now, compact.account))
+    faults += _find_summary_faults(compact.account.summaries, now, was, dict.fromkeys(was, ""))
+    labels = {item.id: item.security_label for item in before.items}
+    sums = {summary.id: summary for summary in compact.account.summaries}
+    for item in compact.compacted.items:
+        summary = sums.get(item.id)
+        cited = {labels.get(c.item_id) for c in summary.citations} if summary else set()
+        if cited | {labels.get(item.id, item.security_label)} != {item.security_label}:
+            faults.append(f"item {item.id} has another label than what it shows")
+    if faults:
+        raise CompactionRefused(tuple(faults))
+
+
+def _find_faults(
+    before: Mapping[str, str], after: Mapping[str, str], account: CompactionAccount
+) -> Iterator[str]:
+    """What is gone unreported, altered, or reported and still there."""
+    ids = frozenset(before)
+    gone: dict[str, list[tuple[int, int]]] = {}
+    for report in account.reports:
+        for name in report.dropped_item_ids:
+            item, span = read_part(name, ids)
+            if item not in ids:
+                yield f"report {report.id} names {name!r:.80}, which is no item"
+                continue
+            if span is None and item in after:
+                yield f"report {report.id} names item {item}, which is still there"
+            gone.setdefault(item, []).append(span or (0, len(before[item])))
+    spans = {
+        citation.item_id: citation.spans
+        for summary in account.summaries
+        if summary.level == "targeted"
+        for citation in summary.citations
+    }
+    summaries = {summary.id for summary in account.summaries}
+    for name, text in before.items():
+        shown = after.get(name)
+        if shown == text:
+            if name in gone:
+                yield f"item {name} is shown whole and reported as left out"
+            continue
+        lost = sorted(gone.get(name, ()))
+        if shown is None:
+            if name not in gone or _has_words(text, lost):
+                yield f"item {name} is gone, and no report names all of it"
+            continue
+        kept = spans.get(name, ())
+        if not _is_made_of(shown, text, kept):
+            yield f"item {name} is shown in words that are not its own"
+        if _has_words(text, sorted((*lost, *kept))):
+            yield f"item {name} is shown in part, and no report names the rest"
+    for name in after:
+        if name not in ids and name not in summaries:
+            yield f"item {name} is new and no summary"
+
+
+def _has_words(text: str, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a text has words outside some spans, which may overlap; sorted."""
+    apart: list[tuple[int, int]] = []
+    for start, end in spans:
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        else:
+            apart.append((start, end))
+    left = subtract_spans(((0, len(text)),), apart)
+    return any(character.isalnum() for start, end in left for character in text[start:end])
+
+
+def _is_made_of(shown: str, text: str, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether what is shown is the spans in their order, with nothing but signs between."""
+    if shown == SAME:
+        return not spans
+    place, between = 0, []
+    handle = _HANDLE.match(shown)
+    if handle is not None:
+        place = handle.end()
+    for start, end in spans:
+        found = shown.find(text[start:end], place)
+        if found < 0:
+            return False
+        between.append(shown[place:found])
+        place = found + end - start
+    between.append(shown[place:])
+    return not any(character.isalnum() for part in between for character in part)
+
+
+def _find_summary_faults(
+    summaries: Sequence[Summary],
+    after: Mapping[str, str],
+    texts: Mapping[str, str],
+    said: Mapping[str, str],
+) -> list[str]:
+    """Summaries that cite nothing or what is not there, or have a figure without a source."""
+    faults = []
+    known = {summary.id for summary in summaries}
+    for summary in summaries:
+        if summary.level == "targeted":
+            continue
+        if not summary.citations:
+            if summary.text.strip():
+                faults.append(f"summary {summary.id} cites nothing")
+            continue
+        unknown = [c.item_id for c in summary.citations if c.item_id not in texts]
+        unknown += [child for child in summary.children if child not in known]
+        if unknown:
+            faults.append(f"summary {summary.id} cites {unknown[0]!r:.80}, which is not there")
+            continue
+        if any(end > len(texts[c.item_id]) for c in summary.citations for _, end in c.spans):
+            faults.append(f"summary {summary.id} cites characters that its source does not have")
+        # Quoted stretches of a level below the one shown are checked with it.
+        if summary.id in after:
+            if after[summary.id] != summary.text:
+                faults.append(f"summary {summary.id} is shown in other words")
+            source = "\n\n".join(
+                f"{said[c.item_id]}\n{texts[c.item_id]}" for c in summary.citations
+            )
+            own = _HANDLE.sub("", re.sub(r"(?m)^(?:\[\d{1,5}\]|-)\s", "", summary.text))
+            own = (
+                re.sub(r"\[\d{1,4}(?:\s?,\s?\d{1,4})*\]", "", own) if _is_by_model(summary) else own
+            )
+            if any(True for _ in find_missing(own, source)):
+                faults.append(f"summary {summary.id} has a figure, date or id without a source")
+    return faults
+
+
+def _is_by_model(summary: Summary) -> bool:
+    return not summary.method.startswith("extractive@")

@@ -1,0 +1,421 @@
+"""The context assembler: selects, composes by shares, warns and accounts for everything.
+
+A pack is the wire view of an envelope with sections. Knowledge and memory are ordinary envelopes;
+what the caller gives stands around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.layout import SectionRun, build_sections
+from crp_integrations.envelope.ports import Reranker, Walker
+from crp_integrations.envelope.records import Drop, Envelope
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.view import FabricView
+from crp_integrations.governance.context_pack import (
+    AssembleRequest,
+    ComposedPack,
+    ContextPack,
+    PackWarning,
+    check_request,
+    pack_of,
+    texts_of,
+)
+from crp_integrations.governance.item_evidence import collect_evidence, make_drop_reports
+from crp_integrations.governance.memory_writer import PolicyContext, check_context
+from crp_integrations.governance.pack_selection import (
+    FilledSection,
+    MemoryCache,
+    PackSelection,
+    SectionEntry,
+    fill_section,
+    make_entry,
+    select_candidates,
+    warn_of_items,
+)
+from crp_integrations.governance.pack_settings import PackSettings
+from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.ports import Clock, TokenCounter
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.vocabulary import DropReason, GroundingMode
+
+REQUEST = "crp:request"
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblerParts:
+    """What an assembler works with.
+
+    Attributes:
+        namespace: bound to tenant, subject and guard.
+        counter: the target model's.
+        settings: of packs; `envelope` of everything that an envelope takes them for.
+        walker: walks the graph; None for no graph.
+        reranker: looks at the best candidates again; None for none.
+        log: is told of each pack before it is given to anybody; None logs nothing.
+    """
+
+    namespace: Namespace
+    counter: TokenCounter
+    clock: Clock
+    settings: PackSettings
+    envelope: EnvelopeSettings
+    selector: ToolSelector
+    detector: InjectionDetector = field(default_factory=InjectionDetector)
+    walker: Walker | None = None
+    reranker: Reranker | None = None
+    log: Callable[[ComposedPack], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _FittedSections:
+    """Sections that fit together.
+
+    Attributes:
+        dropped: of knowledge and memory.
+    """
+
+    envelope: Envelope
+    dropped: tuple[Drop, ...] = ()
+    warnings: tuple[PackWarning, ...] = ()
+    minimal: bool = False
+
+
+class ContextAssembler:
+    """Makes context packs of one namespace. Safe under threads.
+
+    Spec: Summit §Key APIs
+    """
+
+    def __init__(self, parts: AssemblerParts) -> None:
+        """Take what the assembler works with; `Relay.assembler` puts it together."""
+        self._parts = parts
+        self._memories = MemoryCache()
+
+    def assemble(self, request: AssembleRequest, context: PolicyContext) -> ContextPack:
+        """The pack for a message, under the policies in force.
+
+        Spec: Summit §Key APIs, §Context Assembly Pipeline
+
+        Raises:
+            AccessDenied: the context's subject is not the one that the namespace is bound to.
+            RequestError: message and policies alone do not fit into the budget.
+            EngineError: a model that is asked for injections failed.
+            StoreError: the store could not be read, or the pack could not be logged.
+        """
+        return self.compose(request, context).pack
+
+    def compose(self, request: AssembleRequest, context: PolicyContext) -> ComposedPack:
+        """The pack with the text that a model is shown, drop reports, evidence and warnings.
+
+        Spec: Summit §Context Assembly Pipeline
+
+        Raises:
+            AccessDenied, RequestError, EngineError, StoreError: as for `assemble`.
+        """
+        check_request(request)
+        parts, now = self._parts, self._parts.clock.now()
+        namespace = self._bound(context)
+        session = request.session_id or context.session_id
+        view = namespace.view(session) if session else namespace
+        query = request.query or request.message
+        tools = self._tools(request, context, view, query)
+        given = self._given(request, tools)
+        selected = select_candidates(
+            view,
+            query,
+            counter=parts.counter,
+            settings=parts.settings,
+            envelope=parts.envelope,
+            labels=context.labels,
+            detector=parts.detector,
+            walker=parts.walker,
+            reranker=parts.reranker,
+            known=self._memories,
+        )
+        fitted = self._fitted(request.budget_tokens, given, selected, session, now)
+        composed = self._composed(fitted, selected, tools, view, context, now)
+        if parts.log is not None:
+            parts.log(composed)
+        return composed
+
+    # --- what is given -----------------------------------------------------------------
+
+    def _bound(self, context: PolicyContext) -> Namespace:
+        namespace = self._parts.namespace
+        if not check_context(context).subject.tenant.strip():
+            raise AccessDenied("the context names no tenant, so reading for a pack is denied")
+        if context.subject != namespace.subject:
+            raise AccessDenied(
+                f"the namespace is bound to subject {namespace.subject.name!r}, and the context "
+                f"is of {context.subject.name!r}"
+            )
+        return namespace
+
+    def _tools(
+        self, request: AssembleRequest, context: PolicyContext, view: FabricView, query: str
+    ) -> ToolSelection | None:
+        if not request.tools:
+            return None
+        selector = self._parts.selector
+        return selector.select(query, request.tools, view.decision, context.tool_tags)
+
+    def _given(
+        self, request: AssembleRequest, tools: ToolSelection | None
+    ) -> dict[str, FilledSection]:
+        """The sections of what the caller gives, each within its share but for what is firm."""
+        counter, budgets = self._parts.counter, self._parts.settings.budgets(request.budget_tokens)
+        preamble = [request.preamble] * bool(request.preamble)
+        state = [make_entry("state", one.text, one.source) for one in request.state]
+        sections: dict[str, list[SectionEntry]] = {
+            "user": [
+                *(make_entry("preamble", text, REQUEST, firm=True) for text in preamble),
+                make_entry("user", request.message, REQUEST, firm=True),
+                *self._screened(state),
+            ],
+            "task": [
+                make_entry("task", text, REQUEST, firm=True) for text in [request.task] if text
+            ],
+            "tools": self._screened(_tool_entries(request, tools)),
+            "policy": [make_entry("policy", text, REQUEST, firm=True) for text in request.policies],
+        }
+        return {
+            name: fill_section(name, entries, budgets[name], counter)
+            for name, entries in sections.items()
+        }
+
+    def _screened(self, entries: Sequence[SectionEntry]) -> list[SectionEntry]:
+        """What comes from tools and earlier turns may give orders too, and is looked at alike."""
+        found = self._parts.detector.reports([one.text for one in entries])
+        return [
+            replace(one, refused=DropReason.INJECTION) if report.injected else one
+            for one, report in zip(entries, found, strict=True)
+        ]
+
+    # --- fitting -----------------------------------------------------------------------
+
+    def _fitted(
+        self,
+        budget: int,
+        given: dict[str, FilledSection],
+        selected: PackSelection,
+        session: str,
+        now: datetime,
+    ) -> _FittedSections:
+        """Sections that fit: as they are, with less knowledge, or the minimal policy-safe pack."""
+        if not selected.minimal:
+            room = budget - sum(one.tokens for one in given.values())
+            while room >= 0:
+                fitted, over = self._within(budget, room, given, selected, session, now)
+                if over <= 0:
+                    return fitted
+                # Counts of parts need not add up to the count of the whole.
+                room -= over
+        for names in (("user", "task", "policy"), ("user", "policy")):
+            least = {name: _firm_part(given[name]) for name in names}
+            fitted, over = self._within(budget, 0, least, selected, session, now)
+            if over <= 0:
+                why = "no fact is safe" if selected.minimal else "the budget has no room for more"
+                note = PackWarning(word="minimal", reason=f"the minimal pack is shown: {why}")
+                shown = {fact.fact_id for fact in fitted.envelope.facts}
+                return replace(
+                    fitted,
+                    minimal=True,
+                    warnings=(note,),
+                    dropped=_minimal_drops(given, selected, shown),
+                )
+        raise RequestError(
+            f"message and policies need {fitted.envelope.token_count} tokens, and the budget has "
+            f"{budget}; give more, or a shorter message"
+        )
+
+    def _within(
+        self,
+        budget: int,
+        room: int,
+        given: dict[str, FilledSection],
+        selected: PackSelection,
+        session: str,
+        now: datetime,
+    ) -> tuple[_FittedSections, int]:
+        """Sections with so many tokens for knowledge and memory, and by how much they are over."""
+        settings = self._parts.settings
+        share = to_fixed(settings.memory_share) * room // SCALE
+        # Most fabrics store no memories, and nothing is packed for them.
+        stored = selected.memory if selected.memory.facts else None
+        memory = self._packed(stored, share, session, now) if stored else None
+        knowledge = self._packed(selected.knowledge, room - _item_tokens(memory), session, now)
+        left = room - _item_tokens(memory) - _item_tokens(knowledge)
+        lost = memory.dropped if memory else ()
+        # A remainder that no item fits into is left where it is.
+        if stored and left * 20 > room and any(one.reason is DropReason.BUDGET for one in lost):
+            share = _item_tokens(memory) + left
+            memory = self._packed(stored, share, session, now)
+        remembered = memory.facts if memory else ()
+        before = [given[name] for name in ("user", "task", "tools") if name in given]
+        place = 1 + sum(len(one.facts) for one in before)
+        notes, warnings = warn_of_items(
+            [*knowledge.facts, *remembered],
+            place,
+            selected.memories,
+            settings,
+            self._parts.counter,
+        )
+        policy = given["policy"]
+        runs = [
+            *(SectionRun(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
+            SectionRun("knowledge", knowledge.facts, room - _item_tokens(memory)),
+            SectionRun("memory", remembered, share),
+            SectionRun(
+                "policy",
+                (*policy.facts, *notes),
+                max(policy.budget, policy.tokens + sum(note.token_count for note in notes)),
+            ),
+        ]
+        dropped = (*knowledge.dropped, *(memory.dropped if memory else ()))
+        shown = sum(len(run.facts) for run in runs)
+        envelope = build_sections(
+            knowledge,
+            runs,
+            dropped=(*dropped, *(drop for one in given.values() for drop in one.dropped)),
+            available=shown + len(dropped),
+            budget_tokens=budget,
+            counter=self._parts.counter,
+            settings=self._parts.envelope,
+        )
+        overs = tuple(
+            PackWarning(
+                word="overflow", reason=f"section {one.name} is {one.over} tokens over its share"
+            )
+            for one in given.values()
+            if one.over
+        )
+        fitted = _FittedSections(envelope, tuple(envelope.dropped), (*warnings, *overs))
+        return fitted, envelope.token_count - budget
+
+    def _packed(self, candidates: Candidates, budget: int, session: str, now: datetime) -> Envelope:
+        """An envelope whose items, each with its marker, are within the budget."""
+        parts, room = self._parts, max(0, budget)
+        while True:
+            made = assemble(
+                candidates,
+                budget_tokens=room,
+                counter=parts.counter,
+                grounding=GroundingMode.PREFERRED,
+                settings=parts.envelope,
+                now=now,
+                session_id=session,
+            )
+            over = _item_tokens(made) - max(0, budget)
+            if over <= 0 or not made.facts:
+                return made
+            room = max(0, room - over)
+
+    # --- the account -------------------------------------------------------------------
+
+    def _composed(
+        self,
+        fitted: _FittedSections,
+        selected: PackSelection,
+        tools: ToolSelection | None,
+        view: FabricView,
+        context: PolicyContext,
+        now: datetime,
+    ) -> ComposedPack:
+        every = (*selected.knowledge.facts, *selected.memory.facts)
+        dropped = (*fitted.dropped, *selected.refused)
+        envelope = fitted.envelope.model_copy(update={"dropped": dropped})
+        reranker = self._parts.reranker.identity if self._parts.reranker else ""
+        said = collect_evidence(envelope, every, selected.sightings, tools, view, context, reranker)
+        flags = {id_: one.pii for id_, one in selected.memories.items() if one.pii}
+        pack = pack_of(
+            envelope,
+            labels=said.labels,
+            counter=self._parts.counter,
+            pii_flags=flags,
+            decisions=said.decisions,
+            reranker=reranker,
+            evidence=said.evidence,
+            reasons=_selection_reasons(envelope, fitted),
+        )
+        return ComposedPack(
+            pack=pack,
+            envelope=envelope,
+            texts=texts_of(envelope),
+            drop_reports=make_drop_reports(
+                dropped, envelope.facts, {one.fact_id: one for one in every}, now
+            ),
+            evidence=said.sightings,
+            warnings=fitted.warnings,
+            tools=tools,
+            minimal=fitted.minimal,
+        )
+
+
+def _item_tokens(envelope: Envelope | None) -> int:
+    """Tokens of an envelope's items with their markers and separators."""
+    return sum(fact.token_count for fact in envelope.facts) if envelope is not None else 0
+
+
+def _firm_part(section: FilledSection) -> FilledSection:
+    """What of a section is not chosen: message, preamble, task, policies."""
+    kept = tuple(fact for fact in section.facts if fact.fact_id in section.firm)
+    return replace(section, facts=kept, dropped=(), tokens=sum(fact.token_count for fact in kept))
+
+
+def _minimal_drops(
+    given: dict[str, FilledSection], selected: PackSelection, shown: Iterable[str]
+) -> tuple[Drop, ...]:
+    """What the minimal pack leaves out; what was refused before keeps its reason."""
+    seen = set(shown)
+    dropped = [drop for one in given.values() for drop in one.dropped]
+    open_ = [
+        (fact.fact_id, fact.token_count)
+        for one in given.values()
+        for fact in one.facts
+        if fact.fact_id not in seen
+    ]
+    open_ += [
+        (fact.fact_id, fact.tokens) for fact in (*selected.knowledge.facts, *selected.memory.facts)
+    ]
+    minimal = [Drop(fact_id=id_, reason=DropReason.MINIMAL, tokens=n) for id_, n in open_]
+    return (*dropped, *minimal)
+
+
+def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list[SectionEntry]:
+    """Chosen tools by their score, then those that are authorised and not offered."""
+    if tools is None:
+        return []
+    known = {tool.name: tool for tool in request.tools}
+    found = [
+        SectionEntry(f"tool:{one.tool.name}", one.tool.shown, TOOL_RAG, score=one.score)
+        for one in tools.chosen
+    ]
+    for names, reason in ((tools.over, DropReason.K), (tools.irrelevant, DropReason.OFF_TOPIC)):
+        found += [
+            SectionEntry(f"tool:{name}", known[name].shown, TOOL_RAG, refused=reason)
+            for name in names
+        ]
+    return found
+
+
+def _selection_reasons(envelope: Envelope, fitted: _FittedSections) -> dict[str, str]:
+    """Why each section holds what it holds."""
+    made = ", ".join(name for name in envelope.algorithms if not name.startswith("etag"))
+    found = "the minimal pack: nothing else is shown" if fitted.minimal else "given by the caller"
+    return {
+        "user": found,
+        "task": found,
+        "policy": found,
+        "tools": f"authorised tools that the message has a use for, by {TOOL_RAG}",
+        "knowledge": f"keyword, vector and graph: {made}",
+        "memory": f"keyword, vector and graph, memories fading by their decay: {made}",
+    }

@@ -1,0 +1,409 @@
+"""Records of a context pack and of its request, and an envelope as a pack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from crp_integrations.envelope.prompt import marker_text, render
+from crp_integrations.envelope.records import Envelope, PackedFact, Section
+from crp_integrations.envelope.retriever_hits import RetrieverHit
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.fabric.records import Moment
+from crp_integrations.given import of_kind
+from crp_integrations.governance.tools import ToolSelection, ToolSpec
+from crp_integrations.guard.decisions import PolicyDecisionRef
+from crp_integrations.ports import TokenCounter
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import digest, sha256
+
+SectionType = Literal["user", "task", "tools", "knowledge", "memory", "policy"]
+SourceType = Literal["memory", "knowledge", "tool"]
+RetrieverName = Literal["keyword", "vector", "graph", "tool-rag"]
+
+_SOURCE_OF: Mapping[str, SourceType] = {"knowledge": "knowledge", "tools": "tool"}
+
+
+class ProvenanceRef(Part):
+    """Where an item comes from.
+
+    Attributes:
+        source: URI or id of the source.
+        checksum: `sha256:…` of the item's text as shown.
+        signer: who vouches for it; empty where nobody signed.
+    """
+
+    item_id: str
+    source: str
+    checksum: str
+    signer: str = ""
+
+
+class RetrievalEvidence(Record):
+    """Why an item was selected.
+
+    Spec: Summit §Context Assembly Data Contracts
+
+    Attributes:
+        score: in [0, 1], higher is better.
+        policy_decision_id: the decision that let the item be read; empty where no guard numbers
+            its decisions.
+    """
+
+    SCHEMA = "retrieval-evidence/1"
+
+    retriever: RetrieverName
+    query: str
+    filters: dict[str, str] = {}
+    reranker: str = ""
+    score: float = Field(ge=0.0, le=1.0)
+    policy_decision_id: str = ""
+
+
+class ContextItem(Record):
+    """One item of a pack; its text is looked up by reference.
+
+    Spec: Summit §Context Assembly Data Contracts
+
+    Attributes:
+        content_ref: `sha256:…` of the item's own text.
+        summary_ref: `sha256:…` of the text that the model is shown in its place, if any.
+        security_label: never empty; an item without one is denied.
+    """
+
+    SCHEMA = "context-item/1"
+
+    id: str = Field(min_length=1)
+    source_type: SourceType
+    content_ref: str = Field(min_length=1)
+    summary_ref: str | None = None
+    score: float = Field(ge=0.0, le=1.0)
+    security_label: str = Field(min_length=1)
+    pii_flags: tuple[str, ...] = ()
+    evidence: RetrievalEvidence
+
+    @property
+    def shown_ref(self) -> str:
+        """Reference of the text that the model is shown."""
+        return self.content_ref if self.summary_ref is None else self.summary_ref
+
+
+class ContextSection(Record):
+    """A named part of a pack with a budget of its own.
+
+    Spec: Summit §Context Assembly Data Contracts
+    """
+
+    SCHEMA = "context-section/1"
+
+    type: SectionType
+    token_budget: int = Field(ge=0)
+    token_actual: int = Field(ge=0)
+    items: tuple[ContextItem, ...]
+    selection_reason: str
+
+
+class ContextPack(Record):
+    """What one model call is shown, item by item.
+
+    Spec: Summit §Context Assembly Data Contracts
+
+    Attributes:
+        token_actual: of the rendered text, counted once as a whole.
+    """
+
+    SCHEMA = "context-pack/1"
+
+    id: str = Field(min_length=1)
+    session_id: str
+    created_at: Moment
+    token_budget: int = Field(ge=0)
+    token_actual: int = Field(ge=0)
+    policy_decisions: tuple[PolicyDecisionRef, ...] = ()
+    sections: tuple[ContextSection, ...]
+    provenance_refs: tuple[ProvenanceRef, ...] = ()
+
+    @property
+    def items(self) -> tuple[ContextItem, ...]:
+        """All items in the order in which they are shown."""
+        return tuple(item for section in self.sections for item in section.items)
+
+
+class DropReport(Record):
+    """What was left out for one reason; it names ids and holds no text.
+
+    Spec: Summit §Context Assembly Data Contracts
+
+    Attributes:
+        dropped_item_ids: ids, or `id#start-end` for characters of an item that is shown in part.
+        token_savings: tokens that this reason saved.
+    """
+
+    SCHEMA = "drop-report/1"
+
+    id: str = Field(min_length=1)
+    dropped_item_ids: tuple[str, ...]
+    reason: str = Field(min_length=1)
+    token_savings: int = Field(ge=0)
+    created_at: Moment
+
+    @classmethod
+    def of(cls, reason: str, ids: Sequence[str], savings: int, now: Moment) -> DropReport:
+        """A report whose id follows from what it says."""
+        said = digest({"reason": reason, "ids": list(ids), "at": now.isoformat()})
+        return cls(
+            id="drop:" + said.removeprefix("sha256:")[:24],
+            dropped_item_ids=tuple(ids),
+            reason=reason,
+            token_savings=savings,
+            created_at=now,
+        )
+
+
+def pack_of(
+    envelope: Envelope,
+    *,
+    labels: Mapping[str, str],
+    counter: TokenCounter,
+    pii_flags: Mapping[str, tuple[str, ...]] | None = None,
+    decisions: Mapping[str, PolicyDecisionRef] | None = None,
+    reranker: str = "",
+    evidence: Mapping[str, RetrievalEvidence] | None = None,
+    reasons: Mapping[str, str] | None = None,
+) -> ContextPack:
+    """An envelope as a pack: the same facts in the same order, section by section.
+
+    Spec: Summit §Context Assembly Data Contracts
+
+    Args:
+        labels: security label by fact id.
+        counter: counts the items of a section.
+        pii_flags: kinds of personal data by fact id.
+        decisions: the guard's decision by fact id.
+        reranker: what ranked the facts; empty takes the envelope's own algorithm.
+        evidence: by fact id; of others the envelope's own scores say what found them.
+        reasons: why a section holds what it holds, by its name; of others strategy and grounding.
+
+    Raises:
+        AccessDenied: a fact has no label.
+        RequestError: a section's name is none of a pack's.
+    """
+    flags, decided = pii_flags or {}, decisions or {}
+    found, why = evidence or {}, reasons or {}
+    bare = sorted(fact.fact_id for fact in envelope.facts if not labels.get(fact.fact_id))
+    if bare:
+        raise AccessDenied(f"fact {bare[0]!r} has no security label, so it is shown to nobody")
+    by_rank = reranker or next((n for n in envelope.algorithms if n.startswith("rank")), "")
+    sections = []
+    for section in envelope.sections:
+        facts = envelope.facts[section.first - 1 : section.last]
+        items = tuple(
+            ContextItem(
+                id=fact.fact_id,
+                source_type=_SOURCE_OF.get(section.name, "memory"),
+                content_ref=sha256(fact.content),
+                score=fact.composite_score,
+                security_label=labels[fact.fact_id],
+                pii_flags=flags.get(fact.fact_id, ()),
+                evidence=found.get(fact.fact_id)
+                or _evidence(envelope.query, fact, by_rank, decided),
+            )
+            for fact in facts
+        )
+        sections.append(
+            ContextSection(
+                type=_section_type(section),
+                token_budget=section.token_budget,
+                # What was counted for the envelope is not counted again.
+                token_actual=sum(fact.token_count for fact in facts)
+                if counter.identity == envelope.tokenizer
+                else section_tokens([fact.content for fact in facts], counter),
+                items=items,
+                selection_reason=why.get(section.name)
+                or f"{envelope.strategy.value}, {envelope.grounding_mode.value}",
+            )
+        )
+    said = digest([envelope.session_id, envelope.window_number, envelope.etag])
+    used = {ref.id: ref for fact in envelope.facts if (ref := decided.get(fact.fact_id))}
+    return ContextPack(
+        id="pack:" + said.removeprefix("sha256:")[:24],
+        session_id=envelope.session_id,
+        created_at=envelope.created_at,
+        token_budget=envelope.token_budget,
+        token_actual=envelope.token_count,
+        policy_decisions=tuple(used.values()),
+        sections=tuple(sections),
+        provenance_refs=tuple(
+            ProvenanceRef(
+                item_id=fact.fact_id, source=fact.source_id, checksum=sha256(fact.content)
+            )
+            for fact in envelope.facts
+        ),
+    )
+
+
+def texts_of(envelope: Envelope) -> dict[str, str]:
+    """The texts that a pack's items refer to, by reference."""
+    return {sha256(fact.content): fact.content for fact in envelope.facts}
+
+
+def section_tokens(texts: Sequence[str], counter: TokenCounter) -> int:
+    """Tokens of a section's items with their markers and separators."""
+    return sum(counter.count_many([marker_text(text) for text in texts]))
+
+
+def render_pack(pack: ContextPack, texts: Mapping[str, str]) -> str:
+    """The text that a model is shown of a pack, as an envelope renders it.
+
+    Raises:
+        RequestError: a text is not there, or is not the one that was referred to.
+    """
+    return render([text_of(item, item.shown_ref, texts) for item in pack.items])
+
+
+def text_of(item: ContextItem, ref: str, texts: Mapping[str, str]) -> str:
+    """The text behind a reference of an item.
+
+    Raises:
+        RequestError: it is not there, or is not the one that was referred to.
+    """
+    text = texts.get(ref)
+    if text is None:
+        raise RequestError(
+            f"item {item.id!r:.80} refers to {ref!r:.80}, which no text is given for"
+        )
+    if sha256(text) != ref:
+        raise RequestError(f"the text given for {ref!r:.80} of item {item.id!r:.80} is another one")
+    return text
+
+
+def _section_type(section: Section) -> SectionType:
+    for name in get_args(SectionType):
+        if section.name == name:
+            found: SectionType = name
+            return found
+    raise RequestError(
+        f"section {section.name!r:.60} is none of a pack's: {', '.join(get_args(SectionType))}"
+    )
+
+
+def _evidence(
+    query: str, fact: PackedFact, reranker: str, decided: Mapping[str, PolicyDecisionRef]
+) -> RetrievalEvidence:
+    """The retriever that says most for a fact; on a tie the vector's."""
+    retrievers: tuple[tuple[float, RetrieverName], ...] = (
+        (fact.relevance_score, "vector"),
+        (fact.lexical_score, "keyword"),
+        (fact.hop_score, "graph"),
+    )
+    best = max(retrievers, key=lambda pair: pair[0])
+    decision = decided.get(fact.fact_id)
+    return RetrievalEvidence(
+        retriever=best[1],
+        query=query,
+        reranker=reranker,
+        score=fact.composite_score,
+        policy_decision_id=decision.id if decision is not None else "",
+    )
+
+
+WarningWord = Literal["stale", "low-confidence", "overflow", "minimal"]
+
+
+class StateEntry(Part):
+    """Something of the session that the model may need, such as an earlier answer.
+
+    Attributes:
+        source: id or URI of where it comes from; equal texts of one source are shown once.
+    """
+
+    text: str = Field(min_length=1)
+    source: str = "session"
+
+
+class AssembleRequest(Record):
+    """What a pack is made for.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Attributes:
+        message: what the user says; it is never cut.
+        budget_tokens: of the whole pack as rendered.
+        preamble: the operator's words before the message.
+        state: of the session, most important first.
+        task: the declared task and its instructions.
+        policies: reminders of the active policies; none is left out.
+        tools: the registry that tools are selected from.
+        query: what is searched for; empty for the message.
+        session_id: empty for none.
+    """
+
+    SCHEMA = "assemble-request/1"
+
+    message: str = Field(min_length=1)
+    budget_tokens: int = Field(ge=1)
+    preamble: str = ""
+    state: tuple[StateEntry, ...] = ()
+    task: str = ""
+    policies: tuple[str, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    query: str = ""
+    session_id: str = ""
+
+
+def check_request(request: AssembleRequest) -> AssembleRequest:
+    """What a pack is to be made for.
+
+    Raises:
+        RequestError: it is something else, such as the question alone.
+    """
+    return of_kind(
+        request,
+        AssembleRequest,
+        "request",
+        "an AssembleRequest, such as AssembleRequest(message=question, budget_tokens=8000)",
+    )
+
+
+class PackWarning(Part):
+    """Something that whoever uses a pack should know.
+
+    Attributes:
+        item_id: empty where it is about the whole pack.
+    """
+
+    word: WarningWord
+    reason: str
+    item_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedPack:
+    """A pack with everything behind it.
+
+    Attributes:
+        pack: the wire view.
+        envelope: what it is the view of; its text is what a model is shown.
+        texts: what the pack's items refer to, by reference.
+        drop_reports: one a reason; together they name everything that was left out.
+        evidence: every retriever's word on each fact that is shown, by item id.
+        tools: which tools were chosen and which had no use; None where there is no registry.
+        minimal: the pack holds nothing but message and policies, or no fact.
+    """
+
+    pack: ContextPack
+    envelope: Envelope
+    texts: Mapping[str, str]
+    drop_reports: tuple[DropReport, ...]
+    evidence: Mapping[str, tuple[RetrieverHit, ...]]
+    warnings: tuple[PackWarning, ...] = ()
+    tools: ToolSelection | None = None
+    minimal: bool = False
+
+    @property
+    def text(self) -> str:
+        """What a model is shown."""
+        return self.envelope.text

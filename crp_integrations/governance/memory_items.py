@@ -1,0 +1,390 @@
+"""Memory items as records, and as the facts that store them.
+
+There is no second store: a memory item is a fact whose metadata hold what a fact has no field for.
+Its labels, ttl, validity and source are the fact's, so guard, erasure, search and journal treat it
+as any fact.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from crp_integrations.errors import FactRejected
+from crp_integrations.fabric.decay import DECAY_KEY
+from crp_integrations.fabric.decay import decay as decay_of
+from crp_integrations.fabric.ingest.fact_upsert import named
+from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import canonical, sha256
+from crp_integrations.vocabulary import PersonalCategory, SourceKind
+
+MemoryType = Literal["episodic", "procedural", "semantic"]
+# What each type is for; an item may say which of them it is.
+TAXONOMY: Mapping[MemoryType, tuple[str, ...]] = {
+    "episodic": ("transcript", "user-action", "tool-output"),
+    "procedural": ("playbook", "tool-recipe", "policy-step"),
+    "semantic": ("graph-node", "graph-edge", "document", "embedding", "tool-spec"),
+}
+MEMORY_KEY = "memory"
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_LABEL = re.compile(r"[a-z][a-z0-9_.-]{0,63}:\S{1,128}")
+
+
+def _check_id(text: str) -> str:
+    if not _UUID.fullmatch(text) and not _ULID.fullmatch(text):
+        raise ValueError("is neither a UUID in lower case nor a ULID in upper case")
+    return text
+
+
+def _check_decay(text: str) -> str:
+    return decay_of(text).written
+
+
+def _check_label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError(f"label {text!r:.60} is not written as name:value, such as pii:low")
+    return text
+
+
+# What a writer is told in the place of the checker's own words.
+_FAULTS = {
+    "missing": "is missing",
+    "extra_forbidden": "is no field of a memory item",
+    "model_type": "wanted an object",
+    "tuple_type": "wanted a list",
+    "string_type": "wanted a text",
+    "datetime_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+    "datetime_from_date_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+    "timezone_aware": "wanted a time with its zone, such as 2026-05-25T10:00:00Z",
+}
+_UNLABELLED = "has no label; wanted at least one, such as class:internal"
+_CONTENT_TYPES = ("string_type", "dict_type", "list_type")
+_CONTENT = "wanted a text, an object or a list"
+
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Label = Annotated[str, AfterValidator(_check_label)]
+
+
+class Scope(Part):
+    """Whose memory it is; `org` and `project` and `session` are empty where it is wider."""
+
+    tenant: Name
+    org: str = ""
+    project: str = ""
+    session: str = ""
+
+
+class Provenance(Part):
+    """Where an item comes from and who vouches for it.
+
+    Attributes:
+        source_uri: of the document, tool call or session that it comes from.
+        checksum: `sha256:…` of the canonical content; filled in when empty, else it must fit.
+        signer: name of the subject that wrote it; filled in by the writer when empty.
+        policy_tags: tags of the policies under which it was taken.
+    """
+
+    source_uri: Name
+    checksum: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
+    signer: str = Field(default="", max_length=256)
+    policy_tags: tuple[Name, ...] = ()
+
+
+class PiiFlag(Part):
+    """Personal data in one field.
+
+    Attributes:
+        field: where it is, such as `content` or `content.email`.
+    """
+
+    field: Name
+    category: PersonalCategory
+
+
+class DroppedSpan(Part):
+    """A stretch of the content that a summary leaves out, in characters of its canonical text."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> DroppedSpan:
+        if self.end <= self.start:
+            raise ValueError(f"span {self.start} to {self.end} is empty")
+        return self
+
+
+class ItemSummary(Part):
+    """A compacted form, with what it leaves out."""
+
+    text: str = Field(min_length=1)
+    dropped: tuple[DroppedSpan, ...] = ()
+
+
+class MemoryItem(Record):
+    """One thing that an agent remembers.
+
+    Spec: Summit §Unified MemoryItem Schema
+
+    Attributes:
+        id: UUID or ULID; it stays with the item, and names the fact that the item is stored as.
+        type: `episodic`, `procedural` or `semantic`.
+        category: one of the type's in `TAXONOMY`, empty for none said.
+        scope: whose it is.
+        created_at, updated_at: aware.
+        ttl: ISO 8601 duration after which it is STALE, such as `P90D`.
+        decay_fn: how its age counts in selection, such as `half-life@1:P30D`.
+        confidence: [0, 1].
+        provenance: source, checksum, signer, policy tags.
+        security_label: access labels as `name:value`, at least one; a `tenant` one must be the
+            scope's.
+        pii_flags: personal data by field.
+        embedding_ref: id of the vector; that of the fact when empty.
+        graph_refs: ids of nodes and edges of a graph.
+        content: text, or a JSON object or list.
+        summary: optional.
+        valid_from, valid_to: when it holds in the world; None for no bound.
+        supersedes: id of the item that this one corrects.
+    """
+
+    SCHEMA = "memory-item/1"
+
+    id: Annotated[str, AfterValidator(_check_id)]
+    type: MemoryType
+    category: str = ""
+    scope: Scope
+    created_at: Moment
+    updated_at: Moment
+    ttl: Duration | None = None
+    decay_fn: Annotated[str, AfterValidator(_check_decay)] | None = None
+    # A word or a truth value is none; the published schema refuses them too.
+    confidence: float = Field(ge=0.0, le=1.0, strict=True)
+    provenance: Provenance
+    security_label: Annotated[tuple[Label, ...], Field(min_length=1)]
+    pii_flags: tuple[PiiFlag, ...] = ()
+    embedding_ref: str = ""
+    graph_refs: tuple[Name, ...] = ()
+    content: str | dict[str, JsonValue] | list[JsonValue]
+    summary: ItemSummary | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    supersedes: Annotated[str, AfterValidator(_check_id)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> MemoryItem:
+        try:
+            text = self.text
+            text.encode()
+        except ValueError:
+            # What is wrong is a value of the content, which no message shows.
+            raise ValueError("content has a value that canonical JSON has not") from None
+        if not text.strip():
+            raise ValueError("content is empty")
+        if self.category and self.category not in TAXONOMY[self.type]:
+            wanted = ", ".join(TAXONOMY[self.type])
+            raise ValueError(f"category {self.category!r:.40} of {self.type} is none of {wanted}")
+        if self.updated_at < self.created_at:
+            raise ValueError("updated_at is before created_at")
+        if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
+            raise ValueError("valid_to is before valid_from")
+        for label in self.security_label:
+            name, _, value = label.partition(":")
+            if name == "tenant" and value != self.scope.tenant:
+                raise ValueError(f"label {label!r} is of another tenant than the scope")
+        if self.provenance.checksum and self.provenance.checksum != sha256(text):
+            raise ValueError("provenance.checksum is not that of the content")
+        if self.summary and any(span.end > len(text) for span in self.summary.dropped):
+            raise ValueError("summary.dropped has a span beyond the content")
+        if self.supersedes == self.id:
+            raise ValueError("supersedes is the item itself")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The canonical content: the text itself, or canonical JSON."""
+        if isinstance(self.content, str):
+            return self.content
+        return canonical(self.content).decode()
+
+    @property
+    def fact_id(self) -> str:
+        """Id of the fact that the item is stored as."""
+        return fact_of(self.id)
+
+
+class MemoryItemRef(Record):
+    """What a write gives back.
+
+    Attributes:
+        id: the item's.
+        fact_id: of the fact that it is stored as, which is also its vector's id.
+        checksum: of the stored content.
+        signer: who signed.
+        state_hash: of the tenant's fabric after the write.
+        written: false when the item was stored just so before.
+    """
+
+    SCHEMA = "memory-item-ref/1"
+
+    id: str
+    fact_id: str
+    checksum: str
+    signer: str
+    state_hash: str
+    written: bool
+
+
+def fact_of(item_id: str) -> str:
+    """Id of the fact that an item is stored as."""
+    return named("memory\u241f" + item_id)
+
+
+def item(fields: Mapping[str, Any]) -> MemoryItem:
+    """An item from what an agent or a file says.
+
+    Spec: Summit §Backlog Write 4
+
+    Raises:
+        FactRejected: it is malformed or has no label; names each field and shows no value.
+    """
+    if not isinstance(fields, Mapping):
+        raise FactRejected(
+            f"memory item is refused: it is of type {type(fields).__name__}, wanted its fields"
+        )
+    try:
+        return MemoryItem.model_validate(dict(fields))
+    except ValidationError as error:
+        raise item_error(error) from None
+
+
+def item_error(error: ValidationError) -> FactRejected:
+    """The error about fields that make no item; shows no value."""
+    found = error.errors(include_url=False, include_input=False)
+    # Content may be one of three, and is then wrong three times over.
+    wrong = dict.fromkeys(f"{_place(one['loc'])}: {_describe_fault(one)}" for one in found)
+    return FactRejected(f"memory item is refused: {'; '.join(wrong)}")
+
+
+def _place(where: tuple[int | str, ...]) -> str:
+    """A field's name; below `content` names are the writer's own words, and are not told."""
+    inside = where[:1] if where[:1] == ("content",) else where
+    return ".".join(f"{part:.60}" if isinstance(part, str) else str(part) for part in inside) or (
+        "item"
+    )
+
+
+def _describe_fault(one: ErrorDetails) -> str:
+    """What is wrong with a field, and what was wanted."""
+    kind, where = one["type"], one["loc"]
+    if where == ("content",) or (where[:1] == ("content",) and kind in _CONTENT_TYPES):
+        return "is missing" if kind == "missing" else _CONTENT
+    if where == ("security_label",) and kind in ("missing", "too_short"):
+        return _UNLABELLED
+    said = _FAULTS.get(kind) or one["msg"].removeprefix("Value error, ")
+    return said.replace("Input should be", "wanted").replace("valid ", "")
+
+
+def as_fact(one: MemoryItem) -> Fact:
+    """The fact that an item is stored as.
+
+    Spec: Summit §Storage Interfaces
+    """
+    told = one.model_dump(
+        mode="json",
+        exclude={"ttl", "decay_fn", "content", "valid_from", "valid_to", "security_label"},
+    )
+    told["checksum"] = sha256(one.text)
+    told["json"] = not isinstance(one.content, str)
+    told["label_order"] = list(one.security_label)
+    metadata: dict[str, JsonValue] = {MEMORY_KEY: told}
+    if one.decay_fn is not None:
+        metadata[DECAY_KEY] = one.decay_fn
+    return Fact(
+        content=one.text,
+        fact_id=one.fact_id,
+        source_id=source_id(one.provenance.source_uri),
+        kind=SourceKind.INTERNAL,
+        ttl=one.ttl,
+        labels=one.security_label,
+        valid_from=one.valid_from,
+        valid_to=one.valid_to,
+        supersedes=None if one.supersedes is None else fact_of(one.supersedes),
+        metadata=metadata,
+    )
+
+
+def of_fact(fact: Fact) -> MemoryItem | None:
+    """The item that a fact stores, None for a fact that stores none.
+
+    Of a fact that is shown without personal data the item says what is shown: it has the checksum
+    of that text and no summary, and its content is a text where it is no canonical JSON any more.
+
+    Raises:
+        FactRejected: its metadata and content do not make an item; names the fact.
+    """
+    told = fact.metadata.get(MEMORY_KEY)
+    if not isinstance(told, dict):
+        return None
+    fields: dict[str, Any] = {
+        key: value for key, value in told.items() if key not in ("checksum", "json", "label_order")
+    }
+    # The gate empties the hash of a text that it shows in part.
+    cut = told.get("checksum") == ""
+    if cut:
+        fields["summary"] = None
+        if isinstance(fields.get("provenance"), dict):
+            fields["provenance"] = {**fields["provenance"], "checksum": sha256(fact.content)}
+    fields |= {
+        "content": _content(fact, cut) if told.get("json") else fact.content,
+        "ttl": fact.ttl,
+        "decay_fn": fact.metadata.get(DECAY_KEY),
+        "security_label": told.get("label_order") or list(fact.labels),
+        "valid_from": fact.valid_from,
+        "valid_to": fact.valid_to,
+    }
+    try:
+        return item(fields)
+    except FactRejected as error:
+        raise FactRejected(f"fact {fact.fact_id} stores no memory item: {error}") from error
+
+
+def _content(fact: Fact, cut: bool) -> JsonValue:
+    """What a fact holds that was stored as canonical JSON.
+
+    Args:
+        cut: something was taken out of it, so that it need not be JSON any more.
+    """
+    try:
+        found: JsonValue = json.loads(fact.content)
+        if not cut or canonical(found).decode() == fact.content:
+            return found
+    except (ValueError, RecursionError):
+        if not cut:
+            raise FactRejected(
+                f"fact {fact.fact_id} stores no memory item: its content is no JSON"
+            ) from None
+    return fact.content
+
+
+def published_schema(record: type[Record]) -> dict[str, Any]:
+    """JSON Schema 2020-12 of a record as it is written, such as those in `docs/schemas/`.
+
+    Spec: Summit §Backlog Write 1
+    """
+    made = record.model_json_schema()
+    properties = {"schema": {"const": record.SCHEMA}, **made.pop("properties")}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": record.SCHEMA,
+        **made,
+        "properties": properties,
+    }

@@ -1,0 +1,327 @@
+"""The memory writer: checks labels, tenant and signer, then writes, corrects and retracts items."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from crp_integrations.errors import AccessDenied, FactRejected, RequestError
+from crp_integrations.fabric.life.fact_changes import Unchanged
+from crp_integrations.fabric.records import Fact, IngestReport, Source, Where
+from crp_integrations.given import aware_moment, of_kind, seen
+from crp_integrations.governance.memory_items import (
+    MemoryItem,
+    MemoryItemRef,
+    as_fact,
+    fact_of,
+    item_error,
+    of_fact,
+)
+from crp_integrations.governance.memory_validity import valid_at
+from crp_integrations.guard.decisions import LabelFilter, Subject
+from crp_integrations.records import Part
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
+
+_LOG = logging.getLogger("crp_integrations.governance")
+_KEPT = (FactStatus.ACTIVE, FactStatus.STALE)
+
+
+class PolicyContext(Part):
+    """Who writes or asks, and why.
+
+    Attributes:
+        subject: must be the subject that the namespace is bound to.
+        session_id: empty for none.
+        purpose: a word for the decision's record.
+        labels: of what may be selected, beside what the guard allows; writing asks the guard alone.
+        tool_tags: safety tags that tools must have and may not have.
+    """
+
+    subject: Subject
+    session_id: str = ""
+    purpose: str = ""
+    labels: LabelFilter = LabelFilter()
+    tool_tags: LabelFilter = LabelFilter()
+
+
+def check_context(context: PolicyContext) -> PolicyContext:
+    """The context of a call.
+
+    Raises:
+        RequestError: it is something else, such as the subject alone.
+    """
+    return of_kind(
+        context,
+        PolicyContext,
+        "context",
+        "a PolicyContext, such as PolicyContext(subject=relay.fabric.subject)",
+    )
+
+
+class MemoryNamespace(Protocol):
+    """What writing asks of a fabric's namespace, which is bound to tenant, subject and guard."""
+
+    subject: Subject
+
+    def put(self, facts: list[Fact], *, uris: Mapping[str, str] | None = None) -> IngestReport:
+        """Add facts under their own ids."""
+        ...
+
+    def update(self, fact_id: str, *, valid_to: datetime | Unchanged | None) -> Fact:
+        """End a fact's validity."""
+        ...
+
+    def archive(self, ids: list[str]) -> object:
+        """Put facts aside."""
+        ...
+
+    def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
+        """Sources and facts that the subject may see."""
+        ...
+
+    def facts(self, ids: list[str]) -> list[Fact]:
+        """Facts that can be retrieved."""
+        ...
+
+
+class MemoryWriter:
+    """Writes, corrects and retracts memory items of one namespace; nothing is ever written over.
+
+    The event log is the fabric's own: every version is a fact, and the journal's chained event of
+    each names the signer. Vector and text index change in the same transaction.
+
+    Spec: Summit §Key APIs
+    """
+
+    def __init__(self, namespace: MemoryNamespace) -> None:
+        """Take the namespace that is written; it is bound to a tenant, a subject and a guard.
+
+        Raises:
+            RequestError: it is none, but the relay, say.
+        """
+        if not hasattr(namespace, "put"):
+            kind = seen(namespace, hidden=True)
+            raise RequestError(f"namespace is {kind}; give a Namespace, as in relay.fabric")
+        self._namespace = namespace
+
+    def write(self, item: MemoryItem, context: PolicyContext) -> MemoryItemRef:
+        """Append an item.
+
+        The same item again changes nothing. Another content under a known id is refused: it is a
+        correction, and has an id of its own.
+
+        Args:
+            item: its scope's tenant must be the subject's. A signer that it names must be the
+                subject; one that is empty becomes the subject.
+
+        Raises:
+            AccessDenied: tenant or signer are another's, or the guard denies writing these labels.
+            FactRejected: the id is taken by another content, or the content is too short or long.
+        """
+        self._check(item, context)
+        signed = self._signed(item, context)
+        stored = self._stored(item.id)
+        if stored is not None:
+            if sha256(stored.text) != sha256(signed.text):
+                raise FactRejected(
+                    f"memory item {item.id} is stored with another content; write the correction "
+                    "under an id of its own with `supersedes`"
+                )
+            if stored == signed:
+                return self._ref(signed, "", written=False)
+        fact = as_fact(signed)
+        uris = {fact.source_id: signed.provenance.source_uri}
+        report = self._namespace.put([fact], uris=uris)
+        return self._ref(signed, report.state_hash, written=True)
+
+    def correct(
+        self, old_id: str, item: MemoryItem, context: PolicyContext, *, since: datetime
+    ) -> MemoryItemRef:
+        """Put an item in the place of another from a moment on; both stay in the log.
+
+        A call that was stopped is finished by the same call again.
+
+        Args:
+            old_id: of the item that was wrong, or holds no longer.
+            item: the right one, with an id of its own.
+            since: aware; `valid_from` of the new and `valid_to` of the old item.
+
+        Raises:
+            RequestError: no such item is stored, it began to hold after `since`, or it is the
+                correction itself; nothing is written then.
+            AccessDenied, FactRejected: as for `write`.
+        """
+        self._check(item, context)
+        aware_moment(since, "since")
+        if old_id == item.id:
+            raise RequestError(
+                f"memory item {old_id} cannot correct itself; give the correction an id of its own"
+            )
+        old = self._known(old_id)
+        _check_begun(old, since)
+        if item.scope.tenant != old.scope.tenant:
+            raise AccessDenied(f"memory item {old_id} is of another tenant than its correction")
+        try:
+            new = item.changed(supersedes=old_id, valid_from=since)
+        except ValidationError as error:
+            raise item_error(error) from None
+        reference = self.write(new, context)
+        self._close(old, since)
+        return reference
+
+    def retract(
+        self, item_id: str, context: PolicyContext, *, since: datetime | None = None
+    ) -> MemoryItem:
+        """Take an item back: it is not selected any more, and stays in the log.
+
+        Args:
+            since: from when on it does not hold; None when it never did.
+
+        Raises:
+            RequestError: no such item is stored, or it began to hold after `since`.
+            AccessDenied: the guard denies it.
+        """
+        self._subject(context)
+        if since is not None:
+            aware_moment(since, "since")
+        old = self._known(item_id)
+        if since is not None:
+            _check_begun(old, since)
+        return self._close(old, since if since is not None else old.valid_from or old.created_at)
+
+    def as_of(self, moment: datetime, context: PolicyContext) -> tuple[MemoryItem, ...]:
+        """The items that held at a moment, corrected and retracted ones among them, by id.
+
+        Reads every memory of the namespace that the guard lets the subject see.
+
+        Args:
+            moment: aware.
+
+        Raises:
+            RequestError: it is no moment with a time zone.
+            AccessDenied: the context is another subject's.
+        """
+        self._subject(context)
+        aware_moment(moment, "moment")
+        unread: list[Fact] = []
+        items = list(self._items(unread.append))
+        # What an item corrects that cannot be read must not hold again.
+        corrected = {
+            fact.supersedes
+            for fact in unread
+            if fact.valid_from is None or fact.valid_from <= moment
+        }
+        held = valid_at(items, moment)
+        return tuple(one for one in held if one.fact_id not in corrected)
+
+    def items(self, *, strict: bool = False) -> Iterator[MemoryItem]:
+        """Every stored item that the subject may see, corrected and retracted ones too.
+
+        A fact that was changed so that it makes no item is left out, and named in the log.
+
+        Args:
+            strict: whether such a fact is an error.
+
+        Raises:
+            FactRejected: there is one, and it is an error; names the fact.
+        """
+
+        def unread(fact: Fact) -> None:
+            if strict:
+                raise FactRejected(f"fact {fact.fact_id} stores no memory item any more")
+
+        return self._items(unread)
+
+    # --- within ------------------------------------------------------------------------
+
+    def _items(self, unread: Callable[[Fact], object]) -> Iterator[MemoryItem]:
+        """The items; facts that make none are handed to `unread`."""
+        for record in self._namespace.export(Where(statuses=_KEPT)):
+            if not isinstance(record, Fact):
+                continue
+            try:
+                one = of_fact(record)
+            except FactRejected:
+                _LOG.warning("fact %s stores no memory item and is left out", record.fact_id)
+                unread(record)
+                continue
+            if one is not None:
+                yield one
+
+    def _subject(self, context: PolicyContext) -> Subject:
+        check_context(context)
+        subject = self._namespace.subject
+        if not context.subject.tenant.strip():
+            raise AccessDenied("the context names no tenant, so writing memory is denied")
+        if context.subject != subject:
+            raise AccessDenied(
+                f"the namespace is bound to subject {subject.name!r}, and the context is of "
+                f"{context.subject.name!r}"
+            )
+        return subject
+
+    def _check(self, item: MemoryItem, context: PolicyContext) -> None:
+        subject = self._subject(context)
+        of_kind(item, MemoryItem, "item", "a MemoryItem, such as item(fields)")
+        if item.scope.tenant != subject.tenant:
+            raise AccessDenied(f"memory item {item.id} is not of the subject's tenant")
+        if item.provenance.signer not in ("", subject.name):
+            raise AccessDenied(
+                f"memory item {item.id} is signed by another than subject {subject.name!r}"
+            )
+
+    def _signed(self, item: MemoryItem, context: PolicyContext) -> MemoryItem:
+        provenance = item.provenance.model_copy(
+            update={"signer": context.subject.name, "checksum": sha256(item.text)}
+        )
+        return item.changed(provenance=provenance, embedding_ref=item.embedding_ref or item.fact_id)
+
+    def _stored(self, item_id: str) -> MemoryItem | None:
+        wanted = fact_of(item_id)
+        found = self._namespace.facts([wanted])
+        if found:
+            return of_fact(found[0])
+        # Put aside: corrected or retracted before.
+        for record in self._namespace.export(Where(statuses=_KEPT, archived=True)):
+            if isinstance(record, Fact) and record.fact_id == wanted:
+                return of_fact(record)
+        return None
+
+    def _known(self, item_id: str) -> MemoryItem:
+        of_kind(item_id, str, "the id of a memory item", "a text")
+        found = self._stored(item_id)
+        if found is None:
+            raise RequestError(f"memory item {item_id!r:.60} is not stored here, or withheld")
+        return found
+
+    def _close(self, old: MemoryItem, moment: datetime) -> MemoryItem:
+        if old.valid_to is None or old.valid_to > moment:
+            self._namespace.update(old.fact_id, valid_to=moment)
+        found = self._namespace.facts([old.fact_id])
+        if found and found[0].status in RETRIEVABLE:
+            self._namespace.archive([old.fact_id])
+        return old.changed(valid_to=moment)
+
+    def _ref(self, item: MemoryItem, state_hash: str, *, written: bool) -> MemoryItemRef:
+        return MemoryItemRef(
+            id=item.id,
+            fact_id=item.fact_id,
+            checksum=item.provenance.checksum,
+            signer=item.provenance.signer,
+            state_hash=state_hash,
+            written=written,
+        )
+
+
+def _check_begun(old: MemoryItem, since: datetime) -> None:
+    """Refuse an end that is before the beginning, before anything is written."""
+    if old.valid_from is not None and since < old.valid_from:
+        raise RequestError(
+            f"memory item {old.id} holds from {old.valid_from.isoformat()} on, "
+            f"which is after {since.isoformat()}"
+        )

@@ -1,0 +1,322 @@
+"""Selection of a pack's facts and of the caller's texts, with warnings about doubtful ones.
+
+In this order: guard and label filter, confidence, copies, injections and relevance, the nearest of
+each section. What fails is refused by name and never ranked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from crp_integrations.envelope.candidates import (
+    Candidate,
+    Candidates,
+    keep_candidates,
+    refuse_candidates,
+    split_refused,
+)
+from crp_integrations.envelope.layout import caller_fact
+from crp_integrations.envelope.ports import Reranker, Walker
+from crp_integrations.envelope.prompt import marker_text
+from crp_integrations.envelope.records import Drop, PackedFact, refused_drops
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.retrieval import gather
+from crp_integrations.envelope.retriever_hits import RetrieverHits
+from crp_integrations.envelope.screen import screen_candidates
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.fabric.records import Fact
+from crp_integrations.governance.context_pack import PackWarning, WarningWord
+from crp_integrations.governance.memory_items import MEMORY_KEY
+from crp_integrations.governance.pack_settings import PackSettings
+from crp_integrations.guard.decisions import LabelFilter
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import digest, sha256
+from crp_integrations.vocabulary import DropReason
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.view import FabricView
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTraits:
+    """What a fact that stores a memory says of it."""
+
+    confidence: float
+    pii: tuple[str, ...]
+
+
+class MemoryCache:
+    """Which facts store memories, of one state of a namespace. Safe under threads."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._generation = -1
+        self._known: dict[str, MemoryTraits | None] = {}
+        self._lock = threading.Lock()
+
+    def of(self, view: FabricView, ids: Sequence[str]) -> dict[str, MemoryTraits]:
+        """Those of the facts that store memories, by id; whole facts are read once a state."""
+        generation = view.generation()
+        with self._lock:
+            if generation != self._generation:
+                self._generation, self._known = generation, {}
+            found = {id_: self._known[id_] for id_ in ids if id_ in self._known}
+        missing = [id_ for id_ in ids if id_ not in found]
+        if missing:
+            new = {fact.fact_id: _read_traits(fact) for fact in view.facts(missing)}
+            found |= new
+            with self._lock:
+                if generation == self._generation:
+                    self._known |= new
+        return {id_: one for id_, one in found.items() if one is not None}
+
+
+def _read_traits(fact: Fact) -> MemoryTraits | None:
+    said: Any = fact.metadata.get(MEMORY_KEY)
+    if not isinstance(said, Mapping):
+        return None
+    flags = dict.fromkeys(
+        f"{one['field']}:{one['category']}" for one in said.get("pii_flags") or ()
+    )
+    return MemoryTraits(float(said.get("confidence", 0.0)), tuple(flags))
+
+
+@dataclass(frozen=True, slots=True)
+class PackSelection:
+    """What may be shown, by section, and what may not.
+
+    Attributes:
+        refused: records of the drop report.
+        memories: by fact id.
+        minimal: so little is safe that the pack is the minimal one.
+    """
+
+    knowledge: Candidates
+    memory: Candidates
+    refused: tuple[Drop, ...]
+    memories: Mapping[str, MemoryTraits]
+    sightings: RetrieverHits
+    minimal: bool
+
+
+def select_candidates(
+    view: FabricView,
+    query: str,
+    *,
+    counter: TokenCounter,
+    settings: PackSettings,
+    envelope: EnvelopeSettings,
+    labels: LabelFilter,
+    detector: InjectionDetector,
+    walker: Walker | None,
+    reranker: Reranker | None,
+    known: MemoryCache,
+) -> PackSelection:
+    """Read the candidates of a pack and keep out what may not enter.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Args:
+        settings: of the pack; those of the envelope hold for everything else.
+        labels: which labels policy lets in.
+        known: what facts said of the memories that they store.
+    """
+    sightings = RetrieverHits()
+    reading = envelope.model_copy(update={"graph": settings.graph})
+    found = gather(
+        view,
+        query,
+        counter=counter,
+        settings=reading,
+        k_nearest=settings.top_k * settings.depth,
+        walker=walker,
+        labels=labels,
+        sightings=sightings,
+    )
+    memories = known.of(view, [fact.fact_id for fact in found.facts])
+    doubtful = {id_ for id_, one in memories.items() if one.confidence < settings.min_confidence}
+    found = refuse_candidates(found, dict.fromkeys(doubtful, DropReason.CONFIDENCE))
+    copies = _find_copies(found.facts)
+    found = keep_candidates(
+        found, [at for at, fact in enumerate(found.facts) if fact.fact_id not in copies]
+    )
+    screening = settings.screening.model_copy(update={"enabled": True})
+    found = screen_candidates(found, screening, detector)
+    found = refuse_candidates(found, _find_beyond(found.facts, memories, sightings, settings.top_k))
+    if reranker is not None:
+        found = rerank_candidates(found, reranker, envelope)
+    left, refused = split_refused(found)
+    held = [at for at, fact in enumerate(left.facts) if fact.fact_id in memories]
+    others = [at for at, fact in enumerate(left.facts) if fact.fact_id not in memories]
+    return PackSelection(
+        knowledge=keep_candidates(left, others),
+        memory=keep_candidates(left, held),
+        refused=(*refused_drops(refused), *copies.values()),
+        memories=memories,
+        sightings=sightings,
+        minimal=not left.facts and bool(refused),
+    )
+
+
+def _find_copies(facts: Sequence[Candidate]) -> dict[str, Drop]:
+    """What has the checksum and the provenance of a better candidate, by id."""
+    best: dict[tuple[str, str], Candidate] = {}
+    copies: dict[str, Drop] = {}
+    for fact in sorted(facts, key=lambda one: (one.refused is not None, -one.merit, one.fact_id)):
+        kept = best.setdefault((sha256(fact.content), fact.source_id), fact)
+        if kept is not fact:
+            copies[fact.fact_id] = Drop(
+                fact_id=fact.fact_id,
+                reason=DropReason.DUPLICATE,
+                tokens=fact.tokens,
+                kept=kept.fact_id,
+            )
+    return copies
+
+
+def _find_beyond(
+    facts: Sequence[Candidate],
+    memories: Mapping[str, MemoryTraits],
+    sightings: RetrieverHits,
+    top_k: int,
+) -> dict[str, DropReason]:
+    """What neither words nor graph found and is not among the nearest of its section."""
+    beyond: dict[str, DropReason] = {}
+    open_ = [fact for fact in facts if fact.refused is None]
+    for section in (True, False):
+        members = [fact for fact in open_ if (fact.fact_id in memories) is section]
+        members.sort(key=lambda one: (-one.relevance, one.fact_id))
+        for fact in members[top_k:]:
+            ranked = {one.retriever for one in sightings.of(fact) if one.rank}
+            if not ranked - {"vector"}:
+                beyond[fact.fact_id] = DropReason.K
+    return beyond
+
+
+@dataclass(frozen=True, slots=True)
+class SectionEntry:
+    """A text that is given for a section.
+
+    Attributes:
+        firm: it is shown whatever the section's budget.
+        refused: why it may not be shown; None for one that may.
+    """
+
+    id: str
+    text: str
+    source: str
+    firm: bool = False
+    score: float = 1.0
+    refused: DropReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilledSection:
+    """A section of given texts.
+
+    Attributes:
+        firm: ids of those of the facts that no budget leaves out.
+        tokens: of its items with their markers and separators.
+        budget: tokens of its share.
+    """
+
+    name: str
+    facts: tuple[PackedFact, ...]
+    firm: frozenset[str]
+    dropped: tuple[Drop, ...]
+    tokens: int
+    budget: int
+
+    @property
+    def over(self) -> int:
+        """Tokens by which what is firm is above the share."""
+        return max(0, self.tokens - self.budget)
+
+
+def make_entry(kind: str, text: str, source: str, *, firm: bool = False) -> SectionEntry:
+    """An entry whose id follows from its text and source, so that equal ones are one.
+
+    >>> entry("task", "Answer.", "request").id == entry("task", "Answer.", "request").id
+    True
+    """
+    name = digest([text, source]).removeprefix("sha256:")[:16]
+    return SectionEntry(f"{kind}:{name}", text, source, firm)
+
+
+def fill_section(
+    name: str, entries: Sequence[SectionEntry], budget: int, counter: TokenCounter
+) -> FilledSection:
+    """Fill a section: first what is firm, then what fits, each in its order; equal ids are one.
+
+    Spec: Summit §Context Assembly Pipeline
+    """
+    unique = list({one.id: one for one in reversed(entries)}.values())[::-1]
+    counts = [max(0, n) for n in counter.count_many([marker_text(one.text) for one in unique])]
+    used = sum(n for one, n in zip(unique, counts, strict=True) if one.firm and not one.refused)
+    facts: list[PackedFact] = []
+    dropped: list[Drop] = []
+    for one, tokens in zip(unique, counts, strict=True):
+        reason = one.refused
+        if reason is None and not one.firm:
+            if used + tokens > budget:
+                reason = DropReason.BUDGET
+            else:
+                used += tokens
+        if reason is None:
+            facts.append(caller_fact(one.id, one.text, one.source, tokens, one.score))
+        else:
+            dropped.append(Drop(fact_id=one.id, reason=reason, tokens=tokens))
+    firm = frozenset(one.id for one in unique if one.firm)
+    return FilledSection(name, tuple(facts), firm, tuple(dropped), used, budget)
+
+
+WARNINGS: Final = "crp:warnings"
+_WARNING_TEXTS: Mapping[WarningWord, tuple[str, str]] = {
+    "stale": ("may be out of date", "say so wherever you rely on it"),
+    "low-confidence": ("is of low confidence", "confirm it or say that it is uncertain"),
+}
+
+
+def warn_of_items(
+    facts: Sequence[PackedFact],
+    place: int,
+    memories: Mapping[str, MemoryTraits],
+    settings: PackSettings,
+    counter: TokenCounter,
+) -> tuple[list[PackedFact], list[PackWarning]]:
+    """The reminders that stand in the policy section, and the warnings behind them.
+
+    Spec: Summit §Failure Modes & Mitigations
+
+    Args:
+        place: position of the first fact in the pack, by which the model is told of it.
+    """
+    found: dict[WarningWord, list[int]] = {}
+    warnings: list[PackWarning] = []
+    for position, fact in enumerate(facts, start=place):
+        memory = memories.get(fact.fact_id)
+        words: list[tuple[WarningWord, str]] = []
+        if fact.freshness_score <= settings.stale_freshness:
+            words.append(("stale", f"its freshness is {fact.freshness_score:.2f}"))
+        if memory is not None and memory.confidence < settings.low_confidence:
+            words.append(("low-confidence", f"its confidence is {memory.confidence:.2f}"))
+        for word, reason in words:
+            found.setdefault(word, []).append(position)
+            warnings.append(PackWarning(word=word, reason=reason, item_id=fact.fact_id))
+    texts = {word: _warning_text(word, found[word]) for word in _WARNING_TEXTS if word in found}
+    counts = counter.count_many([marker_text(text) for text in texts.values()])
+    notes = [
+        caller_fact(f"warning:{word}", text, WARNINGS, max(0, tokens))
+        for (word, text), tokens in zip(texts.items(), counts, strict=True)
+    ]
+    return notes, warnings
+
+
+def _warning_text(word: WarningWord, positions: Sequence[int]) -> str:
+    state, wanted = _WARNING_TEXTS[word]
+    items = ", ".join(f"[{position}]" for position in positions)
+    return f"Each of these items {state}, {wanted}: {items}."

@@ -1,0 +1,391 @@
+"""The state of an agent's run, and the part of it that a model is shown.
+
+A model is shown the fields that every policy lists, snippets without personal data or orders, and
+handles. What no policy lists is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, model_serializer, model_validator
+from pydantic import SerializerFunctionWrapHandler as Handler
+
+from crp_integrations.envelope.prompt import render
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.fabric.records import Moment, access_labels
+from crp_integrations.governance.artifacts.records import PATTERN
+from crp_integrations.guard.decisions import Decision, Guard, Subject, require
+from crp_integrations.guard.injection.detection import detect, detect_many
+from crp_integrations.guard.injection.records import InjectionSettings
+from crp_integrations.guard.ports import Redactor
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import canonical
+
+# Kinds of personal data that a policy takes out when it says nothing: all of them.
+EVERY_KIND: Final = ("*",)
+# Names as the document writes them; in Python they are words with underscores.
+_WRITTEN: Final = {"selected_context": "selectedContext", "exposed_fields": "exposedFields"}
+Fields = Mapping[str, Any]
+
+
+class SessionMetadata(Part):
+    """Whose run it is."""
+
+    session_id: str = Field(min_length=1)
+    tenant: str = Field(min_length=1)
+    agent: str = ""
+    created_at: Moment
+    windows: int = Field(default=0, ge=0)
+    loop_depth: int = Field(default=0, ge=0)
+
+
+class ContextPackMetadata(Part):
+    """An item of a pack as a run knows it: id, title and label, never its text."""
+
+    id: str = Field(min_length=1)
+    title: str = Field(default="", max_length=256)
+    security_label: str = Field(min_length=1)
+
+
+class SandboxRef(Part):
+    """A bulky text in the object store.
+
+    Attributes:
+        ref: handle, as the model is shown it.
+        kind: `log`, `search`, `data`, `prose`, or a tool's own word.
+        extract: the little of it that the model is shown.
+    """
+
+    ref: str = Field(pattern=f"^{PATTERN}$")
+    kind: str = Field(min_length=1)
+    extract: str = ""
+
+
+class AppliedPolicy(Part):
+    """What a policy decided for this run.
+
+    Attributes:
+        id: of the decision, as it stands in the journal.
+        exposes: fields that a model may be shown, such as `ticket` or `ticket.severity`; a field
+            that is listed is shown with everything below it.
+        redact: kinds of personal data that must be gone from what is shown, `*` for every kind;
+            empty where raw personal data may be shown.
+    """
+
+    id: str = Field(min_length=1)
+    name: str = Field(min_length=1)
+    allowed: bool
+    exposes: tuple[str, ...] = ()
+    redact: tuple[str, ...] = EVERY_KIND
+
+
+class TokenCostEnvelope(Part):
+    """What a run may use, and has used.
+
+    Attributes:
+        token_budget: of one model call's context.
+        token_actual: of the context last shown.
+    """
+
+    token_budget: int = Field(default=0, ge=0)
+    token_actual: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cost_usd: float | None = Field(default=None, ge=0.0)
+
+
+class RuntimeState(Record):
+    """What an agent's run knows about itself; it cannot hold an exposed field that no policy lists.
+
+    Spec: Summit §Isolation Strategy
+
+    Attributes:
+        selected_context: items that were selected, without their texts.
+        exposed_fields: what a model is shown of the run's own fields.
+        sandboxes: bulky texts by handle.
+        policies: a field is shown only when every one of them lists it; with none, none is.
+    """
+
+    SCHEMA = "runtime-state/1"
+    model_config = ConfigDict(populate_by_name=True)
+
+    session: SessionMetadata
+    selected_context: tuple[ContextPackMetadata, ...] = Field(default=(), alias="selectedContext")
+    exposed_fields: dict[str, JsonValue] = Field(default={}, alias="exposedFields")
+    sandboxes: tuple[SandboxRef, ...] = ()
+    policies: tuple[AppliedPolicy, ...] = ()
+    metrics: TokenCostEnvelope = TokenCostEnvelope()
+
+    @model_validator(mode="after")
+    def _listed(self) -> RuntimeState:
+        if prune_fields(self.exposed_fields, allow_list(self.policies)) != self.exposed_fields:
+            raise ValueError("exposed_fields holds a field that is in no allow-list of a policy")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _write_schema(self, handler: Handler) -> dict[str, Any]:
+        said = {_WRITTEN.get(name, name): value for name, value in handler(self).items()}
+        return {"schema": self.SCHEMA, **said}
+
+
+def allow_list(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
+    """The fields that every policy lists, ascending; none where one denies, or there is none.
+
+    Spec: Summit §Isolation Strategy
+
+    >>> both = [("ticket", "user.name"), ("ticket.severity", "user")]
+    >>> allow_list([AppliedPolicy(id="d", name="p", allowed=True, exposes=e) for e in both])
+    ('ticket.severity', 'user.name')
+    """
+    if not policies or not all(policy.allowed for policy in policies):
+        return ()
+    listed = set(policies[0].exposes)
+    for policy in policies[1:]:
+        others = set(policy.exposes)
+        narrow = {path for path in listed if _is_covered(path, others)}
+        listed = narrow | {path for path in others if _is_covered(path, listed)}
+    return tuple(sorted(listed))
+
+
+def redacted_kinds(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
+    """Kinds of personal data that one of the policies wants gone, ascending; all without any."""
+    if not policies:
+        return EVERY_KIND
+    return tuple(sorted({kind for policy in policies for kind in policy.redact}))
+
+
+def prune_fields(fields: Fields, paths: Sequence[str]) -> dict[str, Any]:
+    """The fields that are listed; in lists, those of every member.
+
+    >>> pruned({"a": {"b": 1, "c": 2}, "d": [{"e": 3, "f": 4}]}, ["a.b", "d.e"])
+    {'a': {'b': 1}, 'd': [{'e': 3}]}
+    """
+    tree: dict[str, Any] = {}
+    for path in sorted(paths):
+        node = tree
+        for part in path.split("."):
+            node = node.setdefault(part, {})
+        node[_WHOLE] = {}
+    return _keep_listed(fields, tree)
+
+
+# A path ends here; no field has this name, since a path has no empty part.
+_WHOLE: Final = ""
+
+
+def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for name, value in fields.items():
+        below = tree.get(name) if name else None
+        if below is None:
+            continue
+        if _WHOLE in below:
+            kept[name] = value
+        elif isinstance(value, Mapping | list | tuple):
+            kept[name] = _keep_inside(value, below)
+    return kept
+
+
+def _keep_inside(value: Any, tree: Mapping[str, Any]) -> Any:
+    """A map's own fields; of a list the members that are maps or lists."""
+    if isinstance(value, Mapping):
+        return _keep_listed(value, tree)
+    return [_keep_inside(one, tree) for one in value if isinstance(one, Mapping | list | tuple)]
+
+
+def _is_covered(path: str, listed: set[str]) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[:end]) in listed for end in range(1, len(parts) + 1))
+
+
+# From here on a number may be somebody's: of a phone, a card, an insurance.
+_LONG_NUMBER: Final = 1_000_000
+
+
+class Snippet(Part):
+    """A text that a model may be shown.
+
+    Attributes:
+        decision_id: of the decision that allowed it; empty where the guard numbers none.
+        redacted: whether personal data was taken out of it.
+    """
+
+    id: str = Field(min_length=1)
+    text: str
+    security_label: str = ""
+    decision_id: str = ""
+    redacted: bool = False
+
+
+class WithheldText(Part):
+    """A text that a model is not shown, by its id."""
+
+    id: str
+    reason: Literal["denied", "injection"]
+    decision_id: str = ""
+
+
+class ExposedTexts(Part):
+    """What came of some texts."""
+
+    snippets: tuple[Snippet, ...]
+    withheld: tuple[WithheldText, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Decides what one subject's model is shown. Below a guard that allows everything nothing is
+    withheld but orders to the model.
+
+    Spec: Summit §Isolation Strategy
+
+    Attributes:
+        redactor: takes personal data out; without one, texts that need it are withheld.
+    """
+
+    subject: Subject
+    guard: Guard
+    redactor: Redactor | None = None
+    injection: InjectionSettings | None = None
+
+    def fields(
+        self, values: Mapping[str, Any], policies: Sequence[AppliedPolicy]
+    ) -> dict[str, Any]:
+        """The fields that a model is shown: those that every policy lists, without personal data.
+
+        A text that gives orders to the model, or that nothing here can clean, is None.
+
+        Spec: Summit §Isolation Strategy
+
+        Args:
+            values: everything that the run knows, JSON-like.
+        """
+        kinds = redacted_kinds(policies)
+        found = prune_fields(values, allow_list(policies))
+        shown = self._cleaned(found, kinds)
+        return shown if isinstance(shown, dict) else {}
+
+    def snippets(self, texts: Sequence[tuple[str, str, tuple[str, ...]]]) -> ExposedTexts:
+        """Sanitised texts in their order, and those that are withheld.
+
+        Spec: Summit §Isolation Strategy
+
+        Args:
+            texts: id, text and labels of each.
+
+        Raises:
+            RequestError: one of them is no such three, or its labels are one text.
+        """
+        _check_texts(texts)
+        reports = detect_many([text for _, text, _ in texts], self.injection)
+        snippets, withheld = [], []
+        for (id_, text, labels), report in zip(texts, reports, strict=True):
+            if report.injected:
+                withheld.append(WithheldText(id=id_, reason="injection"))
+                continue
+            try:
+                decision = require(self.guard, self.subject, "read", tuple(sorted(set(labels))))
+                clean = self._without(text, decision)
+            except AccessDenied:
+                withheld.append(WithheldText(id=id_, reason="denied"))
+                continue
+            snippets.append(
+                Snippet(
+                    id=id_,
+                    text=clean,
+                    security_label=" ".join(labels),
+                    decision_id=decision.id,
+                    redacted=clean != text,
+                )
+            )
+        return ExposedTexts(snippets=tuple(snippets), withheld=tuple(withheld))
+
+    def _without(self, text: str, decision: Decision) -> str:
+        if not decision.redact:
+            return text
+        if self.redactor is None:
+            raise AccessDenied("personal data must be taken out, and nothing here does that")
+        return self.redactor.redacted(text, decision.redact)
+
+    def _word(self, text: str, kinds: tuple[str, ...]) -> str | None:
+        """A field's text; nothing where it gives orders, or cannot be cleaned."""
+        if detect(text, self.injection).injected:
+            return None
+        if not kinds:
+            return text
+        return None if self.redactor is None else self.redactor.redacted(text, kinds)
+
+    def _cleaned(self, value: Any, kinds: tuple[str, ...]) -> Any:
+        if isinstance(value, str):
+            return self._word(value, kinds)
+        if isinstance(value, Mapping):
+            return self._named(value, kinds)
+        if isinstance(value, list | tuple):
+            return [self._cleaned(one, kinds) for one in value]
+        if kinds and isinstance(value, int | float) and abs(value) >= _LONG_NUMBER:
+            # Phones, cards and insurance numbers are often kept as numbers.
+            text = str(value)
+            clean = self._word(text, kinds)
+            return value if clean == text else clean
+        return value
+
+    def _named(self, fields: Mapping[str, Any], kinds: tuple[str, ...]) -> dict[str, Any]:
+        """Cleaned fields under cleaned names: data may stand in the names of a map as well."""
+        shown: dict[str, Any] = {}
+        for name, value in fields.items():
+            # What a program calls its fields needs no look.
+            clean = name if name.isidentifier() else self._word(name, kinds)
+            if clean is None:
+                continue
+            free, number = clean, 2
+            while clean != name and (free in shown or free in fields):
+                free, number = f"{clean} {number}", number + 1
+            shown[free] = self._cleaned(value, kinds)
+        return shown
+
+
+def payload(state: RuntimeState, snippets: Sequence[Snippet] = ()) -> str:
+    """All that a model is shown of a run: exposed fields, handles, snippets by number.
+
+    Nothing else of the state is in it: no id of the session, no title, no label, no decision.
+
+    Spec: Summit §Backlog Isolate 13
+
+    Args:
+        snippets: from `Exposure.snippets`, numbered from 1 in their order.
+    """
+    parts = []
+    if state.exposed_fields:
+        parts.append(f"State: {canonical(state.exposed_fields).decode()}")
+    parts += [_describe_handle(one) for one in state.sandboxes]
+    if snippets:
+        parts.append(render([snippet.text for snippet in snippets]))
+    return "\n\n".join(parts)
+
+
+def _describe_handle(one: SandboxRef) -> str:
+    return f"[{one.ref}] {one.kind}, kept outside of this prompt" + (
+        f"; from it: {one.extract}" if one.extract else ""
+    )
+
+
+def _check_texts(texts: Sequence[Any]) -> None:
+    """Refuse what is no list of texts with ids and labels.
+
+    Raises:
+        RequestError: names its place, and shows no text.
+    """
+    if isinstance(texts, (str, Mapping)) or not isinstance(texts, Sequence):
+        raise RequestError(f"texts is of type {type(texts).__name__}, wanted a list")
+    for number, one in enumerate(texts):
+        if (
+            not isinstance(one, (tuple, list))
+            or len(one) != 3
+            or not all(isinstance(part, str) for part in one[:2])
+        ):
+            raise RequestError(f"text {number} is no id, text and labels: ('f1', text, (label,))")
+        # The letters of a text would be its labels, and what guards it would not be asked for.
+        access_labels(one[2], RequestError)

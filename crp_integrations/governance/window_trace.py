@@ -1,0 +1,382 @@
+"""A window's trace for observers: its pack and its evaluation, without content.
+
+It holds ids, counts, hashes, scores and words of closed lists. The pack's part is written into the
+journal with the window and read back from there (`pack_traces`), so that a trace viewer's figures
+can be compared with what was sealed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+from pydantic import Field, TypeAdapter
+
+from crp_integrations.audit.drafts import name_or_hash
+from crp_integrations.audit.records import Event
+from crp_integrations.dpe.judge.records import JudgeRun
+from crp_integrations.envelope.records import Drop
+from crp_integrations.governance.window_evaluation import WindowEvaluation
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Tracer
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import DropReason, EventType
+
+# Of a fact without any label; a fact of a tenant is labelled by its namespace all the same.
+UNLABELLED: Final = "unlabelled"
+INVOCATION: Final = "invocation@1"
+
+
+class TracedItem(Part):
+    """An item of a pack.
+
+    Attributes:
+        source: id of its source.
+        label: its access labels, joined with `+`.
+        tokens: with its marker and separator.
+        score: why it was selected: its composite score, [0, 1].
+        decision: id of the guard's decision that let it be read; empty where it numbers none.
+    """
+
+    id: str
+    source: str
+    label: str
+    tokens: int = Field(ge=0)
+    score: float = Field(ge=0.0, le=1.0)
+    decision: str = ""
+
+
+_ITEMS: Final = TypeAdapter(tuple[TracedItem, ...])
+
+
+class TracedDrops(Part):
+    """What was left out for one reason.
+
+    Attributes:
+        ids_hash: SHA-256 of the ids, one a line, in the order of the drop report; the receipt on
+            the window names each.
+    """
+
+    reason: DropReason
+    count: int = Field(ge=1)
+    tokens: int = Field(ge=0)
+    ids_hash: str
+
+
+class PackTrace(Record):
+    """The trace of a context pack.
+
+    Spec: Summit §Evaluation & Observability
+
+    Attributes:
+        invocation_hash: of the call that the pack was made for; empty where none was made.
+        held: items that a session holds in memory alone; they are counted and not named.
+        assembly_us: microseconds from the question to the packed envelope, by the relay's clock.
+        ledger_hmac: the journal's HMAC over this trace; empty before it is written.
+    """
+
+    SCHEMA = "context-pack-trace/1"
+
+    session_id: str
+    window_id: str
+    timestamp: str
+    etag: str
+    state_hash: str
+    model: str = ""
+    invocation_hash: str = ""
+    token_budget: int = Field(default=0, ge=0)
+    token_count: int = Field(default=0, ge=0)
+    available: int = Field(default=0, ge=0)
+    held: int = Field(default=0, ge=0)
+    assembly_us: int = Field(default=0, ge=0)
+    items: tuple[TracedItem, ...] = ()
+    drops: tuple[TracedDrops, ...] = ()
+    ledger_hmac: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """The fields of the journal's event on what was retrieved."""
+        items, drops = self.items, self.drops
+        return PackColumns(
+            {
+                "etag": self.etag,
+                "state_hash": self.state_hash,
+                "budget_tokens": self.token_budget,
+                "tokens": self.token_count,
+                "available": self.available,
+                "assembly_us": self.assembly_us,
+            },
+            ids=[item.id for item in items],
+            sources=[item.source for item in items],
+            labels=[item.label for item in items],
+            tokens=[item.tokens for item in items],
+            scores=[item.score for item in items],
+            decisions=[item.decision for item in items],
+            drops=[(one.reason, one.count, one.tokens, one.ids_hash) for one in drops],
+            held=self.held,
+        ).told()
+
+
+@dataclass(frozen=True, slots=True)
+class PackColumns:
+    """A pack for the journal: what its trace says, without an object for each item.
+
+    Attributes:
+        pack: the event's fields on the pack as a whole.
+        ids, sources, labels, tokens, scores, decisions: of its items, in their order.
+        drops: reason, count, tokens and hash of the ids of what was left out, by reason.
+        held: items that are counted and not named.
+    """
+
+    pack: Mapping[str, Any]
+    ids: list[str]
+    sources: list[str]
+    labels: list[str]
+    tokens: list[int]
+    scores: list[float]
+    decisions: list[str]
+    drops: Sequence[tuple[DropReason, int, int, str]]
+    held: int
+
+    def told(self) -> dict[str, Any]:
+        """The fields of the journal's event on what was retrieved."""
+        said: dict[str, Any] = {
+            **self.pack,
+            "facts": self.ids,
+            "dropped": sum(count for _, count, _, _ in self.drops),
+        }
+        if self.ids:
+            said |= {
+                "sources": self.sources,
+                "labels": self.labels,
+                "item_tokens": self.tokens,
+                "scores": self.scores,
+            }
+            if any(self.decisions):
+                said["decisions"] = self.decisions
+        if self.drops:
+            reasons, counts, tokens, hashes = zip(*self.drops, strict=True)
+            said |= {
+                "reasons": [reason.value for reason in reasons],
+                "reason_counts": list(counts),
+                "reason_tokens": list(tokens),
+                "reason_hashes": list(hashes),
+            }
+        if self.held:
+            said["held"] = self.held
+        return said
+
+
+class JudgeTrace(Part):
+    """What a window's judge took; beside the tokens and the cost of the models that answer.
+
+    Attributes:
+        asked: calls that were made.
+        cached: replies that the judge knew already.
+        failed: calls, of both, without a reply that could be read.
+        skipped: why no call was made, as the report has it; empty where one was.
+        milliseconds: of all calls.
+        cost_usd: None where a call's price is not known.
+    """
+
+    asked: int = Field(default=0, ge=0)
+    cached: int = Field(default=0, ge=0)
+    failed: int = Field(default=0, ge=0)
+    skipped: str = ""
+    milliseconds: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cost_usd: float | None = Field(default=None, ge=0.0)
+
+    @classmethod
+    def of(cls, run: JudgeRun) -> JudgeTrace:
+        """The trace of what a report tells of its judge."""
+        asked = [call for call in run.calls if not call.cached]
+        return cls(
+            asked=len(asked),
+            cached=len(run.calls) - len(asked),
+            failed=sum(bool(call.error) for call in run.calls),
+            skipped=run.skipped,
+            milliseconds=sum(call.milliseconds for call in asked),
+            prompt_tokens=sum(call.prompt_tokens for call in asked),
+            completion_tokens=sum(call.completion_tokens for call in asked),
+            cost_usd=run.cost_usd,
+        )
+
+
+class WindowTrace(Record):
+    """A window that was sealed: its pack, and what its answer came to.
+
+    Attributes:
+        pack: None where it ended before there was one.
+        evaluated: None where no answer was examined.
+        judged: None where no judge was configured.
+        receipt_id: empty for none.
+    """
+
+    SCHEMA = "window-trace/1"
+
+    session_id: str
+    window_id: str
+    outcome: str
+    strategy: str
+    model: str
+    error: str = ""
+    report_hash: str = ""
+    window_hmac: str = ""
+    receipt_id: str = ""
+    pack: PackTrace | None = None
+    evaluated: WindowEvaluation | None = None
+    judged: JudgeTrace | None = None
+
+
+@runtime_checkable
+class Observer(Tracer, Protocol):
+    """A tracer that is also told of each window when it is sealed, and of each model call."""
+
+    def sealed(self, trace: WindowTrace) -> None:
+        """Take a window's trace; called outside any transaction, never under `no-store`."""
+        ...
+
+    def calling(self, call: ModelCall) -> AbstractContextManager[Callable[[Reply], None]]:
+        """Lasts as long as a model call; what it gives is to be told the reply."""
+        ...
+
+
+def security_label(labels: Sequence[str]) -> str:
+    """An item's labels as one name.
+
+    >>> security_label(("internal", "tenant:acme")), security_label(())
+    ('internal+tenant:acme', 'unlabelled')
+    """
+    return "+".join(name_or_hash(label) for label in sorted(labels)) or UNLABELLED
+
+
+def invocation_hash(call: ModelCall) -> str:
+    """`sha256:` of what is sent to a model: its name, every message, parameters and tools.
+
+    A digest is taken of the digests of the texts, so a long prompt is not written as JSON
+    (`invocation@1`).
+    """
+    said = [
+        INVOCATION,
+        call.model,
+        call.purpose.value,
+        repr(call.temperature),
+        repr(call.max_tokens),
+        repr(call.seed),
+    ]
+    for message in call.messages:
+        said += [str(message.role), message.name or "", message.tool_call_id or ""]
+        said += [sha256(message.content)]
+        said += [_hash_json([one.id, one.name, one.arguments]) for one in message.tool_calls]
+    said.append(_hash_json(list(call.tools)))
+    return _hash_json(said)
+
+
+def _hash_json(value: Any) -> str:
+    return sha256(json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")))
+
+
+def traced_items(rows: Iterable[Mapping[str, Any]]) -> tuple[TracedItem, ...]:
+    """Items of a pack by their fields, all at once: there are dozens in each window.
+
+    Raises:
+        ValidationError: a field is not what it must be.
+    """
+    return _ITEMS.validate_python(tuple(rows))
+
+
+def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
+    """A drop report by reason, in the order in which the reasons first come."""
+    return tuple(
+        TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
+        for reason, count, tokens, ids_hash in drops_by_reason(dropped)
+    )
+
+
+def drops_by_reason(dropped: Sequence[Drop]) -> list[tuple[DropReason, int, int, str]]:
+    """Reason, count, tokens and hash of the ids, in the order in which the reasons first come."""
+    found: dict[DropReason, tuple[list[str], int]] = {}
+    for drop in dropped:
+        ids, tokens = found.get(drop.reason, ([], 0))
+        ids.append(drop.fact_id)
+        found[drop.reason] = (ids, tokens + drop.tokens)
+    return [
+        (reason, len(ids), tokens, sha256("\n".join(ids)))
+        for reason, (ids, tokens) in found.items()
+    ]
+
+
+def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
+    """The traces that a journal holds, in its order.
+
+    The call's hash stands in the event after the selection's.
+    """
+    waiting: PackTrace | None = None
+    for event in events:
+        starts = event.event_type is EventType.DISPATCH_STARTED
+        if waiting is not None:
+            same = starts and event.window_id == waiting.window_id
+            yield _with_call(waiting, event.data) if same else waiting
+            waiting = None
+        if event.event_type is EventType.FACT_RETRIEVED and event.window_id:
+            waiting = _read_trace(event)
+    if waiting is not None:
+        yield waiting
+
+
+def _with_call(trace: PackTrace, data: Mapping[str, Any]) -> PackTrace:
+    return trace.model_copy(
+        update={
+            "model": data.get("model", ""),
+            "invocation_hash": data.get("invocation_hash", ""),
+        }
+    )
+
+
+def _read_trace(event: Event) -> PackTrace:
+    data = event.data
+    ids = data.get("facts", ())
+    named_items = zip(
+        ids,
+        data.get("sources", [""] * len(ids)),
+        data.get("labels", [UNLABELLED] * len(ids)),
+        data.get("item_tokens", [0] * len(ids)),
+        data.get("scores", [0.0] * len(ids)),
+        data.get("decisions", [""] * len(ids)),
+        strict=True,
+    )
+    reasons = zip(
+        data.get("reasons", ()),
+        data.get("reason_counts", ()),
+        data.get("reason_tokens", ()),
+        data.get("reason_hashes", ()),
+        strict=True,
+    )
+    return PackTrace(
+        session_id=event.session_id,
+        window_id=event.window_id,
+        timestamp=event.timestamp,
+        etag=data.get("etag", ""),
+        state_hash=data.get("state_hash", ""),
+        token_budget=data.get("budget_tokens", 0),
+        token_count=data.get("tokens", 0),
+        available=data.get("available", 0),
+        held=data.get("held", 0),
+        assembly_us=data.get("assembly_us", 0),
+        items=tuple(
+            TracedItem(
+                id=id_, source=source, label=label, tokens=tokens, score=score, decision=decision
+            )
+            for id_, source, label, tokens, score, decision in named_items
+        ),
+        drops=tuple(
+            TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
+            for reason, count, tokens, ids_hash in reasons
+        ),
+        ledger_hmac=event.hmac,
+    )
