@@ -98,11 +98,11 @@ def test_a_last_line_without_its_end_stays_a_line(tmp_path: Path, end: str) -> N
     assert log.path.read_text().count("\n") == 2
 
 
-@pytest.mark.parametrize("verb", [("check",), ("drift", "golden.jsonl")])
+@pytest.mark.parametrize("verb", [("slo", "check"), ("eval", "drift", "golden.jsonl")])
 def test_metrics_that_cannot_be_written_are_named_as_they_were_given(
     run: Any, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
-    said = sentence(run("slo", *verb, "--metrics", "no/where.prom"))
+    said = sentence(run(*verb, "--metrics", "no/where.prom"))
     assert said == "'no/where.prom' cannot be written: No such file or directory"
 
 

@@ -185,7 +185,7 @@ def test_reuse_ckf_reads_the_fabric_and_no_source(
         raise AssertionError("a source was read again")
 
     monkeypatch.setattr(relay, "_loader", never)
-    monkeypatch.setattr(loaders, "load", never)
+    monkeypatch.setattr(loaders, "load_path", never)
     page_read = page.stat().st_atime_ns
     answer = relay.ask(QUESTION, cache="reuse-ckf")
     assert [fact.content for fact in answer.envelope.facts] == [FACTS[0]]
