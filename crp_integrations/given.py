@@ -25,15 +25,7 @@ class Wanted(NamedTuple):
 
 
 def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
-    """What was given, which is of a kind.
-
-    Args:
-        name: the argument's.
-        fix: what to give, with its article.
-
-    Raises:
-        RequestError: it is something else; only its type is told, since it may hold content.
-    """
+    """What was given, which is of a kind."""
     if not isinstance(given, kind):
         raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
     return given
@@ -44,13 +36,6 @@ def several(given: Several, name: str, fix: str) -> Several:
 
     One text would be read letter by letter, a set in an order of its own, and an iterator be empty
     afterwards.
-
-    Args:
-        name: the argument's.
-        fix: what to give, with its article.
-
-    Raises:
-        RequestError: it is one text, bytes, or no sequence; its content is not told.
     """
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         what = "one text" if isinstance(given, str) else seen(given, hidden=True)
@@ -59,11 +44,7 @@ def several(given: Several, name: str, fix: str) -> Several:
 
 
 def aware_moment(given: object, name: str) -> datetime:
-    """A moment with a time zone; another one could not be compared with those that are stored.
-
-    Raises:
-        RequestError: it is none, or has no time zone.
-    """
+    """A moment with a time zone; another one could not be compared with those that are stored."""
     found = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
     if found.tzinfo is None:
         raise RequestError(f"{name} {found.isoformat()} has no time zone; give it one")
@@ -71,14 +52,7 @@ def aware_moment(given: object, name: str) -> datetime:
 
 
 def refuse_part(name: str, part: object, wanted: Wanted, *, hidden: Collection[str] = ()) -> None:
-    """Refuse a part that has not what it is known by.
-
-    Args:
-        hidden: names of arguments of which only the type is told.
-
-    Raises:
-        ConfigError: names the argument, what was given and what to give.
-    """
+    """Refuse a part that has not what it is known by."""
     # A class in the place of an object has the methods and cannot be asked.
     if isinstance(part, type) or not hasattr(part, wanted.attribute):
         raise odd_part(name, part, wanted, hidden=hidden)
@@ -90,11 +64,7 @@ def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = 
 
 
 def seen(given: object, *, hidden: bool) -> str:
-    """What was given, in the words of an error.
-
-    Args:
-        hidden: a text may be content or a secret and is not repeated.
-    """
+    """What was given, in the words of an error."""
     if isinstance(given, type):
         return f"the class {given.__name__}"
     if isinstance(given, str) and not hidden:

@@ -55,15 +55,7 @@ class Record(Part):
 
     @classmethod
     def upgrade(cls, number: int, fields: dict[str, Any]) -> dict[str, Any]:
-        """Turn the fields of an older schema version into today's.
-
-        Args:
-            number: the version that was read, smaller than the own one.
-            fields: the fields as read, without the schema tag.
-
-        Returns:
-            Fields that the current version accepts.
-        """
+        """Turn the fields of an older schema version into today's."""
         return fields
 
     @model_serializer(mode="wrap")

@@ -67,9 +67,6 @@ def canonical(value: Any) -> bytes:
 
     orjson writes most values in the same way, in a small part of the time; what it may write
     differently goes to the general encoder.
-
-    Raises:
-        rfc8785.CanonicalizationError: it is no value of JSON, or a number that readers lose.
     """
     small: list[float] = []
     try:
@@ -86,11 +83,8 @@ def canonical(value: Any) -> bytes:
 
 
 def _plain(value: Any, small: list[float]) -> Any:
-    """The same with whole floats as integers, and small ones as marked texts, as RFC 8785 writes.
-
-    Raises:
-        TypeError: it holds a number or a key that the two encoders treat differently, or something
-            that only one of them knows.
+    """The same with whole floats as integers, and small ones as marked texts, as RFC 8785
+    writes.
     """
     kind = type(value)
     if kind in _AS_IT_IS:
@@ -174,17 +168,6 @@ def window_hmac(
     """Seal one window and chain it to its parent.
 
     Spec: CRP-SPEC-005 §15.3
-
-    Args:
-        key: the session's chain key, 32 bytes.
-        timestamp: ISO 8601 as printed in the report.
-        parent_hmac: the parent's printed HMAC, empty for the root.
-
-    Returns:
-        `sha256:` and 64 hexadecimal digits.
-
-    Raises:
-        ValueError: a field holds U+241F.
     """
     return _seal(
         key,
@@ -195,19 +178,7 @@ def window_hmac(
 def event_hmac(
     key: bytes, *, event_type: str, timestamp: str, data: Any, window_id: str, previous_hmac: str
 ) -> str:
-    """Seal one journal event and chain it to the one before.
-
-    Args:
-        data: JSON-like; its canonical JSON is hashed.
-        window_id: empty when the event belongs to no window.
-        previous_hmac: empty for the first event.
-
-    Returns:
-        `sha256:` and 64 hexadecimal digits.
-
-    Raises:
-        ValueError: a field holds U+241F.
-    """
+    """Seal one journal event and chain it to the one before."""
     return written_event_hmac(
         key,
         event_type=event_type,
@@ -227,14 +198,7 @@ def written_event_hmac(
     window_id: str,
     previous_hmac: str,
 ) -> str:
-    """The same as `event_hmac`, of data that are written already.
-
-    Args:
-        written: the data's canonical JSON, as `canonical` gives it.
-
-    Raises:
-        ValueError: a field holds U+241F.
-    """
+    """The same as `event_hmac`, of data that are written already."""
     return _seal(key, (event_type, timestamp, sha256_hex(written), window_id, previous_hmac))
 
 
@@ -242,10 +206,6 @@ def token_signature(key: bytes, payload: str) -> bytes:
     """Signature of a session token, 32 bytes.
 
     Spec: related facts §5
-
-    Args:
-        key: the session's signing key, 32 bytes.
-        payload: as it is sent, in base64url.
     """
     return hmac.new(key, f"{_TOKEN_HEADER}.{payload}".encode(), hashlib.sha256).digest()
 
@@ -254,20 +214,12 @@ def policy_nonce(key: bytes, *, random: bytes, policy_hash: str) -> str:
     """Bind random bytes to a safety policy: 64 hexadecimal digits.
 
     Spec: related facts §3
-
-    Args:
-        policy_hash: `sha256:…` of the policy's canonical text.
     """
     return _seal(key, (NONCE_INFO, random.hex(), policy_hash)).removeprefix("sha256:")
 
 
 def address_hmac(key: bytes, claim: str) -> str:
-    """Seal of an artifact's address: 64 hexadecimal digits.
-
-    Args:
-        key: the tenant's key for addresses, 32 bytes.
-        claim: as it is sent, in base64url.
-    """
+    """Seal of an artifact's address: 64 hexadecimal digits."""
     return _seal(key, (ADDRESS_INFO, claim)).removeprefix("sha256:")
 
 
@@ -275,10 +227,6 @@ def handle_hmac(key: bytes, whole: bytes) -> str:
     """What an artifact's handle begins with: 64 hexadecimal digits.
 
     A plain hash would confirm a guess at a text to whoever sees the handle alone.
-
-    Args:
-        key: the tenant's key for handles, 32 bytes; it seals nothing else.
-        whole: the artifact with what is said of it.
     """
     return hmac.new(key, whole, hashlib.sha256).hexdigest()
 

@@ -13,18 +13,7 @@ FloatRows = npt.NDArray[np.float32]
 
 
 def unit_rows(rows: npt.ArrayLike, *, dimensions: int | None = None) -> FloatRows:
-    """Normalise rows to length 1; a zero row stays zero.
-
-    Args:
-        rows: shape (n, d), any float type.
-        dimensions: the d wanted, or None for any.
-
-    Returns:
-        Shape (n, d), float32, C-contiguous.
-
-    Raises:
-        EngineError: a value is not finite or the shape is wrong.
-    """
+    """Normalise rows to length 1; a zero row stays zero."""
     block = np.ascontiguousarray(rows, dtype=np.float32)
     if block.ndim != 2 or (dimensions is not None and block.shape[1] != dimensions):
         raise EngineError(f"embeddings have shape {block.shape}, wanted (n, {dimensions or 'd'})")
@@ -36,15 +25,7 @@ def unit_rows(rows: npt.ArrayLike, *, dimensions: int | None = None) -> FloatRow
 
 
 def cosine(block: FloatRows, vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Cosine of each unit row with one unit vector.
-
-    Args:
-        block: unit rows, shape (n, d).
-        vector: unit vector, shape (d,).
-
-    Returns:
-        Shape (n,), float32, in [-1, 1] up to rounding.
-    """
+    """Cosine of each unit row with one unit vector."""
     if block.shape[0] == 0:
         return np.zeros(0, dtype=np.float32)
     # einsum sums each row in one fixed order, so a score does not depend on its neighbours
@@ -54,16 +35,7 @@ def cosine(block: FloatRows, vector: npt.NDArray[np.float32]) -> npt.NDArray[np.
 
 
 def top(scores: npt.NDArray[np.float32], ids: Sequence[str], k: int) -> list[int]:
-    """Positions of the k largest scores, ties by id.
-
-    Args:
-        scores: shape (n,).
-        ids: n identifiers in the same order.
-        k: how many, capped at n.
-
-    Returns:
-        Positions, largest score first.
-    """
+    """Positions of the k largest scores, ties by id."""
     count = min(k, len(ids))
     if count <= 0:
         return []
@@ -78,11 +50,7 @@ def to_bytes(vector: npt.NDArray[np.float32]) -> bytes:
 
 
 def from_bytes(rows: Sequence[bytes], dimensions: int) -> FloatRows:
-    """A block from stored rows.
-
-    Raises:
-        EngineError: a row has another length than 4 × dimensions bytes.
-    """
+    """A block from stored rows."""
     for number, row in enumerate(rows):
         if len(row) != 4 * dimensions:
             wanted = 4 * dimensions

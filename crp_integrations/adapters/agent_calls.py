@@ -103,12 +103,7 @@ def sampling(model: Any, call: ModelCall) -> dict[str, Any]:
 
 
 def turn_metadata(answer: Answer) -> dict[str, Any]:
-    """What stands beside the report in an answer's metadata, plain JSON.
-
-    Returns:
-        `crp_envelope`, what the model saw; `crp_headers`; `crp_session`: session, window and
-        continuation.
-    """
+    """What stands beside the report in an answer's metadata, plain JSON."""
     return {
         "crp_envelope": answer.envelope.model_dump(mode="json"),
         "crp_headers": dict(answer.headers),

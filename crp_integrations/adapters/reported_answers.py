@@ -44,13 +44,7 @@ class AnswerExaminer:
         model: str,
         on_report: OnReport | None,
     ) -> Examination:
-        """Examine an answer; whatever goes wrong becomes `NOT_CHECKED`.
-
-        Args:
-            facts: what the answer is examined against.
-            messages: what was sent.
-            on_report: called once a judge in the background has spoken.
-        """
+        """Examine an answer; whatever goes wrong becomes `NOT_CHECKED`."""
         try:
             context = facts()
             if self.relay is None:

@@ -105,12 +105,6 @@ def check_draft(draft: EventDraft) -> EventDraft:
     """A draft that says nothing but what its type allows.
 
     Spec: related facts §5
-
-    Returns:
-        The draft; an id or name that does not look like one is replaced by its hash.
-
-    Raises:
-        StoreError: names the type and the field, and shows no value.
     """
     for name, place in (("session_id", draft.session_id), ("window_id", draft.window_id)):
         if place and not _NAME.fullmatch(place):
@@ -389,14 +383,7 @@ def draft_session_created(
     agent: str = "",
     safety_budget: float | None = None,
 ) -> EventDraft:
-    """A session begins with its first window.
-
-    Args:
-        policy_hash: `sha256:…` of the safety policy in force; empty for none.
-        parent_session, loop_depth: of the agent that delegated; 0 for a root.
-        agent: registered id; empty for none.
-        safety_budget: that it begins with, [0, 1].
-    """
+    """A session begins with its first window."""
     data = non_empty(
         policy_hash=policy_hash,
         parent_session=parent_session,
@@ -413,9 +400,6 @@ def draft_budget_depleted(
     """A session's safety budget has come to where it halts.
 
     Spec: related facts §8
-
-    Args:
-        budget: what is left, [0, 1].
     """
     data = non_empty(budget=budget, circuit=circuit)
     return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, data, session_id, window_id)
@@ -438,10 +422,6 @@ def draft_sub_agent_returned(
     """An agent that was delegated to has answered.
 
     Spec: related facts §8
-
-    Args:
-        session, chain_tip, budget: of the child.
-        cost: what its answer took from the parent's budget, [0, 1].
     """
     data = non_empty(
         session=session,

@@ -67,11 +67,7 @@ _TIME = "2026-05-25T00:00:00Z"
 
 
 def parse_moment(timestamp: str) -> datetime:
-    """The moment of an event.
-
-    Raises:
-        RequestError: it is not ISO 8601 with a zone.
-    """
+    """The moment of an event."""
     try:
         at = datetime.fromisoformat(timestamp)
     except ValueError:
@@ -85,9 +81,6 @@ def write_ndjson(events: Iterable[Event], selection: ExportSelection = ALL) -> I
     """A line for each event, without its end; a stub with nothing but an HMAC for one left out.
 
     Spec: related facts §5
-
-    Args:
-        events: the journal from its beginning, in order.
     """
     for event in events:
         shown: dict[str, Any] = dict.fromkeys(KEYS)
@@ -106,12 +99,6 @@ def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
     """The events and stubs of an export, to be verified by `trail.verify_events`.
 
     Spec: related facts §5
-
-    Args:
-        lines: with or without their ends; an event's place is its line's.
-
-    Raises:
-        ChainBroken: a line is no event; carries its index.
     """
     for index, line in enumerate(lines):
         try:
@@ -205,10 +192,6 @@ def write_ocsf(
     """A line for each event that is selected, without its end; the others leave nothing.
 
     Spec: related facts §5
-
-    Args:
-        events: of the journal, in order.
-        version: of this package, for `metadata.product`.
     """
     for event in events:
         if selection.takes(event):

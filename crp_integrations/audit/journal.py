@@ -27,17 +27,6 @@ def append_events(
     """See to what drafts say, seal them in their order and add them behind the journal's tip.
 
     Spec: related facts §5
-
-    Args:
-        key: the namespace's journal key, 32 bytes.
-        timestamp: ISO 8601 in UTC, the same for all of them.
-
-    Returns:
-        The events as stored.
-
-    Raises:
-        StoreError: a draft says more than ids, hashes, counts and words, or names another session
-            than its own; or the journal was sealed with a newer key.
     """
     events = chain_events(journal.tip(), key, [check_draft(draft) for draft in drafts], timestamp)
     journal.append(events)
@@ -47,17 +36,7 @@ def append_events(
 def chain_events(
     tip: Event | None, key: bytes, drafts: Sequence[EventDraft], timestamp: str
 ) -> list[Event]:
-    """Seal drafts behind an event, whatever they say; nothing is stored.
-
-    Args:
-        tip: the last event of the journal, None for an empty one.
-        key: the namespace's journal key, 32 bytes.
-        timestamp: ISO 8601 in UTC, the same for all of them.
-
-    Raises:
-        StoreError: a draft's data is not JSON or names another session or key than its own; or
-            the tip was sealed with a key that is not among those of `key`.
-    """
+    """Seal drafts behind an event, whatever they say; nothing is stored."""
     keys = key_epochs(key)
     own = keys[-1].key_id
     if tip is not None and _epoch(tip, keys) is None:
@@ -114,9 +93,6 @@ def matches_key(journal: JournalFacet, key: bytes) -> bool:
     A journal in which one of the two verifies has the right key; what else may be wrong with
     it, `verify` finds. An empty journal goes with every key. A key ring that lacks the key which
     the last event names is not the right one, whatever the first event says.
-
-    Args:
-        key: the namespace's journal key, 32 bytes.
     """
     tip = journal.tip()
     if tip is None:
@@ -135,16 +111,6 @@ def verify_journal(events: Iterable[Event], key: bytes) -> int:
     """Check a whole journal from its first event on.
 
     Spec: related facts §5
-
-    Args:
-        events: in order, the first with `seq` 1.
-        key: the namespace's journal key, 32 bytes.
-
-    Returns:
-        The number of events.
-
-    Raises:
-        ChainBroken: an event was changed, left out, added or moved; carries its index.
     """
     walk = _ChainCheck(key_epochs(key), "")
     for event in events:
@@ -180,15 +146,6 @@ def verify_partial(
 
     A stub's HMAC is covered by the event behind it, so within a run of stubs only the last one
     is; how many there were is the word of whoever left them out.
-
-    Args:
-        entries: events in order, a stub in the place of each that was left out.
-        key: the namespace's journal key, 32 bytes.
-        before: HMAC of the event before the first entry, empty for the beginning.
-
-    Raises:
-        ChainBroken: an event was changed, added or moved, or is gone without a stub; carries the
-            index of the entry.
     """
     walk = _ChainCheck(key_epochs(key), before)
     for entry in entries:
@@ -214,11 +171,7 @@ class _ChainCheck:
         self._seq = None if before else 0
 
     def step(self, entry: Event | Stub) -> None:
-        """Take the next entry.
-
-        Raises:
-            ChainBroken: it does not follow.
-        """
+        """Take the next entry."""
         if isinstance(entry, Event):
             self._check(entry)
             self.events += 1

@@ -95,17 +95,6 @@ def verify_trail(
     in itself; it shows only against a `Trail.tip` that was noted elsewhere.
 
     Where events were left out, a seal may stand without its event.
-
-    Args:
-        events: the journal in order, with a stub for each event that was left out.
-        seals: of every session, each session's by number.
-        journal_key: the namespace's journal key, 32 bytes.
-        session_key: the chain key of a session's id, 32 bytes.
-        before: HMAC of the event before the first one, empty for a journal from its beginning.
-
-    Raises:
-        ChainBroken: something was changed, left out, added or moved; `index` is that of the
-            first bad event, or the number of events for a seal that has none.
     """
     closings: list[_Closing] = []
     found = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
@@ -132,16 +121,6 @@ def verify_events(
 
     The windows' seals are read from their last events. Where events were left out, each seal is
     checked by itself, since those between may be missing; else each session's chain.
-
-    Args:
-        events: the journal in order, with a stub for each event that was left out.
-        journal_key: the namespace's journal key, 32 bytes.
-        session_key: the chain key of a session's id, 32 bytes.
-        before: HMAC of the event before the first one, empty for a journal from its beginning.
-
-    Raises:
-        ChainBroken: something was changed, left out, added or moved; `index` is that of the
-            first bad entry.
     """
     closings: list[_Closing] = []
     found = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)

@@ -37,20 +37,6 @@ def seal_window(
     """Seal a window, chain it to those that it follows and store the seal.
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
-
-    Args:
-        key: the session's chain key, 32 bytes.
-        window_number: larger than every parent's, and at most one more than the session's
-            highest; 1 for the first window alone. Without `parents` it is the next one.
-        timestamp: ISO 8601 as printed in the report.
-        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
-        parents: HMACs of the windows that it follows; None for the session's last one. Where
-            several have the highest number, that is the one whose id comes last.
-        earlier: the session's seals, where the caller has read them in the same transaction.
-
-    Raises:
-        StoreError: the number does not fit, a parent is no window of the session, or the session
-            has a window of that id.
     """
     if parents is None:
         last = journal.last_seal(session_id)
@@ -105,14 +91,6 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
     Every window's HMAC must be that of its fields; numbers go on without gaps, and each window
     follows windows of smaller numbers that are there. That a window which none follows is gone
     shows in the whole trail only, by its event.
-
-    Args:
-        seals: a session's windows by number; the first may be a later one than window 1. Then
-            a window may follow one that is gone, as long as it follows one that is there too.
-        key: the session's chain key, 32 bytes.
-
-    Returns:
-        Zero-based index of the first bad seal, None when all are good.
     """
     keys = key_epochs(key)
     # Of each good window by its HMAC: number, and the place of its key among the epochs.
@@ -141,10 +119,6 @@ def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
 
     It speaks of the seals' HMACs, which do not cover a window's id, outcome, ETag and risk level,
     and of no event; `trail.verify_trail` checks all of them.
-
-    Returns:
-        UNVERIFIED without windows, BROKEN when one does not verify, PARTIAL when all do but the
-        first ones are missing, else VALID.
     """
     if not seals:
         return ChainIntegrity.UNVERIFIED

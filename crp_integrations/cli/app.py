@@ -133,11 +133,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Run the command and write all that it says.
-
-    Raises:
-        OSError: a file, or the output, cannot be used.
-    """
+    """Run the command and write all that it says."""
     try:
         app()
     except CRPError as error:

@@ -153,11 +153,7 @@ def show(
 
 
 def _some(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:
-    """The events as they are.
-
-    Raises:
-        RequestError: at their end, when none is of the session or the window that was named.
-    """
+    """The events as they are."""
     named = exports.ExportSelection(session_id=chosen.session_id, window_id=chosen.window_id)
     found = False
     for event in events:
@@ -170,12 +166,7 @@ def _some(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[
 
 
 def _keys(path: str, store: str) -> KeyRing:
-    """The keys of a file; else those of the settings or of the store.
-
-    Raises:
-        ConfigError: there is no such file.
-        RequestError: there is neither a key in the settings nor a store.
-    """
+    """The keys of a file; else those of the settings or of the store."""
     if path:
         if not Path(path).is_file():
             raise ConfigError(f"there is no key file {path!r:.200}")
@@ -191,12 +182,7 @@ def _keys(path: str, store: str) -> KeyRing:
 
 
 def _of_file(file: str, keyring: KeyRing, name: str) -> AuditTrail:
-    """Check an export.
-
-    Raises:
-        ChainBroken: a line does not fit.
-        ConfigError: the file cannot be read.
-    """
+    """Check an export."""
     first: list[int] = []
 
     def noted(events: Iterable[Event | Stub]) -> Iterator[Event | Stub]:

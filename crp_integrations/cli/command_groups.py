@@ -38,12 +38,7 @@ class Rooms(TyperGroup):
 
 
 def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
-    """A group of commands that are elsewhere.
-
-    Args:
-        said: by name the place of each, and the first paragraph of its help for the list.
-        settings: as `typer.Typer` takes them.
-    """
+    """A group of commands that are elsewhere."""
     places = {name: place for name, (place, _) in said.items()}
     app = typer.Typer(cls=type("Rooms", (Rooms,), {"places": places}), **PLAIN, **settings)
     for name, (_, paragraph) in said.items():
@@ -52,12 +47,7 @@ def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
 
 
 def loaded(place: str, name: str) -> Any:
-    """Import a command.
-
-    Args:
-        place: `module:attribute` of this room.
-        name: under which it is called.
-    """
+    """Import a command."""
     module, _, attribute = place.partition(":")
     found = getattr(import_module(f"crp_integrations.cli.{module}"), attribute)
     around = typer.Typer(**PLAIN)

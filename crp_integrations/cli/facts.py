@@ -167,12 +167,7 @@ def export(
 
 
 def _confirm(sources: list[Source]) -> None:
-    """Ask before an erasure, which nothing brings back.
-
-    Raises:
-        RequestError: nobody is there to ask.
-        Abort: the answer is not yes.
-    """
+    """Ask before an erasure, which nothing brings back."""
     if not sys.stdin.isatty():
         raise RequestError("an erasure cannot be undone; give --yes where nobody can be asked")
     store_views.about_to_erase(sources)
@@ -181,11 +176,7 @@ def _confirm(sources: list[Source]) -> None:
 
 @contextmanager
 def opened(out: str) -> Iterator[TextIO]:
-    """A new file, or standard output for an empty name; a file that is not finished is removed.
-
-    Raises:
-        ConfigError: the file is there already or cannot be written; or there is no output.
-    """
+    """A new file, or standard output for an empty name; a file that is not finished is removed."""
     if not out:
         # None where whoever called closed it.
         if sys.stdout is None:

@@ -56,9 +56,6 @@ def documentation_path() -> Path:
     """The folder of Markdown pages that the quickstart reads.
 
     A wheel carries the pages inside the package; an editable install leaves them beside it.
-
-    Raises:
-        ConfigError: neither folder holds the pages, so the installation is incomplete.
     """
     package = Path(str(files("crp_integrations")))
     for folder in (package / PACKAGED, package.parent / IN_CHECKOUT):

@@ -30,13 +30,8 @@ Found = tuple[str, dict[str, Any] | str]
 
 
 def items_in(names: Iterable[str]) -> Iterator[Found]:
-    """What the files hold, in their order, each with file and line, or file and number in a list.
-
-    Args:
-        names: files, folders, or `-` for standard input.
-
-    Raises:
-        RequestError: one cannot be read, or a folder has no such file.
+    """What the files hold, in their order, each with file and line, or file and number in a
+    list.
     """
     for name in names:
         for file in _files(name):

@@ -96,11 +96,7 @@ OWN: Final = "self"
 def judging(
     judge: str | None, base: str | None, when: str | None, failure: str | None
 ) -> dict[str, Any]:
-    """The arguments of `Relay.open` and `ask` that the options of a judge stand for.
-
-    Raises:
-        RequestError: an address is given, and no judge's name.
-    """
+    """The arguments of `Relay.open` and `ask` that the options of a judge stand for."""
     if base is not None and judge in (None, OWN):
         raise RequestError("--judge-base goes with --judge NAME; give both")
     source: Any = True if judge == OWN else judge

@@ -34,11 +34,7 @@ _PEM = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 
 def data_of(path: str) -> bytes:
-    """The bytes of a file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """The bytes of a file."""
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -47,22 +43,12 @@ def data_of(path: str) -> bytes:
 
 
 def receipt_of(path: str) -> Receipt:
-    """The receipt of a file, as it is written; nothing of it is verified.
-
-    Raises:
-        ConfigError: the file cannot be read.
-        ReceiptBroken: it is no receipt; names the file.
-    """
+    """The receipt of a file, as it is written; nothing of it is verified."""
     return read_of(path, read)
 
 
 def read_of(path: str, reading: Callable[[bytes], _T]) -> _T:
-    """What a file holds: a receipt, a proof or a head.
-
-    Raises:
-        ConfigError: the file cannot be read.
-        ReceiptBroken: it holds something else; names the file.
-    """
+    """What a file holds: a receipt, a proof or a head."""
     try:
         return reading(data_of(path))
     except ReceiptBroken as error:
@@ -70,11 +56,7 @@ def read_of(path: str, reading: Callable[[bytes], _T]) -> _T:
 
 
 def keys_of(path: str) -> list[bytes]:
-    """The public keys of a file: PEM, one or more, or 32 bytes as they are, in base64 or hex.
-
-    Raises:
-        ConfigError: it cannot be read, or holds no Ed25519 public key.
-    """
+    """The public keys of a file: PEM, one or more, or 32 bytes as they are, in base64 or hex."""
     data = data_of(path)
     blocks = _PEM.findall(data)
     if blocks:
@@ -105,30 +87,18 @@ def _of_pem(block: bytes, path: str) -> bytes:
 
 
 def pem_of(key: bytes) -> str:
-    """A public key as PEM.
-
-    Args:
-        key: 32 bytes.
-    """
+    """A public key as PEM."""
     made = Ed25519PublicKey.from_public_bytes(key)
     return made.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
 
 
 def save(receipt: Receipt, out: str) -> None:
-    """Write the file of a receipt.
-
-    Raises:
-        ConfigError: the file is there already or cannot be written.
-    """
+    """Write the file of a receipt."""
     save_bytes(write(receipt), out)
 
 
 def save_bytes(data: bytes, out: str) -> None:
-    """Write canonical JSON, which is UTF-8, or another text.
-
-    Raises:
-        ConfigError: the file is there already or cannot be written.
-    """
+    """Write canonical JSON, which is UTF-8, or another text."""
     with opened(out) as file:
         file.write(data.decode("utf-8"))
 

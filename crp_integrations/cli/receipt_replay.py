@@ -112,12 +112,7 @@ def diff(
 
 
 def verified(file: str) -> Receipt:
-    """The receipt of a file, with signature, tree and texts checked.
-
-    Raises:
-        ConfigError: it cannot be read.
-        ReceiptBroken: it does not verify.
-    """
+    """The receipt of a file, with signature, tree and texts checked."""
     data = data_of(file)
     found = verify(data)
     if not found.ok:
@@ -128,12 +123,7 @@ def verified(file: str) -> Receipt:
 def _tools(
     receipt: Receipt, settings: Settings, model: str | None, *, own: bool, asked: bool
 ) -> Tools:
-    """What is at hand.
-
-    Args:
-        own: the settings are those that the receipt was made with.
-        asked: engines are asked again, as far as they are here.
-    """
+    """What is at hand."""
     from crp_integrations.relay.build import (
         default_embedder,
         default_policy,
@@ -160,12 +150,7 @@ def _tools(
 
 
 def _bundle(path: str) -> Bundle:
-    """A bundle of a file: Rego with the shipped catalogue's data and entrypoint, or all as JSON.
-
-    Raises:
-        ConfigError: it cannot be read.
-        RequestError: it is no bundle.
-    """
+    """A bundle of a file: Rego with the shipped catalogue's data and entrypoint, or all as JSON."""
     try:
         text = data_of(path).decode("utf-8")
     except UnicodeDecodeError as error:

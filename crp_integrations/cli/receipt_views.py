@@ -71,11 +71,7 @@ def verified(found: Verified) -> None:
 
 
 def summary(receipt: Receipt, found: Verified) -> None:
-    """Question, answer, what the model saw, verdict per claim, policy, and where it stands.
-
-    Raises:
-        ReceiptBroken: its content is malformed.
-    """
+    """Question, answer, what the model saw, verdict per claim, policy, and where it stands."""
     state = Text("verifies", "green")
     if not found.ok:
         why = plain(f"{found.place} {found.reason}", whole=True)

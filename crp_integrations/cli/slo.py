@@ -223,11 +223,7 @@ def verify(
 
 
 def read_record(path: str, kind: type[_Read]) -> _Read:
-    """A record of a file.
-
-    Raises:
-        ConfigError: it cannot be read, or is none.
-    """
+    """A record of a file."""
     try:
         return kind.model_validate_json(data_of(path))
     except ValidationError:
@@ -235,11 +231,7 @@ def read_record(path: str, kind: type[_Read]) -> _Read:
 
 
 def _write_whole(data: bytes, path: str) -> None:
-    """Write a new file; one that is not finished is removed.
-
-    Raises:
-        ConfigError: it is there already or cannot be written.
-    """
+    """Write a new file; one that is not finished is removed."""
     try:
         with Path(path).open("xb") as target, ExitStack() as unfinished:
             unfinished.callback(Path(path).unlink, missing_ok=True)
@@ -269,11 +261,7 @@ def _write_levels(path: str, found: ServiceLevelTable, before: LatencyBaseline |
 
 
 def write_metrics(levels: LevelGauges, path: str) -> None:
-    """Write a file of metrics.
-
-    Raises:
-        ConfigError: it cannot be written; names it, and not the file that is renamed to it.
-    """
+    """Write a file of metrics."""
     try:
         levels.write(Path(path))
     except OSError as error:

@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 def existing(store: str, residency: str = "") -> str:
-    """The store's folder, so that a question never makes a store where there was none.
-
-    Args:
-        residency: a region of it; the store itself may then hold nothing.
-
-    Raises:
-        ConfigError: what was given is no folder's name.
-        StoreError: there is no store, so there is nothing to ask.
-    """
+    """The store's folder, so that a question never makes a store where there was none."""
     from crp_integrations.relay.settings import load
     from crp_integrations.stores.address import holds_store
 
@@ -51,11 +43,7 @@ def place(store: str) -> str:
 
 
 def subject_of(tenant: str, shared: str) -> Subject:
-    """Who a command speaks for: a tenant that was named, else the local one.
-
-    Raises:
-        RequestError: a shared namespace is named besides, which belongs to no tenant.
-    """
+    """Who a command speaks for: a tenant that was named, else the local one."""
     from crp_integrations.guard.decisions import LOCAL, Subject
 
     if tenant and shared:
@@ -65,16 +53,7 @@ def subject_of(tenant: str, shared: str) -> Subject:
 
 @contextmanager
 def looking(store: str, shared: str = "", residency: str = "", tenant: str = "") -> Iterator[Relay]:
-    """The relay of a store that is there, as it is: opening it does none of the upkeep.
-
-    Args:
-        shared: name of a shared namespace, for the operator; empty for a tenant's own.
-        residency: a region, which is a store of its own; empty for the store itself.
-        tenant: a gateway's tenant, for the operator; empty for the local one.
-
-    Raises:
-        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
-    """
+    """The relay of a store that is there, as it is: opening it does none of the upkeep."""
     from crp_integrations import Relay
 
     with Relay.open(
@@ -92,28 +71,14 @@ def looking(store: str, shared: str = "", residency: str = "", tenant: str = "")
 def kept(
     store: str, shared: str = "", residency: str = "", tenant: str = ""
 ) -> Iterator[Namespace]:
-    """The namespace of a store that is there, for who looks after it.
-
-    Args:
-        shared, residency, tenant: as in `looking`.
-
-    Raises:
-        RequestError: as for `looking`.
-    """
+    """The namespace of a store that is there, for who looks after it."""
     with looking(store, shared, residency, tenant) as relay:
         yield relay.fabric
 
 
 @contextmanager
 def asked(store: str, tenant: str = "") -> Iterator[Relay]:
-    """The relay of a store that is there, for who asks it.
-
-    Args:
-        tenant: a gateway's tenant, for the operator; empty for the local one.
-
-    Raises:
-        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
-    """
+    """The relay of a store that is there, for who asks it."""
     from crp_integrations import Relay
 
     with Relay.open(existing(store), subject=subject_of(tenant, "")) as relay:
@@ -122,11 +87,7 @@ def asked(store: str, tenant: str = "") -> Iterator[Relay]:
 
 
 def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
-    """Check that a tenant who was named has something in the store.
-
-    Raises:
-        RequestError: it never wrote anything; its name may be misspelt.
-    """
+    """Check that a tenant who was named has something in the store."""
     if not tenant:
         return
     with relay.fabric.begin(write=False) as transaction:
@@ -144,13 +105,6 @@ def moving(
 
     A store of an embedder that this command does not know can be moved all the same: no vector of
     the old one is asked for.
-
-    Args:
-        model: folder of the embedder's files; empty for the shipped embedder.
-        shared, tenant: as in `looking`.
-
-    Raises:
-        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
     """
     from crp_integrations.fabric.shared_namespace import check_configured, stored_name
     from crp_integrations.relay.build import moving_fabric
@@ -172,9 +126,6 @@ def sources_named(namespace: Namespace, name: str) -> list[Source]:
 
     A file of JSON lines is many sources, one a line; its path means all of them. An erased source
     has no URI any more and is still found by the one that it had.
-
-    Raises:
-        RequestError: no source has that name.
     """
     from crp_integrations.fabric.records import source_id
 

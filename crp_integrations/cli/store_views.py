@@ -12,11 +12,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.audit.trail import AuditTrail
-from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.cli.terminal import many, plain, terminal
 
 if TYPE_CHECKING:
+    from crp_integrations.audit.trail import AuditTrail
     from crp_integrations.fabric.communities.similarity_graph import ClusterReport
     from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.inspection import NamespaceExamination, NamespaceStats
@@ -255,6 +254,9 @@ def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
 
 def session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
     """A session's windows and events, as two tables."""
+    # Here, since it brings cryptography and numpy along, which no help text needs.
+    from crp_integrations.audit.window_seals import parents_of
+
     numbers = {seal.hmac: seal.window_number for seal in seals}
     windows = Table(
         "No.", "Window", "Time", "Outcome", "Risk", "Follows", "HMAC", title="Windows",

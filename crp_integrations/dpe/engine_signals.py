@@ -51,12 +51,7 @@ class Signals(Protocol):
     """The door to engines during one examination."""
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """What an engine says, as `Entry.value` has it.
-
-        Args:
-            at: stage and what is asked.
-            ask: asks the engine.
-        """
+        """What an engine says, as `Entry.value` has it."""
         ...
 
 
@@ -86,11 +81,7 @@ class Remembered:
         return len(self._entries) - self._next
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
-        """The next entry.
-
-        Raises:
-            SignalsMissing: it answers to something else, or there is none.
-        """
+        """The next entry."""
         number = self._next
         if number >= len(self._entries):
             raise SignalsMissing(f"{at} is asked for and nothing more was remembered", number)
@@ -126,11 +117,7 @@ class Compared(Remembered):
     """
 
     def __init__(self, entries: Sequence[Entry], *rooms: str) -> None:
-        """Take what was remembered.
-
-        Args:
-            rooms: how what is asked again begins, such as `attribution.reading`.
-        """
+        """Take what was remembered."""
         super().__init__(entries)
         self._rooms = rooms
         self.deviations: list[Deviation] = []

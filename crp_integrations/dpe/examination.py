@@ -91,15 +91,6 @@ def again(
     """Examine an answer once more, from what engines said then.
 
     Spec: CRP-SPEC-005 §15.4
-
-    Args:
-        signals: the door to use; None for what was remembered.
-
-    Returns:
-        The report, without identity and hash.
-
-    Raises:
-        SignalsMissing: something was not remembered that these settings or texts ask for.
     """
     return examine(
         examination.dossier,

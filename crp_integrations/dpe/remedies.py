@@ -55,14 +55,6 @@ def redispatch(
     """The parameters of a re-dispatch.
 
     Spec: CRP-SPEC-005 §19.2
-
-    Args:
-        seed: of the original call, None where it had none.
-        strategy: the one that `upgrade-on-risk` names, or `reflexive`.
-        attempt: 1 for the first re-dispatch of the window, at most `MOST_REDISPATCHES`.
-
-    Raises:
-        ValueError: there were two already.
     """
     if not 1 <= attempt <= MOST_REDISPATCHES:
         raise ValueError(
@@ -76,9 +68,6 @@ def against_repetition(summary: str) -> str:
     """What is added when an answer repeats earlier ones.
 
     Spec: CRP-SPEC-005 §9.3
-
-    Args:
-        summary: of the earlier answers, repeated sections marked; see `marked`.
     """
     return (
         "IMPORTANT: The following content has already been provided to the user in prior "
@@ -119,9 +108,6 @@ def against_unsupported(claims: Sequence[str]) -> str:
     """What is added when an answer says what the context does not support.
 
     Spec: CRP-SPEC-005 §19.2
-
-    Args:
-        claims: those of the answer; without any the words speak of the answer as a whole.
     """
     lines = "".join(f"- {claim}\n" for claim in claims)
     said = f"The last response made claims that the context does not support:\n{lines}"
@@ -145,9 +131,6 @@ def towards_flow(prior: str) -> str:
     """What is added so that an answer reads on from the one before.
 
     Spec: CRP-SPEC-005 §11.5
-
-    Args:
-        prior: the earlier answer, whose last three sentences are quoted.
     """
     return (
         "This is a continuation of a prior response. The prior response ended with:\n"

@@ -123,11 +123,6 @@ def calibrated(printed: Mapping[str, float], evidence: float, fitted: Mapped) ->
     signal's own formula says; both parts rise, so a signal never falls when either rises.
 
     Spec: CRP-SPEC-005 §7.2 (decision D13)
-
-    Args:
-        printed: the signals by their formulas.
-        evidence: probability that a claim is unsupported when half of all answers hold one.
-        fitted: a fitted file, or its maps alone.
     """
     own = fitted.risk(evidence)
     return {

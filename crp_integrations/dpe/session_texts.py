@@ -167,11 +167,7 @@ class SessionSentences:
         return np.stack([self._rows[text] for text in texts])
 
     def cosines(self, at: str, lefts: Sequence[str], rights: Sequence[str]) -> list[float]:
-        """Cosines of pairs of texts, six digits.
-
-        Args:
-            at: stage and what is asked, as signals are named; likewise below.
-        """
+        """Cosines of pairs of texts, six digits."""
 
         def asked() -> Sequence[float]:
             left, right = self.rows(lefts), self.rows(rights)
@@ -181,11 +177,7 @@ class SessionSentences:
         return numbers(self._signals, at, asked)
 
     def best_for_facts(self, at: str, places: Sequence[int]) -> list[float]:
-        """The best cosine of a sentence of the answer with each of these facts, six digits.
-
-        Args:
-            places: positions among the passages.
-        """
+        """The best cosine of a sentence of the answer with each of these facts, six digits."""
 
         def asked() -> Sequence[float]:
             rows = self.rows(self.answer.sentences)

@@ -67,11 +67,7 @@ class OmissionSettings(Part):
         return None
 
     def threshold(self, card: Mapping[str, float]) -> float:
-        """The cosine in force.
-
-        Args:
-            card: the embedder's calibrated thresholds.
-        """
+        """The cosine in force."""
         return card.get(CARD, COVERED_FACT) if self.covered is None else self.covered
 
 
@@ -236,11 +232,7 @@ class QualitySettings(Part):
         )
 
     def in_force(self, card: Mapping[str, float]) -> QualitySettings:
-        """The settings with the embedder's thresholds where none is set.
-
-        Args:
-            card: the embedder's calibrated thresholds; empty for no embedder.
-        """
+        """The settings with the embedder's thresholds where none is set."""
         found = {
             "repeated": card.get("repeated_sentence", REPEATED),
             "covered": card.get("covered_need", COVERED_NEED),
@@ -385,15 +377,7 @@ class DpeSettings(Part):
 
     @classmethod
     def preset(cls, name: str) -> DpeSettings:
-        """The settings of one of the two presets that are kept and tested.
-
-        Args:
-            name: `default`, or `literal` for the specification's letter: cosine between a claim
-                and whole facts, and every pair of claims tested for contradiction.
-
-        Raises:
-            ConfigError: there is no preset of that name.
-        """
+        """The settings of one of the two presets that are kept and tested."""
         if name == "default":
             return cls()
         if name == "literal":
@@ -438,11 +422,7 @@ class Registration(Part):
         return tuple(sorted(set(value)))
 
     def system(self, kept: Iterable[str] = ()) -> System:
-        """The system as stages read it.
-
-        Args:
-            kept: names of the relay's own evidence, such as `window-sealed`.
-        """
+        """The system as stages read it."""
         own = evidence_of("relay").intersection(kept)
         return System(
             domain=self.domain,

@@ -33,14 +33,7 @@ _GENERIC = "label_"
 
 
 def labels_of(config: Mapping[str, Any], engine: str) -> tuple[str, ...]:
-    """The names of a model's outputs in their order, from `id2label`; empty when it has none.
-
-    Args:
-        config: what the model's config.json holds.
-
-    Raises:
-        EngineError: the numbers of `id2label` do not run from 0 without gaps.
-    """
+    """The names of a model's outputs in their order, from `id2label`; empty when it has none."""
     named = config.get("id2label")
     if not isinstance(named, Mapping):
         return ()
@@ -54,15 +47,7 @@ def labels_of(config: Mapping[str, Any], engine: str) -> tuple[str, ...]:
 
 
 def fitting(labels: Sequence[str], label: str | None) -> int:
-    """The place of the output that means that a text fits.
-
-    Args:
-        labels: names of the outputs in their order.
-        label: the name that the caller gives, None to find it.
-
-    Raises:
-        ConfigError: there is no such name, or none can be found; lists those that there are.
-    """
+    """The place of the output that means that a text fits."""
     lowered = [name.casefold() for name in labels]
     if label is not None:
         if label.casefold() in lowered:
@@ -284,9 +269,6 @@ class SentenceTransformersReranker:
         """How well each text fits the query, in [0, 1].
 
         The library's own last step differs from model to model, so raw outputs are asked for.
-
-        Raises:
-            EngineError: the library failed, or gave another number of outputs.
         """
         if not texts:
             return []

@@ -78,39 +78,20 @@ class _Adapted:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector; embeds one word to find out when it was not given.
-
-        Raises:
-            EngineError: the library failed at that word.
-        """
+        """Length of a vector; embeds one word to find out when it was not given."""
         if self._dimensions is None:
             self.embed_query("dimensions")
         assert self._dimensions is not None
         return self._dimensions
 
     def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-        """Embed passages in one call of the library.
-
-        Returns:
-            Unit rows, shape (n, dimensions), float32, C-contiguous.
-
-        Raises:
-            EngineError: the library failed, or gave another number of rows, another length, a
-                row of zeros or a value that is not finite.
-        """
+        """Embed passages in one call of the library."""
         if not texts:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         return self._checked(self._call(self._passages, list(texts)), len(texts))
 
     def embed_query(self, text: str) -> FloatRows:
-        """Embed a query.
-
-        Returns:
-            A unit vector, shape (dimensions,), float32.
-
-        Raises:
-            EngineError: as for `embed_passages`.
-        """
+        """Embed a query."""
         row: FloatRows = self._checked([self._call(self._query, text)], 1)[0]
         return row
 

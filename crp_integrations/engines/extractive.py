@@ -70,13 +70,7 @@ class ExtractiveModel:
         *,
         most_quotes: int = MOST_QUOTES,
     ) -> None:
-        """Choose how tokens are counted.
-
-        Args:
-            counter_for: gives the counter of a model's name; without it the usage stays empty,
-                since no tokens are known.
-            most_quotes: sentences of an answer, from 1 on.
-        """
+        """Choose how tokens are counted."""
         self._counter_for = counter_for
         self._most = most_quotes
 
@@ -146,16 +140,7 @@ def question(messages: Sequence[Message]) -> str:
 
 
 def quotes(asked: str, contents: Sequence[str], most: int = MOST_QUOTES) -> list[Quote]:
-    """The sentences that answer a question best, best first.
-
-    Args:
-        asked: the question.
-        contents: the facts in order; the first one's number is 1.
-        most: sentences at most.
-
-    Returns:
-        Verbatim sentences, none when no sentence holds enough of the question.
-    """
+    """The sentences that answer a question best, best first."""
     sentences = [
         Quote(number, text)
         for number, content in enumerate(contents, start=1)

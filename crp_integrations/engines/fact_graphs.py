@@ -29,9 +29,6 @@ def as_networkx(graph: FactGraph, texts: Mapping[str, str] | None = None) -> net
     `weight`, the cosine.
 
     Spec: CRP-SPEC-009 §5.2
-
-    Args:
-        texts: contents by fact id, put into the nodes as `content`; None for no content.
     """
     import networkx
 
@@ -54,15 +51,7 @@ def as_networkx(graph: FactGraph, texts: Mapping[str, str] | None = None) -> net
 def write_graphml(
     graph: FactGraph, path: str | Path, texts: Mapping[str, str] | None = None
 ) -> None:
-    """Write the fact graph as GraphML, the same bytes for the same graph.
-
-    Args:
-        path: is replaced if it exists.
-        texts: as in `as_networkx`; characters that XML cannot hold become U+FFFD.
-
-    Raises:
-        EngineError: networkx could not write it, or the file cannot be written.
-    """
+    """Write the fact graph as GraphML, the same bytes for the same graph."""
     import networkx
 
     shown = None if texts is None else {id_: _in_xml(text) for id_, text in texts.items()}
@@ -78,14 +67,7 @@ def write_graphml(
 
 
 def within_hops(graph: FactGraph, fact_id: str, hops: int) -> dict[str, int]:
-    """The facts that at most so many edges lie away from a fact.
-
-    Returns:
-        Hops by fact id, the fact itself with 0; nearest first, then by id.
-
-    Raises:
-        RequestError: the graph does not hold the fact, or `hops` is below 0.
-    """
+    """The facts that at most so many edges lie away from a fact."""
     import networkx
 
     if hops < 0:
@@ -131,12 +113,6 @@ class NetworkxWalker:
         """The way to each node within so many hops: the shortest, of equal ones the strongest.
 
         Spec: Summit §Context Assembly Pipeline
-
-        Args:
-            links: of equal ends the heaviest counts.
-            seeds: with their strengths, fixed point.
-            hops: at most 16.
-            barred: names of nodes.
         """
         import networkx
 

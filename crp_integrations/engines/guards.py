@@ -29,9 +29,6 @@ def read_bundle(folder: Path, entrypoint: str) -> Bundle:
     """The policy of a folder: every `.rego` file but the tests, and `data.json` if there is one.
 
     Its name is the data's `name`, else the folder's.
-
-    Raises:
-        ConfigError: the folder holds no policy, or its data are no JSON object.
     """
     modules = {path.name: _text(path) for path in _files(folder) if not _is_test(path)}
     if not modules:
@@ -59,11 +56,7 @@ def read_bundle(folder: Path, entrypoint: str) -> Bundle:
 
 
 def tests_of(folder: Path) -> dict[str, str]:
-    """The tests of a folder: sources of its `*_test.rego` files by name.
-
-    Raises:
-        ConfigError: the folder cannot be read.
-    """
+    """The tests of a folder: sources of its `*_test.rego` files by name."""
     return {path.name: _text(path) for path in _files(folder) if _is_test(path)}
 
 
@@ -125,11 +118,8 @@ def guard_of(settings: GuardSettings) -> Guard:
 
 
 def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:
-    """The governed exceptions of the settings' JSON file, a list of objects; none without a file.
-
-    Raises:
-        ConfigError: the file cannot be read, or is no list of objects.
-        RequestError: an exception lacks what makes it one; names the fields.
+    """The governed exceptions of the settings' JSON file, a list of objects; none without a
+    file.
     """
     path = settings.exceptions
     if path is None:
@@ -170,12 +160,6 @@ def run_tests(bundle: Bundle, tests: Mapping[str, str]) -> Iterator[CaseResult]:
     """Ask a policy what its tests ask, in their order.
 
     Spec: Summit §Policy-as-Code Compliance Rules
-
-    Args:
-        tests: sources of test modules by file name.
-
-    Raises:
-        EngineError: a test module cannot be read, or holds no case.
     """
     engine = RegoEngine()
     for module, source in tests.items():

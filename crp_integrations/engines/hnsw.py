@@ -35,11 +35,7 @@ class HnswGraph:
         self._version = version
 
     def search(self, vector: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
-        """Rows near a unit vector, at most k, nearest first; none when fewer are within reach.
-
-        Raises:
-            EngineError: the vector is not usable.
-        """
+        """Rows near a unit vector, at most k, nearest first; none when fewer are within reach."""
         count = min(k, self._index.get_current_count())
         if count <= 0:
             return np.zeros(0, dtype=np.int64)
@@ -54,11 +50,7 @@ class HnswGraph:
         return rows
 
     def save(self, path: str) -> None:
-        """Write the graph to a file.
-
-        Raises:
-            EngineError: hnswlib could not write it.
-        """
+        """Write the graph to a file."""
         try:
             self._index.save_index(path)
             # hnswlib says nothing about a folder that is not there or a disk without room.
@@ -97,9 +89,6 @@ class HnswEngine:
         """Build a graph over unit rows, shape (n, dimensions), in their order.
 
         One thread adds one row after the other: two would build another graph each time.
-
-        Raises:
-            EngineError: a value is not finite, or hnswlib failed.
         """
         if block.ndim != 2 or not block.size:
             raise _failed(
@@ -124,11 +113,7 @@ class HnswEngine:
         return HnswGraph(index, self._version)
 
     def load(self, path: str, block: FloatRows, settings: VectorGraphSettings) -> HnswGraph:
-        """Read a graph that was saved for exactly these rows; its hash was checked before.
-
-        Raises:
-            EngineError: the file does not hold a graph of this many rows and dimensions.
-        """
+        """Read a graph that was saved for exactly these rows; its hash was checked before."""
         self._check_head(path, block, settings)
         try:
             index = self._library.Index(space=settings.metric, dim=block.shape[1])

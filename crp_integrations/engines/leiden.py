@@ -91,16 +91,6 @@ class LeidenEngine(ABC):
         """The community of each node, numbered in the order of each community's first node.
 
         Spec: CRP-SPEC-009 §5.3
-
-        Args:
-            nodes, sources, targets, weights, initial: as `CommunityEngine.partition` takes them;
-                the order and direction of the edges have no influence.
-
-        Returns:
-            Shape (nodes,), numbers from 0 without gaps.
-
-        Raises:
-            EngineError: the arrays are no graph, or the library failed.
         """
         low, high = np.minimum(sources, targets), np.maximum(sources, targets)
         _check(nodes, low, high, weights, initial)
@@ -297,9 +287,6 @@ def engine_for(name: EngineName) -> CommunityEngine:
     """The engine of a name.
 
     Spec: CRP-SPEC-009 §5.3
-
-    Raises:
-        MissingExtra: the engine needs the extra `communities`, which is not installed.
     """
     match name:
         case "graspologic":

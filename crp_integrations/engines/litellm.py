@@ -32,25 +32,14 @@ PREFIX: Final = "crp-"
 
 
 def refuse_crp(headers: Mapping[str, Any] | None) -> None:
-    """Check that nothing of CRP is among the headers for a provider.
-
-    Raises:
-        ConfigError: a header is named `CRP-…`.
-    """
+    """Check that nothing of CRP is among the headers for a provider."""
     for name in headers or {}:
         if _plain(name).startswith(PREFIX):
             raise ConfigError(f"header {name!r:.80} is CRP metadata, which no provider may get")
 
 
 def refuse_unlisted(headers: Mapping[str, Any] | None, listed: Iterable[str] = ()) -> None:
-    """Check that every header of a single call may go to a provider.
-
-    Args:
-        listed: names that an operator added to those of `PASSED`, in any case.
-
-    Raises:
-        ConfigError: a header is named `CRP-…`, or is not on the list.
-    """
+    """Check that every header of a single call may go to a provider."""
     refuse_crp(headers)
     allowed = PASSED | {_plain(name) for name in listed}
     for name in headers or {}:
@@ -84,17 +73,7 @@ class LiteLLMModel:
         headers: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Choose what is the same for every call.
-
-        Args:
-            timeout_s: seconds until one attempt is given up.
-            retries: further attempts that LiteLLM makes after a passing failure.
-            headers: the only headers sent beside those of the provider's client.
-            options: LiteLLM's arguments for reaching a provider, such as `api_base`, `api_key`.
-
-        Raises:
-            ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
-        """
+        """Choose what is the same for every call."""
         refuse_crp(headers)
         for name in options or {}:
             if name in RESERVED:
@@ -111,11 +90,7 @@ class LiteLLMModel:
             self._common["extra_headers"] = dict(headers)
 
     def known(self, model: str) -> None:
-        """Check that a provider follows from a name; nothing is called.
-
-        Raises:
-            ModelNotFound: LiteLLM knows no provider for it.
-        """
+        """Check that a provider follows from a name; nothing is called."""
         litellm = library()
         if self._provider:
             return
@@ -125,11 +100,7 @@ class LiteLLMModel:
             raise unknown(model) from error
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the provider did not; one of its subclasses where the cause is known.
-        """
+        """Answer a call."""
         litellm = library()
         with _translated(call.model, litellm):
             response = litellm.completion(**self._arguments(call))
@@ -147,9 +118,6 @@ class LiteLLMModel:
 
         The text comes in one piece from providers of whose streams LiteLLM cannot say whether they
         were cut off; those are called whole.
-
-        Raises:
-            ModelError: the call failed, or the stream broke off before its end.
         """
         litellm = library()
         if not tells_end(litellm, call.model, self._provider):
@@ -256,15 +224,7 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def reply_of(response: Any, model: str, priced_as: Sequence[str] = ()) -> Reply:
-    """A LiteLLM response as a reply.
-
-    Args:
-        model: the model that was called, for a response that names none.
-        priced_as: names under which a price may be on record, before that one.
-
-    Raises:
-        ModelError: the response holds no choice.
-    """
+    """A LiteLLM response as a reply."""
     if not getattr(response, "choices", None):
         raise ModelError(f"model {model!r} sent no choice in its answer")
     choice = response.choices[0]

@@ -67,13 +67,7 @@ _SENTENCES: Final = MappingProxyType(
 
 
 def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
-    """Our error for one that LiteLLM raised, with the provider's status; our own pass unchanged.
-
-    Args:
-        error: what was raised.
-        model: the model that was called.
-        library: the module `litellm`, asked which keys a provider wants.
-    """
+    """Our error for one that LiteLLM raised, with the provider's status; our own pass unchanged."""
     if isinstance(error, CRPError):
         return error
     error, begun = provider_error_of(error)

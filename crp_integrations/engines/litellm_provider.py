@@ -16,11 +16,7 @@ _REGISTERING: Final = threading.Lock()
 
 
 def register_extractive() -> None:
-    """Make `extractive/NAME` callable through LiteLLM in this process; again has no effect.
-
-    Raises:
-        ConfigError: another handler is registered under the name already.
-    """
+    """Make `extractive/NAME` callable through LiteLLM in this process; again has no effect."""
     library()
     with _REGISTERING:
         if not register_provider(EXTRACTIVE, _handler()):

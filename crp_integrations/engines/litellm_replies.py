@@ -17,13 +17,7 @@ _PRICE: Final = ("input_cost_per_", "output_cost_per_")
 
 
 def usage_of(response: Any, library: Any, names: Iterable[str] = ()) -> Usage:
-    """What the provider reported of a whole response, or of the chunk of a stream that tells it.
-
-    Args:
-        library: the module `litellm`.
-        names: further names under which a price may be on record, such as a deployment's id, a
-            base model, or the model that was called.
-    """
+    """What the provider reported of a whole response, or of the chunk of a stream that tells it."""
     used = getattr(response, "usage", None)
     return Usage(
         prompt_tokens=getattr(used, "prompt_tokens", None) or 0,
@@ -70,12 +64,7 @@ TELL_NO_END: Final = frozenset({"gemini", "vertex_ai", "vertex_ai_beta"})
 
 
 def tells_end(library: Any, model: str, provider: str | None = None) -> bool:
-    """Whether LiteLLM can tell that a stream of a model's provider ended, and was not cut off.
-
-    Args:
-        library: the module `litellm`.
-        provider: the provider's name where the model's does not tell it.
-    """
+    """Whether LiteLLM can tell that a stream of a model's provider ended, and was not cut off."""
     if provider is None:
         try:
             provider = library.get_llm_provider(model)[1]
@@ -117,13 +106,7 @@ class StreamedReply:
     """Puts a stream's pieces together."""
 
     def __init__(self, model: str, library: Any, priced_as: Sequence[str] = ()) -> None:
-        """Begin with no piece.
-
-        Args:
-            model: the model that is called.
-            library: the module `litellm`.
-            priced_as: names under which a price may be on record, before that one.
-        """
+        """Begin with no piece."""
         self._model = self._called = model
         self._library = library
         self._priced_as = tuple(priced_as)
@@ -152,14 +135,7 @@ class StreamedReply:
         return piece
 
     def reply(self, chunks: Any) -> Reply:
-        """The whole reply.
-
-        Args:
-            chunks: LiteLLM's stream after its last chunk.
-
-        Raises:
-            ModelError: the provider never said that it had finished.
-        """
+        """The whole reply."""
         if not self._finish or not ended(chunks):
             raise ModelError(f"the stream of model {self._model!r} broke off before its end")
         calls = tuple(

@@ -26,14 +26,7 @@ _NO_CHOICE: Final = "returned a response with no 'choices'"
 
 
 def library(purpose: str = "asking a model") -> ModuleType:
-    """LiteLLM, imported without its start-up download and without its printed hints.
-
-    Args:
-        purpose: what it is needed for, for the error's message.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
+    """LiteLLM, imported without its start-up download and without its printed hints."""
     # Else the import fetches a price list from the network.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
@@ -106,11 +99,7 @@ def plain_tools() -> dict[str, Any]:
 
 
 def register_provider(name: str, handler: Any) -> bool:
-    """Make models named `NAME/…` callable by a handler; again has no effect.
-
-    Returns:
-        False if another handler has the name already.
-    """
+    """Make models named `NAME/…` callable by a handler; again has no effect."""
     litellm: Any = library()
     known = [item for item in litellm.custom_provider_map if item["provider"] == name]
     if any(item["custom_handler"] is not handler for item in known):

@@ -35,12 +35,7 @@ class Models:
         self._litellm = LiteLLMModel(timeout_s=timeout_s)
 
     def known(self, model: str) -> None:
-        """Check a name before anything is read or written.
-
-        Raises:
-            ModelNotFound: LiteLLM knows no provider for the name.
-            MissingExtra: LiteLLM is needed for the name and not installed.
-        """
+        """Check a name before anything is read or written."""
         if not _is_extractive(model):
             self._litellm.known(model)
 
@@ -99,14 +94,7 @@ class ChatFields(Protocol):
 
 
 def client_of(fields: ChatFields, further: Mapping[str, Any]) -> LiteLLMModel:
-    """The client that calls with a chat model's fields.
-
-    Args:
-        further: LiteLLM's arguments of one call, which win over the fields' own.
-
-    Raises:
-        ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
-    """
+    """The client that calls with a chat model's fields."""
     reached = {
         "api_base": fields.api_base,
         "api_key": fields.api_key.get_secret_value() if fields.api_key else None,
@@ -135,15 +123,7 @@ def call_of(
     *,
     aside: Sequence[str] = (),
 ) -> tuple[ModelCall, dict[str, Any]]:
-    """A call, and LiteLLM's further arguments for it.
-
-    Args:
-        given: arguments of this call, which win over the fields.
-        aside: names that the framework hands over and nobody else has a use for.
-
-    Raises:
-        RequestError: a value of the call has no use; names it.
-    """
+    """A call, and LiteLLM's further arguments for it."""
     of_call = {
         name: given[name] if given.get(name) is not None else getattr(fields, name, None)
         for name in _OF_CALL
@@ -169,16 +149,7 @@ def call_of(
 
 
 def tool_choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
-    """Which tool must be called, in the provider's form.
-
-    Args:
-        given: `auto`, `none`, `any` (or `required`, True) for one of them, a tool's name, or the
-            provider's own form; None for nothing said.
-        tools: in the OpenAI shape.
-
-    Raises:
-        RequestError: no tool has the name.
-    """
+    """Which tool must be called, in the provider's form."""
     if given is None or isinstance(given, dict) or given in _CHOICES:
         return given
     if given in _ANY:
@@ -198,16 +169,7 @@ _ROLES: Final = {"system": "system", "user": "human", "assistant": "ai"}
 
 
 def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any]) -> Model:
-    """The model that a judge asks.
-
-    Args:
-        source: a LiteLLM name, a `Model`, or a model of LangChain or LlamaIndex.
-        options: LiteLLM's arguments for reaching a provider.
-
-    Raises:
-        ConfigError: what is given is no model, or an option has no use.
-        ModelNotFound: no provider follows from the name.
-    """
+    """The model that a judge asks."""
     if isinstance(source, str):
         model = LiteLLMModel(timeout_s=timeout_s, options=options)
         model.known(source)
@@ -271,11 +233,7 @@ class FrameworkJudge:
         self._ask, self._aask, self._read = ask, aask, read
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the model did not.
-        """
+        """Answer a call."""
         try:
             return self._read(self._ask(call), call)
         except Exception as error:

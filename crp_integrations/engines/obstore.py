@@ -22,12 +22,7 @@ class CloudObjects:
     """
 
     def __init__(self, address: str, **options: Any) -> None:
-        """Point at a place; nothing is read or written.
-
-        Args:
-            address: such as `s3://bucket/prefix`, `gs://…`, `az://…`, `file:///…`, `memory:///`.
-            options: of `obstore.store.from_url`, such as `region` or `client_options`.
-        """
+        """Point at a place; nothing is read or written."""
         try:
             from obstore import store
         except ModuleNotFoundError as error:

@@ -69,16 +69,7 @@ class OnnxEmbedder:
     """
 
     def __init__(self, directory: Path | None = None, *, threads: int = 1) -> None:
-        """Read the card.
-
-        Args:
-            directory: model files with a `card.json`; None is the model that ships.
-            threads: processor threads of one run, at least 1; the vectors do not depend on it.
-
-        Raises:
-            ConfigError: `threads` is below 1.
-            EngineError: there is no readable card, or it is not an embedder's.
-        """
+        """Read the card."""
         if threads < 1:
             raise ConfigError(f"threads is {threads}, wanted at least 1")
         found = weights.describe_directory(directory) if directory else weights.describe("minilm")
@@ -103,11 +94,7 @@ class OnnxEmbedder:
         self._loaded: tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer] | None = None
 
     def verify(self) -> None:
-        """Check every file against its published hash, without loading the model.
-
-        Raises:
-            EngineError: a file is missing or was changed; names it.
-        """
+        """Check every file against its published hash, without loading the model."""
         self._weights.verify()
 
     @property
@@ -129,15 +116,6 @@ class OnnxEmbedder:
         """Embed passages one by one.
 
         Spec: CRP-SPEC-009 §3.4
-
-        Args:
-            texts: any texts; an empty one gets the vector of the model's two frame tokens.
-
-        Returns:
-            Unit rows, shape (n, dimensions), float32, C-contiguous.
-
-        Raises:
-            EngineError: the files were changed, or a library failed.
         """
         rows = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for number, text in enumerate(texts):
@@ -145,14 +123,7 @@ class OnnxEmbedder:
         return rows
 
     def embed_query(self, text: str) -> FloatRows:
-        """Embed one text; this model treats queries and passages alike.
-
-        Returns:
-            A unit vector, shape (dimensions,), float32.
-
-        Raises:
-            EngineError: the files were changed, or a library failed.
-        """
+        """Embed one text; this model treats queries and passages alike."""
         session, tokenizer = self._load()
         card = self._weights.card
         try:
@@ -195,14 +166,7 @@ def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.N
 def opened(
     model: bytes | str, vocabulary: bytes, *, threads: int
 ) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
-    """A model and its tokenizer, of the bytes that were hashed.
-
-    Args:
-        model: the bytes; the path of a model whose weights may lie in files beside it.
-
-    Raises:
-        EngineError: one of them cannot be loaded.
-    """
+    """A model and its tokenizer, of the bytes that were hashed."""
     onnxruntime = library()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -220,14 +184,7 @@ def opened(
 
 
 def tokenizer_of(vocabulary: bytes) -> tokenizers.Tokenizer:
-    """A tokenizer of whole texts, in which no text makes a control token.
-
-    Args:
-        vocabulary: what its file `tokenizer.json` holds.
-
-    Raises:
-        EngineError: it cannot be loaded.
-    """
+    """A tokenizer of whole texts, in which no text makes a control token."""
     try:
         tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
         tokenizer.no_truncation()

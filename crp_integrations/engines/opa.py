@@ -49,13 +49,8 @@ class OpaEngine:
         return f"{LIBRARY} {self._told}"
 
     def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The value of the entrypoint for an input, with the server's `decision_id` if it has one.
-
-        Args:
-            bundle: its entrypoint is asked for; the policy is the server's own.
-
-        Raises:
-            EngineError: the server cannot be reached, refuses, or has no value for the rule.
+        """The value of the entrypoint for an input, with the server's `decision_id` if it has
+        one.
         """
         place = f"{self._url}/v1/data/{bundle.entrypoint}"
         try:

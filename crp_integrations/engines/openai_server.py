@@ -45,19 +45,7 @@ class OpenAIServer:
         connections: int = 256,
         most_bytes: int = 2_000_000,
     ) -> None:
-        """Point at a server.
-
-        Args:
-            base_url: up to and with its version, such as `http://127.0.0.1:8000/v1`.
-            api_key: sent as a bearer token; empty for none.
-            headers: further headers of the operator's; none named `CRP-…`.
-            timeout_s: seconds until an attempt to connect, write or read is given up.
-            connections: that are open at the same time.
-            most_bytes: of one answer; a longer one is an error.
-
-        Raises:
-            ConfigError: the address is not one of HTTP, or a header is named `CRP-…`.
-        """
+        """Point at a server."""
         refuse_crp(headers)
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
@@ -223,11 +211,7 @@ class _Events:
                     yield text
 
     def reply(self) -> Reply:
-        """The whole reply.
-
-        Raises:
-            ModelError: the server never said that it had finished.
-        """
+        """The whole reply."""
         if not self._finish:
             raise ModelError(f"the stream of model {self._called!r} broke off before its end")
         calls = tuple(
@@ -279,11 +263,7 @@ def _no_cookies() -> CookieJar:
 
 
 def _whole(data: bytes, model: str) -> Reply:
-    """A completion as a reply.
-
-    Raises:
-        ModelError: it is none.
-    """
+    """A completion as a reply."""
     said = _json(data, model)
     try:
         if not said["choices"]:

@@ -107,11 +107,7 @@ class PresidioRecogniser:
         return {kind: KINDS[kind] for kind in kinds}
 
     def find(self, text: str) -> Sequence[PersonalSpan]:
-        """Presidio's places, as far as the package has a kind for them.
-
-        Raises:
-            EngineError: Presidio failed.
-        """
+        """Presidio's places, as far as the package has a kind for them."""
         if not text.strip():
             return ()
         with self._lock:

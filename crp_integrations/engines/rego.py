@@ -47,11 +47,7 @@ class RegoEngine:
         return _identity()
 
     def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The value of the bundle's entrypoint for an input.
-
-        Raises:
-            EngineError: regopy cannot be loaded, the policy is no Rego, or it has no value.
-        """
+        """The value of the bundle's entrypoint for an input."""
         self.prepare(bundle)
         with _translated(bundle):
             asked = json.dumps(question, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -64,11 +60,7 @@ class RegoEngine:
         return value
 
     def prepare(self, bundle: Bundle) -> None:
-        """Build a bundle, so that an error in it is reported before anybody asks.
-
-        Raises:
-            EngineError: regopy cannot be loaded, or the policy is no Rego.
-        """
+        """Build a bundle, so that an error in it is reported before anybody asks."""
         with self._lock:
             if bundle.digest not in self._built:
                 with _translated(bundle):
@@ -99,12 +91,7 @@ class _BuiltBundle:
         self._entrypoint = bundle.entrypoint
 
     def answer(self, question: Mapping[str, Any]) -> str:
-        """The entrypoint's values for an input, as JSON.
-
-        Raises:
-            RegoError: the interpreter failed.
-            ValueError: a number is above 64 bits, or a text has half of a surrogate pair.
-        """
+        """The entrypoint's values for an input, as JSON."""
         self._interpreter.set_input(self._regopy.Input(_escaped(question)))
         output = self._interpreter.query_bundle_entrypoint(self._plans, self._entrypoint)
         return json.dumps([value for result in output.results for value in result.expressions])
@@ -165,11 +152,7 @@ def new_interpreter() -> Any:
 
 
 def load_regopy() -> Any:
-    """regopy, loaded at the first decision.
-
-    Raises:
-        EngineError: it cannot be loaded.
-    """
+    """regopy, loaded at the first decision."""
     try:
         import regopy
     except ImportError as error:

@@ -28,11 +28,7 @@ _FAILURES = (ValueError, OSError, RuntimeError)
 
 
 def lexical_for(name: str) -> TantivyLexical | None:
-    """The engine of the word search by the setting's name; None for `fts5`, the store's own.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
+    """The engine of the word search by the setting's name; None for `fts5`, the store's own."""
     return None if name == "fts5" else TantivyLexical()
 
 
@@ -58,11 +54,7 @@ class TantivyLexical:
         self._schema = schema.build()
 
     def build(self, texts: Iterable[tuple[str, str]]) -> TantivyIndex:
-        """Index texts by id.
-
-        Raises:
-            EngineError: the library failed.
-        """
+        """Index texts by id."""
         import tantivy
 
         # The stems are joined with blanks, and cut there again.
@@ -92,9 +84,6 @@ class TantivyIndex:
         """Best texts that hold any of the terms: id and BM25 score above 0, ties by id.
 
         A term of several words is a phrase.
-
-        Raises:
-            EngineError: the library failed.
         """
         query = self._query(terms)
         if query is None or k <= 0:
@@ -119,21 +108,13 @@ class TantivyIndex:
         return sorted(named, key=lambda hit: (-hit[1], hit[0]))[:k]
 
     def changed(self, removed: Sequence[str], added: Iterable[tuple[str, str]]) -> TantivyIndex:
-        """The index of a later state; this one goes on answering for its own.
-
-        Raises:
-            EngineError: the library failed.
-        """
+        """The index of a later state; this one goes on answering for its own."""
         return self.written(removed, added, _CHANGE_HEAP)
 
     def written(
         self, removed: Sequence[str], added: Iterable[tuple[str, str]], heap: int
     ) -> TantivyIndex:
-        """What `changed` and the engine's `build` do.
-
-        Args:
-            heap: bytes that the writer may hold.
-        """
+        """What `changed` and the engine's `build` do."""
         import tantivy
 
         with self._lock:

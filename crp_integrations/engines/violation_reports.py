@@ -46,11 +46,7 @@ class HttpReports:
     """
 
     def __init__(self, settings: ReportSettings | None = None) -> None:
-        """Prepare deliveries.
-
-        Args:
-            settings: None for the defaults, under which no private host is listed.
-        """
+        """Prepare deliveries."""
         self._settings = settings or ReportSettings()
         hosts = [_host_of(uri) for uri in self._settings.receivers.values()]
         self._listed = frozenset(
@@ -238,12 +234,7 @@ def _host_of(uri: str) -> str:
 
 
 async def _public(host: str, port: int) -> str:
-    """The first address of a host, all of whose addresses are public.
-
-    Raises:
-        _Refused: one of them is not.
-        OSError: the name is not known.
-    """
+    """The first address of a host, all of whose addresses are public."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(one[4][0]) for one in found]
     if not addresses or not all(is_public(address) for address in addresses):

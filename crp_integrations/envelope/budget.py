@@ -188,11 +188,7 @@ class RecordedCounter:
         return len(self._counts) - self._next
 
     def count(self, text: str) -> int:
-        """The next count.
-
-        Raises:
-            EngineError: there is none.
-        """
+        """The next count."""
         if self._next >= len(self._counts):
             raise EngineError(
                 f"count {self._next + 1} is asked for, and {len(self._counts)} were remembered",
@@ -206,17 +202,9 @@ class RecordedCounter:
         return [self.count(text) for text in texts]
 
     def count_messages(self, messages: Sequence[Message]) -> int:
-        """No envelope asks for it.
-
-        Raises:
-            EngineError: always.
-        """
+        """No envelope asks for it."""
         raise EngineError("counts of conversations were not remembered", engine=self.identity)
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """No envelope asks for it.
-
-        Raises:
-            EngineError: always.
-        """
+        """No envelope asks for it."""
         raise EngineError("counts of tools were not remembered", engine=self.identity)

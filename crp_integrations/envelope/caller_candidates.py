@@ -40,20 +40,6 @@ def build_candidates(
     Facts that are DELETED or QUARANTINED are no candidates, as in a fabric.
 
     Spec: CRP-SPEC-003 §5.2, §6.3
-
-    Args:
-        query: the question as asked.
-        facts: texts or facts; a text becomes a fact of source `user`.
-        embedder: makes the vectors that are not handed over.
-        vectors: one row for each fact, shape (len(facts), d), or None.
-        relevance: one score for each fact, clamped to [0, 1], or None for the cosine.
-        sub_queries: information needs of the question; empty means it is one.
-
-    Raises:
-        FactRejected: a text is empty or cannot be encoded.
-        RequestError: facts are no list, an id stands for two texts, or a sequence has another
-            length than facts.
-        EngineError: vectors are not finite, or not the embedder's while relevance is wanted.
     """
     if not isinstance(facts, Iterable):
         raise RequestError(f"facts is {type(facts).__name__}, wanted a list of texts or facts")

@@ -156,11 +156,7 @@ def keep_candidates(candidates: Candidates, kept: Sequence[int]) -> Candidates:
 def refuse_candidates(
     candidates: Candidates, reasons: Mapping[str, DropReason], algorithms: Collection[str] = ()
 ) -> Candidates:
-    """The same candidates, those of these ids refused; an earlier refusal stays.
-
-    Args:
-        algorithms: `name@n` of what refused them.
-    """
+    """The same candidates, those of these ids refused; an earlier refusal stays."""
     return replace(
         candidates,
         facts=tuple(

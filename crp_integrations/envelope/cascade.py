@@ -126,9 +126,6 @@ def count_tier_hits(candidates: Candidates, view: FabricView, gathered: Candidat
     """The candidates of a window with the number that each tier gave.
 
     Spec: CRP-SPEC-003 §5.2
-
-    Args:
-        gathered: those that were read; any other was handed in and is of tier 0.
     """
     own: set[str] = set()
     if candidates is not gathered:

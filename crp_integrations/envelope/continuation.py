@@ -40,11 +40,7 @@ def relevance_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
 def has_relevant(
     candidates: Candidates, settings: EnvelopeSettings, aside: Collection[str] = ()
 ) -> bool:
-    """Whether any candidate is relevant.
-
-    Args:
-        aside: ids that do not count.
-    """
+    """Whether any candidate is relevant."""
     least = relevance_floor(candidates, settings)
     return any(
         fact.relevance >= least and fact.refused is None and fact.fact_id not in aside
@@ -142,9 +138,6 @@ def seen_hashes(prior: Sequence[PriorWindow]) -> dict[str, str]:
     """The set of facts that a session was shown: the hash last shown, by id.
 
     Spec: CRP-SPEC-003 §14.2
-
-    Raises:
-        RequestError: a window is there twice.
     """
     return {
         fact.fact_id: fact.content_hash
@@ -157,9 +150,6 @@ def deferred_ids(prior: Sequence[PriorWindow]) -> tuple[str, ...]:
     """Ids that earlier windows left for later ones and no window has shown since.
 
     Spec: CRP-SPEC-003 §14.1
-
-    Returns:
-        Ids, the oldest window's first, each window's in its rank order.
     """
     shown = seen_hashes(prior)
     ids = (
@@ -187,14 +177,6 @@ def evolve(
     facts are among the candidates when the caller had them read.
 
     Spec: CRP-SPEC-003 §14.1, §14.2 (decision E18)
-
-    Args:
-        candidates: what was selected for this window's question, deferred facts included.
-        prior: the session's earlier windows, in any order; without any nothing changes.
-        counter: the counter behind the candidates' tokens.
-
-    Raises:
-        RequestError: a prior window is there twice.
     """
     if not prior:
         return candidates

@@ -109,12 +109,7 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
 def complete_needs(
     query: str, needs: Sequence[str], settings: DecomposeSettings
 ) -> tuple[str, ...]:
-    """Needs without repeats and within the limit, so that no content word of a question is lost.
-
-    Returns:
-        The needs, the question itself as the last of them when a word would be lost otherwise;
-        the question alone when there are not two.
-    """
+    """Needs without repeats and within the limit, so that no content word of a question is lost."""
     unique: dict[tuple[str, ...], str] = {}
     for need in needs:
         key = tuple(word.casefold() for word in _WORD.findall(need))

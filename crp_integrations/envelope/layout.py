@@ -203,13 +203,6 @@ def build_sections(
     """An envelope whose facts stand in several sections, numbered through and counted as a whole.
 
     Spec: Summit §Context Assembly Pipeline
-
-    Args:
-        base: of the knowledge; what it says of quality, candidates and state stays.
-        runs: sections in the order in which they are shown; those without facts are left out.
-        dropped: the whole drop report.
-        available: facts that could have been shown.
-        budget_tokens: of all sections; the caller sees to it that they fit.
     """
     facts: list[PackedFact] = []
     sections: list[Section] = []

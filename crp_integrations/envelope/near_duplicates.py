@@ -174,15 +174,6 @@ def split_near_duplicates(
     """Near-identical pairs, split into those that say the same and those that do not.
 
     Spec: CRP-SPEC-003 §6.6 (decision E11)
-
-    Args:
-        contents: n texts.
-        vectors: their unit rows, shape (n, d).
-        threshold: cosine above which two facts are near-identical.
-
-    Returns:
-        Two relations between positions that are worked out when asked: duplicates, and
-        conflicts whose numbers, dates, names or negation differ.
     """
     found = NearDuplicates(contents, vectors, threshold)
     return _SimilarPairs(found, 0), _SimilarPairs(found, 1)

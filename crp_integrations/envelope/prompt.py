@@ -91,9 +91,6 @@ def system_parts(
     """What stands in the system message before the context; empty texts are left out there.
 
     Spec: CRP-SPEC-003 §13.1
-
-    Args:
-        instructions: what is added for this call, as remedies are.
     """
     return (
         system_prompt,
@@ -119,14 +116,6 @@ def build_messages(
     """The conversation for one question (`prompt@1`).
 
     Spec: CRP-SPEC-003 §13.1
-
-    Args:
-        parts, context: of the system message.
-        history: earlier messages of the conversation.
-        results: how many of the last of those stand behind the question.
-
-    Returns:
-        System message (left out when empty), history, the question, and what answers to it so far.
     """
     system = system_text(parts, context)
     head = (Message(role="system", content=system),) if system else ()

@@ -29,13 +29,6 @@ def rerank_candidates(
     ranked by the reranker's after, and stretches of a fact count by it.
 
     Spec: CRP-SPEC-003 §6.3
-
-    Args:
-        reranker: sees the question as asked, and texts in the order of their fact ids.
-        settings: `rerank_top` says how many it sees.
-
-    Raises:
-        EngineError: the reranker failed, or gave another number of scores or none in [0, 1].
     """
     facts = candidates.facts
     # What may not be shown is shown to no model of a reranker either.

@@ -65,26 +65,6 @@ def gather(
     """Read the candidates for a question: nearest vectors and lexical hits, united by id.
 
     Spec: CRP-SPEC-003 §5.2, §6.3
-
-    Args:
-        namespace: bound to tenant, subject and guard; its embedder made the index. A view with a
-            session's facts gives them as candidates too.
-        query: the question as asked.
-        sub_queries: information needs of the question; empty means it is one.
-        counter: the target model's token counter.
-        k_nearest: neighbours of each sub-query; None takes the setting.
-        also: ids that are candidates whether or not they are found, such as those that an earlier
-            window deferred; what may not be read is left out.
-        walker: walks the graph as far as `settings.graph.hops` says; None for no graph.
-        labels: which labels policy lets in, beside what the guard lets the subject read. What has
-            others is refused by name, where it is found at all.
-        sightings: is told which retriever found which fact; None for nobody.
-
-    Returns:
-        Candidates of one committed state, whatever is written meanwhile.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     needs = tuple(sub_queries) or (query,)
     nearest = settings.k_nearest if k_nearest is None else k_nearest

@@ -126,17 +126,7 @@ class KnownEnvelopes:
         tier: QualityTier | None = None,
         made: EnvelopeInputs | None = None,
     ) -> None:
-        """Know an envelope from now on; the entries used longest ago go when there are too many.
-
-        Args:
-            validators: of the request that the envelope was made for.
-            candidates: what Phase 1 selected for it.
-            headers: response headers of its released window; None for a preview.
-            present: the fabric's state hash by now, None for that of the validators. Of an
-                envelope of an older state no text is kept: it may have been erased meanwhile.
-            tier: its own tier, where its answer capped it.
-            made: what it was made of.
-        """
+        """Know an envelope from now on; the entries used longest ago go when there are too many."""
         if not self._settings.envelopes:
             return
         key = (scope, envelope.etag, validators)
@@ -170,15 +160,6 @@ class KnownEnvelopes:
         """Evaluate a conditional request, before anything is selected.
 
         Spec: CRP-SPEC-003 §5.3, §11.2, §11.4 (decision E12)
-
-        Args:
-            if_match: the ETag presented, `*` for any, empty for none.
-            validators: of this request.
-            no_cache: whether the caller wants a new envelope in any case; it wins.
-            holds: whether the session holds facts in memory, which no state hash shows.
-
-        Returns:
-            A HIT only for a known ETag whose validators are equal.
         """
         if not if_match:
             return ReuseMatch()

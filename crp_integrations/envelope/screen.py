@@ -31,13 +31,6 @@ def screen_candidates(
     """The same candidates, those that may not enter refused; off unless the settings say so.
 
     Spec: Summit §Backlog Select 8
-
-    Args:
-        settings: where fewer candidates than `fewest` stay, all are refused: the minimal pack.
-        detector: the rules with the settings' numbers, and what they said before.
-
-    Raises:
-        EngineError: a model that is asked too failed.
     """
     if not settings.enabled:
         return candidates
@@ -85,11 +78,7 @@ class ResultScreen:
     def refused(
         self, results: Sequence[RetrievalResult]
     ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-        """Why each chunk that may not be shown may not, by its id; and what decided.
-
-        Raises:
-            EngineError: a model that is asked too failed.
-        """
+        """Why each chunk that may not be shown may not, by its id; and what decided."""
         best = max((one.lexical_score for one in results), default=0.0)
         enough = self.settings.words_floor * best
         near: dict[str, int] = {}

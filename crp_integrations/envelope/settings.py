@@ -294,16 +294,7 @@ class EnvelopeSettings(Part):
 
     @classmethod
     def preset(cls, name: str) -> EnvelopeSettings:
-        """The settings of one of the two presets that are kept and tested.
-
-        Args:
-            name: `default`, or `literal` for the specification's letter: vector candidates
-                only, coverage over every candidate, a sparse envelope is tier D, no
-                promotion, the fixed margin alone.
-
-        Raises:
-            ConfigError: there is no preset of that name.
-        """
+        """The settings of one of the two presets that are kept and tested."""
         if name == "default":
             return cls()
         if name == "literal":

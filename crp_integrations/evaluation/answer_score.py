@@ -71,12 +71,7 @@ class Scorer:
         self._grounding = grounding
 
     def score(self, question: str, contexts: Sequence[str], answer: str) -> AnswerScore:
-        """The score of an answer.
-
-        Raises:
-            RequestError: what is given is no answer with a list of texts.
-            SafetyHalt: the judge failed, and `judge_failure` is `halt`.
-        """
+        """The score of an answer."""
         return scored(
             examine(
                 answer,

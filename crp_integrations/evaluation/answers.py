@@ -71,11 +71,7 @@ class Screened:
     dossier: Dossier
 
     def inquiry(self, terms: JudgeTerms | str) -> Inquiry:
-        """The calls that a judge would be asked.
-
-        Args:
-            terms: how it is asked, or its name alone.
-        """
+        """The calls that a judge would be asked."""
         chosen = JudgeTerms(model=terms) if isinstance(terms, str) else terms
         return Inquiry(self.dossier, self.report.claims, chosen)
 
@@ -107,14 +103,7 @@ class ScoredAnswer:
 def read_cases(
     paths: Iterable[Path], *, most: int | None = None, seed: int = 0
 ) -> list[AnswerCase]:
-    """The cases of files.
-
-    Args:
-        most: of each file, drawn by the seed; None for all.
-
-    Raises:
-        RequestError: a file cannot be read, or a row is of another form.
-    """
+    """The cases of files."""
     found: list[AnswerCase] = []
     for path in paths:
         name = path.name.split(".")[0]
@@ -161,11 +150,7 @@ def _text(value: object) -> str:
 def screened(
     case: AnswerCase, settings: Settings | None = None, verifier: Verifier | None = None
 ) -> Screened:
-    """A case after the stages that call no model.
-
-    Args:
-        verifier: None for the one that the settings name.
-    """
+    """A case after the stages that call no model."""
     report, dossier, _ = screened_answer(
         case.answer,
         list(case.passages),
@@ -235,11 +220,7 @@ def prompts(
 
 
 def replies(path: Path) -> dict[str, str | dict[str, Any]]:
-    """Replies by the name of their case: a text, or verdicts with quotations as offsets.
-
-    Raises:
-        RequestError: the file cannot be read, or a row is of another form.
-    """
+    """Replies by the name of their case: a text, or verdicts with quotations as offsets."""
 
     def row(one: dict[str, Any]) -> tuple[str, str | dict[str, Any]]:
         reply = one["reply"]
@@ -287,9 +268,6 @@ def shortened(of: Screened, reply: str) -> dict[str, Any]:
     """A reply without texts: statuses by claim, quotations and wrong words as offsets.
 
     A quotation that does not stand where the reply says has the offsets 0 and 0.
-
-    Raises:
-        RequestError: the reply holds no verdicts on this case.
     """
     done = verdict(of, recorded(of, reply))
     if done.report.judge is None or not done.report.checked_by.startswith("judge"):
@@ -320,11 +298,7 @@ def _place(passage: int) -> str:
 
 
 def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCall], JudgeReply]:
-    """A judge made from the marks: right on every claim but for a share that it turns around.
-
-    Args:
-        errs: share of its verdicts that are wrong, [0, 1].
-    """
+    """A judge made from the marks: right on every claim but for a share that it turns around."""
     chance = Random(f"{seed} {of.case.name}")  # noqa: S311 - errors of a script, no secret
 
     def ask(call: ModelCall) -> JudgeReply:

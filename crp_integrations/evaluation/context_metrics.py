@@ -66,11 +66,7 @@ class WantedEvidence:
         self.length = len(np.unique(np.concatenate(own))) if own else 0
 
     def found(self, units: Sequence[ContextUnit]) -> tuple[int, bool]:
-        """How many characters of the evidence stand in the units, and whether nearly all do.
-
-        Returns:
-            The characters, and whether at least `FULL` of every single piece is there.
-        """
+        """How many characters of the evidence stand in the units, and whether nearly all do."""
         if not self.length or not units:
             return 0, False
         starts, ends = _spans(units)
@@ -105,15 +101,7 @@ def reciprocal_rank(wanted: WantedEvidence, ranked: Sequence[ContextUnit]) -> fl
 
 
 def measure(wanted: WantedEvidence, packed: MeasuredContext, budget: int) -> dict[str, float]:
-    """The values of one context by the names of `PER_BUDGET`.
-
-    Args:
-        budget: tokens that the context was given, above 0.
-
-    Returns:
-        Shares in [0, 1]. NaN stands for what has no meaning here: adjacency when no document
-        has two units, the order of the best when nothing is packed.
-    """
+    """The values of one context by the names of `PER_BUDGET`."""
     characters, full = wanted.found(packed.units)
     held = sum(len(squeezed(unit.text)) for unit in packed.units)
     twice = repeated([unit.text for unit in packed.units])

@@ -72,11 +72,7 @@ class RotQuestion:
 
 
 def find_questions(data: Path) -> list[Path]:
-    """Files of questions: `data` itself, those in it, or those in its folder `rot`.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """Files of questions: `data` itself, those in it, or those in its folder `rot`."""
     if data.is_file():
         return [data]
     for folder in (data, data / "rot"):
@@ -88,11 +84,7 @@ def find_questions(data: Path) -> list[Path]:
 
 
 def read_questions(path: Path) -> list[RotQuestion]:
-    """The questions of a file whose answer stands in their passage, each passage once.
-
-    Raises:
-        RequestError: the file cannot be read or a line is not of the form; names file and line.
-    """
+    """The questions of a file whose answer stands in their passage, each passage once."""
     found: dict[str, RotQuestion] = {}
     for one in each(path, FORM, question_in):
         if one.right(one.passage):
@@ -103,11 +95,7 @@ def read_questions(path: Path) -> list[RotQuestion]:
 
 
 def question_in(row: dict[str, Any]) -> RotQuestion:
-    """The question of a row.
-
-    Raises:
-        KeyError, ValueError: the row is not of `FORM`.
-    """
+    """The question of a row."""
     return RotQuestion(
         _text(row["query"]),
         tuple(_text(answer) for answer in _list(row["answers"])),
@@ -120,9 +108,6 @@ def collections(asked: Sequence[RotQuestion], size: int, questions: int) -> Iter
     """Collections of `size` passages, each the distractor of the other ones' questions.
 
     A question is left out of a collection where another passage says its answer too.
-
-    Args:
-        questions: at most so many over all collections; they are spread evenly.
     """
     groups = [asked[first : first + size] for first in range(0, len(asked) - size + 1, size)]
     left = questions
@@ -319,13 +304,6 @@ def answered(plan: RotPlan, model: Model, name: str) -> list[Point]:
 
     The context is passages in a fixed order with the gold one at a depth (`placed`), or our
     envelope over the same passages (`crp`).
-
-    Args:
-        model: answers the calls.
-        name: of the model, as the calls name it.
-
-    Raises:
-        ModelError: a call failed.
     """
     means = PointMeans()
     for length in (length for length in LENGTHS if length <= len(plan.asked)):
@@ -377,19 +355,7 @@ def measure_rot(
     models: Model | None = None,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
-    """The curves of a file of questions.
-
-    Args:
-        model: as LiteLLM names it; empty asks no model.
-        cache: folder that keeps vectors between runs.
-        embedder: None for the one that ships.
-        models: answers the calls; None for LiteLLM.
-        say: called with the name of each curve.
-
-    Raises:
-        RequestError: the file is not of the form.
-        ModelError: a call of the model failed.
-    """
+    """The curves of a file of questions."""
     kept = KeptVectors(embedder or OnnxEmbedder(), cache)
     counter = counter_for(MODEL)
     plan = RotPlan(read_questions(path), kept, counter, questions, sizes, budgets, budget)

@@ -15,11 +15,7 @@ Made = TypeVar("Made")
 
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each row stands, for errors, and the row; blank lines are none.
-
-    Raises:
-        RequestError: the file cannot be read, or a line is no object.
-    """
+    """Where each row stands, for errors, and the row; blank lines are none."""
     try:
         opened = gzip.open if _is_gzip(path) else open
         with opened(path, "rt", encoding="utf-8") as file:
@@ -46,11 +42,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """All rows of a file, at least one.
-
-    Raises:
-        RequestError: the file cannot be read, has no row, or a line that is no object.
-    """
+    """All rows of a file, at least one."""
     found = [row for _, row in rows(path)]
     if not found:
         raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
@@ -58,15 +50,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
-    """What is made of each row.
-
-    Args:
-        form: what a row holds, for errors, such as `query, passage`.
-        make: a KeyError, TypeError or ValueError of it says that a row is of another form.
-
-    Raises:
-        RequestError: the file cannot be read, or a row is of another form.
-    """
+    """What is made of each row."""
     for place, row in rows(path):
         try:
             made = make(row)
@@ -76,11 +60,7 @@ def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Itera
 
 
 def text_in(row: dict[str, Any], key: str, place: str) -> str:
-    """The text of a row under a key, which is not blank.
-
-    Raises:
-        RequestError: there is none.
-    """
+    """The text of a row under a key, which is not blank."""
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         raise RequestError(f"{place}: {key} is {type(value).__name__}, wanted a text")

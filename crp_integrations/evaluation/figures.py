@@ -78,12 +78,7 @@ def _share(count: float, of: int) -> float | None:
 
 
 def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
-    """The figures of all cases, and by domain, style and kind of error.
-
-    Returns:
-        `all`, and under `domain`, `style` and `kind` a table by name; a kind has wrong answers
-        alone.
-    """
+    """The figures of all cases, and by domain, style and kind of error."""
     whole = Tally()
     tables: dict[str, dict[str, Tally]] = {"domain": {}, "style": {}, "kind": {}}
     styles = Counter(one.case.style for one in verdicts)
@@ -107,16 +102,7 @@ def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
 def doubt_curve(
     screens: Sequence[ScoredAnswer], judges: Sequence[ScoredAnswer]
 ) -> list[dict[str, Any]]:
-    """What `judge_when` saves and misses: judge calls saved against wrong answers that pass.
-
-    Args:
-        screens: verdicts without a judge.
-        judges: of the same cases with one.
-
-    Returns:
-        A row for `always`, `doubt`, and samples. An answer that is not judged passes under
-        `doubt`, and has the screen's level in a sample.
-    """
+    """What `judge_when` saves and misses: judge calls saved against wrong answers that pass."""
     found = []
     for when in ("always", "doubt", "sample:0.5", "sample:0.1"):
         tally, asked = Tally(), 0

@@ -26,11 +26,7 @@ class KeptVectors:
     """
 
     def __init__(self, base: Embedder, folder: Path | None) -> None:
-        """Read what the folder holds of this embedder's vectors.
-
-        Raises:
-            EngineError: its file is of rows of another length, or cannot be read.
-        """
+        """Read what the folder holds of this embedder's vectors."""
         self._base = base
         self._lock = threading.Lock()
         name = f"selection-{seals.digest(base.identity)[7:23]}.npz"

@@ -32,17 +32,7 @@ def evaluate_rows(
     settings: Settings | None = None,
     **options: Unpack[JudgeOptions],
 ) -> list[AnswerScore]:
-    """Score the answer of each row, in the order of the rows.
-
-    Args:
-        rows: such as a list of dictionaries, a Hugging Face data set or an `EvaluationDataset`.
-        judge: see `Scorer`.
-        concurrency: rows at a time.
-        options: see `JudgeOptions`.
-
-    Raises:
-        RequestError: a row has no question, contexts or answer, or there is no judge.
-    """
+    """Score the answer of each row, in the order of the rows."""
     scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
     given = _given(rows, concurrency)
     with ThreadPoolExecutor(concurrency, "crp-rows") as pool:

@@ -119,15 +119,7 @@ def plan_of(
     known: Sequence[str] = tuple(PRESETS),
     usual: Mapping[str, int] = MappingProxyType({}),
 ) -> SelectionPlan:
-    """The plan of a command's options.
-
-    Args:
-        systems: names; empty for all that are known.
-        budgets: tokens; empty for the usual five.
-
-    Raises:
-        RequestError: a system is not known, or a number is below 1.
-    """
+    """The plan of a command's options."""
     if unknown := [name for name in systems if name not in known]:
         raise RequestError(f"system {unknown[0]!r:.40} is not one of {', '.join(known)}")
     sizes = tuple(sorted(set(budgets))) or BUDGETS
@@ -190,19 +182,7 @@ def measure_sets(
     openers: Mapping[str, SystemOpener] = MappingProxyType({}),
     say: Say = lambda line: None,
 ) -> SelectionValues:
-    """Measure every system of a plan on every set.
-
-    Args:
-        folders: of the sets, see `selection_data.find`.
-        cache: folder that keeps vectors between runs.
-        embedder: None for the one that ships.
-        openers: further systems by name; an ImportError of one names it as missing.
-        say: called with a line about what is being done.
-
-    Raises:
-        RequestError: a set is not of the format.
-        ConfigError: a setting is not usable.
-    """
+    """Measure every system of a plan on every set."""
     kept = KeptVectors(embedder or OnnxEmbedder(), cache)
     counter = counter_for(MODEL)
     found = SelectionValues(engines={"tokenizer": counter.identity, "embedder": kept.identity})
@@ -335,14 +315,7 @@ class RelayContexts:
         embedder: Embedder,
         settings: Mapping[str, Any],
     ) -> None:
-        """Ingest the documents as text files would be.
-
-        Args:
-            settings: arguments of `relay.settings.load`, such as the preset.
-
-        Raises:
-            ConfigError: a setting is not usable.
-        """
+        """Ingest the documents as text files would be."""
         self._axis = axis
         self._sources: dict[str, str] = {}
         self._units: dict[tuple[str, tuple[tuple[int, int], ...]], ContextUnit] = {}

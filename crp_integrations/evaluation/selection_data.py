@@ -69,15 +69,7 @@ class DataSet:
 
 
 def find(data: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Folders of the sets to measure, by name.
-
-    Args:
-        data: a set's folder, or the folder that holds sets.
-        names: which of them; empty for all.
-
-    Raises:
-        RequestError: there is no set, or none of a name that is asked for.
-    """
+    """Folders of the sets to measure, by name."""
     if (data / DOCUMENTS).is_file():
         found = {data.resolve().name: data}
     elif data.is_dir():

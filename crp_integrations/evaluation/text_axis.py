@@ -116,15 +116,7 @@ class TextAxis:
         return self.text[stretch.start : stretch.end]
 
     def place(self, content: str, doc_id: str | None, start: int, end: int) -> AxisSpan | None:
-        """Where a text stands: where it is said to, else in its document, else anywhere.
-
-        Args:
-            doc_id: the document that it is said to be from, None when that is not known.
-            start, end: character offsets that it is said to have in it.
-
-        Returns:
-            None when no document holds it word for word.
-        """
+        """Where a text stands: where it is said to, else in its document, else anywhere."""
         wanted = squeezed(content)
         if not wanted:
             return None

@@ -76,10 +76,6 @@ class NamespaceAdministration:
         The other direction has the kind with `^` in front. Edges go with either of their facts.
 
         Spec: Summit §Storage Interfaces
-
-        Raises:
-            FactRejected: a fact is not there, or the subject may not read it; stores nothing.
-            AccessDenied: the guard denies writing things with a fact's labels.
         """
         given = list(edges)
         ids = sorted({id_ for edge in given for id_ in (edge.source_fact, edge.target_fact)})
@@ -121,22 +117,6 @@ class NamespaceAdministration:
         ACTIVE, unless its ttl has run out all the same, and an archived one comes back.
 
         Spec: CRP-SPEC-009 §2, §3.3 (decision E18)
-
-        Args:
-            content: within the limits that `add` keeps.
-            metadata: in the place of the stored map.
-            ttl: ISO 8601 duration, counted from `ingested_at`; None takes it away.
-            labels: in the place of the stored ones; the guard is asked for both.
-
-        Returns:
-            The fact as it is stored now.
-
-        Raises:
-            IllegalTransition: the fact is DELETED or QUARANTINED.
-            FactRejected: a value is not usable, or the content too short or too long.
-            RequestError: the fact is unknown.
-            AccessDenied: the guard denies writing things with the old or the new labels.
-            ConfigError: the stored vectors are of another embedder.
         """
         given: dict[str, Any] = {
             "content": content,
@@ -155,11 +135,6 @@ class NamespaceAdministration:
         """Flag ACTIVE facts as STALE: still retrievable, with freshness 0.
 
         Spec: CRP-SPEC-009 §2.2
-
-        Raises:
-            IllegalTransition: a fact is not ACTIVE.
-            RequestError: a fact is unknown.
-            AccessDenied: the guard denies writing a fact.
         """
         return self._settle(StatusChanges(self._writer()).mark_stale(ids))
 
@@ -170,15 +145,6 @@ class NamespaceAdministration:
         that must go now there is `erase`. Artifacts that name them among their sources go at once.
 
         Spec: CRP-SPEC-009 §2.2
-
-        Args:
-            facts: ids.
-            source: id of a source; its registry entry becomes REMOVED.
-
-        Raises:
-            IllegalTransition: one of the facts is DELETED.
-            RequestError: a fact or the source is unknown, or neither is given.
-            AccessDenied: the guard denies erasing one of them.
         """
         return self._settle(StatusChanges(self._writer()).forget(facts, source))
 
@@ -186,11 +152,6 @@ class NamespaceAdministration:
         """Put facts aside: out of search, text index and state hash, until `restore`.
 
         Spec: CRP-SPEC-009 §8.2
-
-        Raises:
-            IllegalTransition: a fact is DELETED, QUARANTINED or archived already.
-            RequestError: a fact is unknown.
-            AccessDenied: the guard denies writing a fact.
         """
         return self._settle(StatusChanges(self._writer()).archive(ids))
 
@@ -198,11 +159,6 @@ class NamespaceAdministration:
         """Bring archived facts back with the status that they have.
 
         Spec: CRP-SPEC-009 §8.2
-
-        Raises:
-            IllegalTransition: a fact is not archived, or is DELETED or QUARANTINED.
-            RequestError: a fact is unknown.
-            AccessDenied: the guard denies writing a fact.
         """
         return self._settle(StatusChanges(self._writer()).restore(ids))
 
@@ -212,14 +168,6 @@ class NamespaceAdministration:
         Artifacts that come from them, or from their sources, are read by nobody until `lift`.
 
         Spec: CRP-SPEC-009 §8.4
-
-        Args:
-            reason: one sentence for the notice; it enters no journal and no log.
-
-        Raises:
-            IllegalTransition: a fact is neither ACTIVE nor STALE.
-            RequestError: a fact is unknown.
-            AccessDenied: the guard denies writing a fact.
         """
         if not isinstance(reason, str):
             # It goes into a notice, and what is quarantined by then would stay so.
@@ -230,11 +178,6 @@ class NamespaceAdministration:
         """End the quarantine of facts after review: they are ACTIVE and retrievable.
 
         Spec: CRP-SPEC-009 §8.4
-
-        Raises:
-            IllegalTransition: a fact is not QUARANTINED.
-            RequestError: a fact is unknown.
-            AccessDenied: the guard denies writing a fact.
         """
         return self._settle(StatusChanges(self._writer()).lift(ids))
 
@@ -245,15 +188,6 @@ class NamespaceAdministration:
         with the removal. A second call finds nothing left and finishes what a reader held up.
 
         Spec: CRP-SPEC-009 §8.3
-
-        Args:
-            source: the source's id.
-            graph: whether a large namespace's graph, whose file held the vectors too, is built
-                anew at once; else at the next write or `maintain`, and search is exact until then.
-
-        Raises:
-            RequestError: the source is unknown.
-            AccessDenied: the guard denies erasing the source or one of its facts.
         """
         erased = SourceErasure(self._writer()).erase(source)
         if erased.facts:
@@ -266,17 +200,6 @@ class NamespaceAdministration:
 
         The seals of its windows and the journal's events stay, which hold ids and hashes. Where a
         reader of an old state holds bytes of it, the next `maintain` takes them.
-
-        Args:
-            scrub: whether the bytes are to be off the disk before it returns, for which readers
-                are waited for; else the next `maintain` takes them.
-
-        Returns:
-            Whether anything was kept of it.
-
-        Raises:
-            AccessDenied: the guard denies erasing.
-            StoreBusy: another process held the write lock for too long.
         """
         require(self._guard, self.subject, "erase", NAMESPACE)
         writer = self._writer()
@@ -297,15 +220,6 @@ class NamespaceAdministration:
         """Do what time has made due; cheap, and without any write, when nothing is.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
-
-        Args:
-            progress: called with step, done and total.
-            graph: whether a graph that is due is built too, which takes a minute for a hundred
-                thousand facts; search is exact until then.
-
-        Raises:
-            AccessDenied: something is due and the guard denies writing.
-            StoreBusy: another process held the write lock for too long; steps that are done stay.
         """
         fabric = self._fabric
         return Maintenance(
@@ -322,18 +236,6 @@ class NamespaceAdministration:
         It covers what the subject may not read, too, and makes every ETag invalid.
 
         Spec: CRP-SPEC-009 §5.5
-
-        Args:
-            afresh: begin with nothing, so that equal facts give equal communities and labels
-                whatever was there before.
-
-        Raises:
-            AccessDenied: the guard denies writing.
-            ConfigError: the fabric has no engine for it, or the stored vectors are of another
-                embedder.
-            EngineError: the engine failed; nothing was changed.
-            StoreBusy: another process does the same or did it meanwhile, or held the write lock
-                for too long; nothing was changed.
         """
         require(self._guard, self.subject, "write", NAMESPACE)
         report = self._clustering().run(afresh=afresh)

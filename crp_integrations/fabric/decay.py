@@ -43,14 +43,7 @@ class Decay:
     length: int
 
     def at(self, age: int) -> int:
-        """What is left at an age.
-
-        Args:
-            age: in microseconds; below zero counts as zero.
-
-        Returns:
-            Fixed point in [0, SCALE]; it never rises with age.
-        """
+        """What is left at an age."""
         return self.curve(max(0, age), self.length)
 
 

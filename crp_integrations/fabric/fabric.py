@@ -168,18 +168,6 @@ class Fabric:
         """The subject's namespace, the only way to read: own facts and the shared ones.
 
         Spec: CRP-SPEC-009 §7.2, §9.1, §9.2
-
-        Args:
-            subject: who asks; the tenant decides which namespace.
-            guard: decides on labels; None for the fabric's own.
-            residency: region whose store alone is read and written, the shared namespaces
-                included; empty for the store that belongs to no region.
-
-        Raises:
-            AccessDenied: the subject names no tenant, or one that is kept for shared namespaces.
-            RequestError: there is no such region.
-            ConfigError: the stored vectors are of another embedder, or the journal was sealed
-                with another key.
         """
         if not subject.tenant.strip():
             raise AccessDenied(f"subject {subject.name!r} names no tenant, so access is denied")
@@ -194,13 +182,6 @@ class Fabric:
         Whoever holds the fabric is the operator; tenants are given namespaces only.
 
         Spec: CRP-SPEC-009 §9.2
-
-        Args:
-            name: one of `settings.shared`.
-
-        Raises:
-            RequestError: there is no such region.
-            ConfigError: the name is not configured; else as `bind`.
         """
         check_configured(name, self.settings.shared)
         operator = Subject(tenant=stored_name(name), name="operator")
@@ -210,9 +191,6 @@ class Fabric:
         """The fabric of a region; this one for an empty name.
 
         Spec: CRP-SPEC-009 §7.2
-
-        Raises:
-            RequestError: there is no such region; names those that there are.
         """
         if not residency:
             return self
@@ -258,9 +236,6 @@ class Fabric:
 
         Within the writing transaction that this thread has open on it, if any, and then it is
         committed with that one or not at all; else in a transaction of its own.
-
-        Raises:
-            StoreError: nothing was written.
         """
         key, timestamp = journal_key(self.keyring, name), iso(self.clock.now())
         under_way = self._under_way.__dict__.get(name)
@@ -286,12 +261,6 @@ class Fabric:
         """Refuse to mix vectors of two embedders.
 
         Spec: CRP-SPEC-009 §3.4
-
-        Args:
-            shared: name of the shared namespace that the facts are of, for the message.
-
-        Raises:
-            ConfigError: names the embedder stored and the one at hand.
         """
         stored = facts.setting(EMBEDDER_SETTING)
         if stored is not None and stored != self.embedder.identity:
@@ -310,9 +279,6 @@ class Fabric:
         """Refuse to go on with a chain under another key: neither part would verify.
 
         An empty journal asks for no key, so that looking at a store makes none.
-
-        Raises:
-            ConfigError: names the store and the key ring.
         """
         if journal.tip() is None:
             return
@@ -333,16 +299,6 @@ class Fabric:
         new one, which nothing can be bound from yet, moves its own namespaces with it.
 
         Spec: CRP-SPEC-009 §3.4
-
-        Args:
-            name: of the namespace, as a tenant is called.
-            embedder: the new one.
-            progress: called with step, done and total.
-
-        Raises:
-            ConfigError: another process moves the namespace to a third embedder, or the journal was
-                sealed with another key.
-            StoreBusy: another writer held the store for too long; what is prepared stays.
         """
         with self.store.begin(name, write=False) as transaction:
             self.check_key(name, transaction.journal)

@@ -134,10 +134,6 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         """The same reads, with what a session holds in memory at this moment.
 
         Spec: CRP-SPEC-009 §7.2
-
-        Args:
-            session_id: empty for no session.
-            keep_counts: false where nothing at all may be written.
         """
         fabric = self._fabric
         held = fabric.session_memory.held(self.subject.tenant, session_id, fabric.clock.now())
@@ -214,21 +210,6 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         A document that is stored with equal content adds nothing. Of one that has changed,
         passages that are still there keep their facts, new ones are added, and the facts of
         those that are gone become STALE.
-
-        Args:
-            documents: from a loader, or made by hand.
-            kind: kind of all of them, above what they say themselves; None for their own.
-            labels: access labels, added to their own.
-            ttl: ISO 8601 duration such as `P90D`, counted from when a fact was first ingested;
-                afterwards `maintain` marks it STALE. Facts of these documents that are stored
-                already get it too. None leaves theirs, and gives new ones none.
-            progress: called with step, done and total; a total of 0 means unknown.
-
-        Raises:
-            IngestError: a document cannot be ingested; names it.
-            RequestError: the labels are not a list of texts, or the ttl is no duration.
-            AccessDenied: the guard denies writing things with these labels.
-            ConfigError: the stored vectors are of another embedder.
         """
         report = Ingestion(**self._target()).documents(
             documents,
@@ -246,23 +227,7 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         kind: SourceKind | None = None,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Add facts as they are, without chunking; the whole batch or nothing.
-
-        Args:
-            facts: facts, or texts that become facts of the source `user`.
-            kind: kind of all of them; None for a fact's own, and `user` for texts.
-            progress: as in `ingest`.
-
-        Returns:
-            A report whose `unchanged` holds the ids that were there already, and whose `returned`
-            those that were STALE or archived and are found again as new ones are. What is in
-            quarantine stays there, and is `unchanged`.
-
-        Raises:
-            FactRejected: a fact is too short, too long or of another namespace, or is stored with
-                other labels or, since an update, with another content.
-            AccessDenied: the guard denies writing things with a fact's labels.
-        """
+        """Add facts as they are, without chunking; the whole batch or nothing."""
         report = Ingestion(**self._target()).facts(
             facts, kind=kind, progress=progress or ignore_progress
         )
@@ -280,19 +245,6 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         A deleted fact's id is free again; a stale or archived one becomes ACTIVE, but for one whose
         ttl has run out, which stays STALE. A fact of a document that was ingested stays in its
         source, whatever source is given.
-
-        Args:
-            facts: with the ids, sources, labels and metadata that they are to have.
-            uris: URIs of sources that the registry does not know yet, by source id.
-            vectors: made by the fabric's own embedder, shape (len(facts), dimensions); None to
-                have them made.
-
-        Raises:
-            FactRejected: a fact is too short, too long, of another namespace, given twice with
-                different content, or stored with other labels.
-            IllegalTransition: a fact is in quarantine.
-            EngineError: the vectors are of another number or length.
-            AccessDenied: the guard denies writing things with a fact's labels.
         """
         report = FactUpsert(**self._target()).put(facts, uris=uris or {}, vectors=vectors)
         return self._settle(self._recluster_if_due(report))
@@ -306,19 +258,6 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         the process ends. Each is embedded once.
 
         Spec: CRP-SPEC-009 §7.2
-
-        Args:
-            session_id: whose facts they are.
-            facts, kind: as for `add`.
-
-        Returns:
-            A report whose `unchanged` holds the ids that the session held, or the namespace
-            stored, already.
-
-        Raises:
-            FactRejected, AccessDenied: as for `add`.
-            LimitReached: the session would hold too much, or too many sessions hold something.
-            RequestError: the session has no name.
         """
         intake = SessionFactIntake(
             **self._target(),
@@ -370,33 +309,14 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         killed is resumed by the next one. Communities are found anew at the next `maintain`.
 
         Spec: CRP-SPEC-009 §3.4
-
-        Args:
-            embedder: the new one.
-            progress: called with step, done and total.
-
-        Raises:
-            AccessDenied: the guard denies writing.
-            ConfigError: another process moves the namespace to a third embedder.
-            StoreBusy: another writer held the store for too long; what is prepared stays.
         """
         require(self._guard, self.subject, "write", NAMESPACE)
         return self._fabric.reembed(self._own.name, embedder, progress)
 
     def must_write(self) -> None:
-        """Refuse where it cannot be written, before what is paid for and then kept.
-
-        Raises:
-            StoreBusy: as on a standby of the database.
-            AccessDenied: the login of the database may not write it.
-            StoreError: its file may not be written, or there is no room left for it.
-        """
+        """Refuse where it cannot be written, before what is paid for and then kept."""
         must_write(self._fabric.store, self._own.name)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:
-        """A transaction of the namespace, for the relay's close; the guard does not look in.
-
-        Raises:
-            StoreError: the store cannot open one.
-        """
+        """A transaction of the namespace, for the relay's close; the guard does not look in."""
         return self._fabric.begin(self._own.name, write=write)

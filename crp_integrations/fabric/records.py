@@ -153,9 +153,6 @@ def duration(text: str) -> timedelta:
     """The length of an ISO 8601 duration such as `P90D`; a year is 365 days, a month 30.
 
     Spec: CRP-SPEC-009 §2, §8.1
-
-    Raises:
-        ValueError: it is not one, or not above zero.
     """
     try:
         if not text.startswith("P"):
@@ -193,15 +190,7 @@ Metadata = Annotated[dict[str, JsonValue], AfterValidator(_writable)]
 
 
 def access_labels(labels: object, refusal: type[CRPError]) -> tuple[str, ...]:
-    """Access labels sorted, each once.
-
-    Args:
-        labels: as a caller gave them.
-        refusal: what to raise.
-
-    Raises:
-        CRPError: of the class given; they are not a list of texts.
-    """
+    """Access labels sorted, each once."""
     if isinstance(labels, str):
         # Its letters would become the labels, and what was to be withheld would carry none.
         raise refusal(f"labels is the text {labels!r:.40}, wanted a list: labels=[{labels!r:.40}]")

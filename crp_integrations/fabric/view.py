@@ -82,9 +82,6 @@ class FabricView:
 
         That of a shared namespace may be a little later than that of the own one. Nothing slow
         belongs in the block: it keeps the store from giving up what was erased.
-
-        Raises:
-            StoreError: a namespace's file cannot be used.
         """
         with ExitStack() as stack:
             own, *shared = [stack.enter_context(layer.moment()) for layer in self._stored]
@@ -148,14 +145,6 @@ class FabricView:
         """The k facts whose vectors are nearest; ties by id.
 
         Spec: CRP-SPEC-009 §3.1
-
-        Args:
-            vector: unit vector, shape (dimensions,).
-            k: how many; fewer come when there are fewer.
-            where: which stored facts are looked at; None for every one.
-
-        Returns:
-            Ids with their cosine in [-1, 1], highest first.
         """
         found = self._found(k, lambda layer, wanted: layer.nearest(vector, wanted, where))
         if len(found) == 1:
@@ -169,18 +158,7 @@ class FabricView:
             self._stored[0].foresee(vector, k, query, k_words)
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
-        """The k best facts that hold any word of a query; ties by id.
-
-        Args:
-            query: raw text from anybody; no character of it has a meaning.
-            k: how many; fewer come when there are fewer.
-            where: which stored facts are looked at; None for every one.
-
-        Returns:
-            Ids with their BM25 score, highest first. BM25 means something within one corpus only,
-            so with several layers the ranks within each decide: the score is one through the
-            rank, and equal ranks go by layer.
-        """
+        """The k best facts that hold any word of a query; ties by id."""
         found = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))
         if len(found) == 1:
             return found[0]
@@ -201,11 +179,7 @@ class FabricView:
         return sorted(found) if len(self._stored) > 1 else found
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be retrieved is left out.
-
-        Raises:
-            RequestError: one text, or no sequence, in the place of the ids.
-        """
+        """Facts in the order asked for; what may not be retrieved is left out."""
         found = {one.fact_id: one for layer, part in self._parted(ids) for one in layer.facts(part)}
         return [found[id_] for id_ in ids if id_ in found]
 
@@ -223,11 +197,7 @@ class FabricView:
         return [found[id_] for id_ in ids if id_ in found]
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions).
-
-        Raises:
-            StoreError: an id is not one that the subject may retrieve.
-        """
+        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
         if len(self._layers) == 1:
             return self._layers[0].vectors(ids)
         row = {
@@ -242,16 +212,7 @@ class FabricView:
     def token_counts(
         self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]]
     ) -> dict[str, int]:
-        """Token counts of facts, counting only those never counted under this key.
-
-        Args:
-            key: identity of the counter and of what is counted, such as `o200k/render@1`.
-            ids: facts that the subject may retrieve; others are left out.
-            count: counts contents.
-
-        Returns:
-            Tokens by id.
-        """
+        """Token counts of facts, counting only those never counted under this key."""
         if len(self._layers) == 1:
             own = list(dict.fromkeys(ids))
             return self._layers[0].token_counts(key, own, count, keep=self._keep_counts)
@@ -272,9 +233,6 @@ class FabricView:
         """The registry's entries that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
-
-        Args:
-            ids: of the sources wanted; None for every one.
         """
         found: dict[str, Source] = {}
         for layer in self._stored:

@@ -152,12 +152,7 @@ def create_app(
 
 
 def judge_of(options: Mapping[str, Any]) -> Judge | None:
-    """The judge that `options` of `create_app` name; each tenant's relay makes its own of them.
-
-    Raises:
-        ConfigError, RequestError: one has no usable value.
-        ModelNotFound: no provider follows from the judge's name.
-    """
+    """The judge that `options` of `create_app` name; each tenant's relay makes its own of them."""
     given = {name: options[name] for name in JUDGE_OPTIONS if options.get(name) is not None}
     return Judge.of(options.get("judge"), None, **given)
 

@@ -84,11 +84,7 @@ class Chunks:
     """The events of one answer."""
 
     def __init__(self, id_: str, created: int, model: str, *, usage: bool) -> None:
-        """Know what every event says.
-
-        Args:
-            usage: whether the caller asked for a last event with the tokens.
-        """
+        """Know what every event says."""
         self._frame: dict[str, Any] = {
             "id": id_,
             "object": "chat.completion.chunk",

@@ -103,12 +103,7 @@ class Door:
     """The endpoint of one path."""
 
     def __init__(self, route: str, operations: Mapping[str, Operation], house: House) -> None:
-        """Take a path's operations.
-
-        Args:
-            route: the path with its parameters in braces, as logs and metrics name it.
-            operations: by HTTP method; none for the paths that there are not.
-        """
+        """Take a path's operations."""
         self._route = route
         self._operations = dict(operations)
         self._house = house

@@ -93,12 +93,7 @@ def new_key(
     scopes: tuple[Scope, ...] = EVERYTHING,
     expires_at: datetime | None = None,
 ) -> tuple[str, Key]:
-    """A new key, to be shown once, and what is kept of it.
-
-    Raises:
-        RequestError: the tenant has no name.
-        AccessDenied: the name is kept for shared namespaces, so no request would be let in.
-    """
+    """A new key, to be shown once, and what is kept of it."""
     if not tenant.strip():
         raise RequestError("a key needs a tenant; name one")
     refuse_reserved(tenant)
@@ -162,11 +157,7 @@ class KeyFile:
     """
 
     def __init__(self, path: str | Path, *, every_seconds: float = 1.0) -> None:
-        """Point at a file, there or not.
-
-        Args:
-            every_seconds: how often the file is looked at for changes.
-        """
+        """Point at a file, there or not."""
         self._path = Path(path)
         self._every = every_seconds
         self._lock = threading.Lock()

@@ -70,11 +70,7 @@ class Told:
 
 
 def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
-    """The document of a table of paths.
-
-    Args:
-        paths: by path, then by HTTP method.
-    """
+    """The document of a table of paths."""
     told = [one for methods in paths.values() for one in methods.values()]
     kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refused, "serialization")]
     kinds += [(one.takes, "validation") for one in told if one.takes]

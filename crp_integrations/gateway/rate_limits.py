@@ -36,14 +36,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key_id: str, now: float) -> None:
-        """Take one request out of a key's bucket.
-
-        Args:
-            now: seconds of a clock that never goes back.
-
-        Raises:
-            Busy: the bucket is empty.
-        """
+        """Take one request out of a key's bucket."""
         left, at = self._buckets.pop(key_id, (self._burst, now))
         left = min(self._burst, left + (now - at) * self._per_second)
         allowed = left >= 1.0
@@ -75,11 +68,7 @@ class Together:
 
     @contextmanager
     def one(self, key_id: str) -> Iterator[None]:
-        """Count a request while the block lasts.
-
-        Raises:
-            Busy: the key, or all keys together, have too many under way.
-        """
+        """Count a request while the block lasts."""
         if self._running[key_id] >= self._each:
             raise Busy(
                 f"key {key_id} has {self._each} requests under way, which is its limit",

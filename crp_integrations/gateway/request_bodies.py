@@ -66,12 +66,7 @@ class Question:
 
 
 def read_json(data: bytes) -> Any:
-    """A body's JSON.
-
-    Raises:
-        RequestError: it is none, holds what JSON has not: NaN, or a name twice, or has an object
-            with more names than anything here has a use for.
-    """
+    """A body's JSON."""
     try:
         # Of bytes the reader takes UTF-16 and UTF-32 as well, which no other reader here would.
         text = data.decode("utf-8-sig")
@@ -83,11 +78,7 @@ def read_json(data: bytes) -> Any:
 
 
 def read_as(kind: type[_Model], given: Any) -> _Model:
-    """JSON as one of our models.
-
-    Raises:
-        RequestError: it is none; names the first field that is wrong, and never its value.
-    """
+    """JSON as one of our models."""
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -99,13 +90,6 @@ def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySet
     """A request as a question.
 
     The last message of the user alone is what the fabric is asked; the others go along.
-
-    Args:
-        headers: of the request, as they came.
-        limits: how long each part may be, and which further fields go to the upstream.
-
-    Raises:
-        RequestError: a field, message or header has no usable value, or is too long.
     """
     own, aside = extra_fields(read_json(data), limits.pass_fields)
     said = read_as(ChatRequest, own)
@@ -149,14 +133,7 @@ def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySet
 
 
 def check_model(model: str, listed: Sequence[str]) -> None:
-    """Check that the gateway asks a model.
-
-    Args:
-        listed: names; empty for any.
-
-    Raises:
-        ModelUnlisted: it does not.
-    """
+    """Check that the gateway asks a model."""
     if listed and model not in listed:
         raise ModelUnlisted(
             f"model {model!r:.120} is not one of {', '.join(sorted(listed))}, which are asked here"

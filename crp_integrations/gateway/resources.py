@@ -258,11 +258,7 @@ _HEADERS: Final = {
 
 
 def admitted(house: House, scope: Scope) -> Key:
-    """Who a genuine address lets in, whether it still holds or not.
-
-    Raises:
-        AccessDenied: it was altered, or never given out.
-    """
+    """Who a genuine address lets in, whether it still holds or not."""
     query = scope.get("query_string", b"").decode("latin-1")
     token = dict(parse_qsl(query)).get("token", "")
     claim = read_address((scope.get("path_params") or {})["artifact_id"], token, house.keyring)

@@ -241,11 +241,7 @@ class Call:
                 log_failure(self.request_id, error)
 
     def whole(self, name: str, default: int, *, least: int = 0, most: int) -> int:
-        """A whole number of the address.
-
-        Raises:
-            RequestError: it is none, or out of its range.
-        """
+        """A whole number of the address."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -256,11 +252,7 @@ class Call:
         return number
 
     def only(self, *names: str) -> None:
-        """Check that the address has no other parameters.
-
-        Raises:
-            RequestError: it has one.
-        """
+        """Check that the address has no other parameters."""
         for name in self.query:
             if name not in names:
                 wanted = ", ".join(names) or "none"

@@ -85,11 +85,7 @@ def server(
 
 
 def check_free(host: str, port: int) -> None:
-    """Try the address, since uvicorn says only in its log that it cannot be had.
-
-    Raises:
-        ConfigError: nothing can listen there.
-    """
+    """Try the address, since uvicorn says only in its log that it cannot be had."""
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

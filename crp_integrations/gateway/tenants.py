@@ -35,12 +35,7 @@ class Tenants:
     """Opens and closes relays. For one event loop alone."""
 
     def __init__(self, opened: Callable[[Subject], Relay], most: int) -> None:
-        """Open nothing yet.
-
-        Args:
-            opened: opens the relay of a subject; runs in a thread.
-            most: relays that stay open without being used.
-        """
+        """Open nothing yet."""
         self._opened = opened
         self._most = most
         self._kept: OrderedDict[Subject, _Open] = OrderedDict()
@@ -53,11 +48,7 @@ class Tenants:
 
     @asynccontextmanager
     async def lease(self, subject: Subject) -> AsyncIterator[Relay]:
-        """The subject's relay, which stays open while the block lasts.
-
-        Raises:
-            CRPError: it cannot be opened.
-        """
+        """The subject's relay, which stays open while the block lasts."""
         entry = self._kept.get(subject)
         if entry is None:
             loop = asyncio.get_running_loop()

@@ -48,12 +48,7 @@ class Routed:
     def __init__(
         self, *, timeout_s: float = 60.0, options: Mapping[str, Any] | None = None
     ) -> None:
-        """Choose what is the same for every question.
-
-        Args:
-            timeout_s: seconds until an attempt is given up.
-            options: LiteLLM's arguments for reaching a provider, such as `api_base`.
-        """
+        """Choose what is the same for every question."""
         self._timeout_s = timeout_s
         self._options = dict(options or {})
         self._plain = LiteLLMModel(timeout_s=timeout_s, options=self._options)
@@ -116,11 +111,7 @@ class Asked:
     most_characters: int
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the answer is too long to be examined here.
-        """
+        """Answer a call."""
         return self._short(self._of(call).call(call))
 
     async def acall(self, call: ModelCall) -> Reply:

@@ -104,12 +104,6 @@ class ContextAssembler:
         """The pack for a message, under the policies in force.
 
         Spec: Summit §Key APIs, §Context Assembly Pipeline
-
-        Raises:
-            AccessDenied: the context's subject is not the one that the namespace is bound to.
-            RequestError: message and policies alone do not fit into the budget.
-            EngineError: a model that is asked for injections failed.
-            StoreError: the store could not be read, or the pack could not be logged.
         """
         return self.compose(request, context).pack
 
@@ -117,9 +111,6 @@ class ContextAssembler:
         """The pack with the text that a model is shown, drop reports, evidence and warnings.
 
         Spec: Summit §Context Assembly Pipeline
-
-        Raises:
-            AccessDenied, RequestError, EngineError, StoreError: as for `assemble`.
         """
         check_request(request)
         parts, now = self._parts, self._parts.clock.now()

@@ -177,19 +177,6 @@ def pack_of(
     """An envelope as a pack: the same facts in the same order, section by section.
 
     Spec: Summit §Context Assembly Data Contracts
-
-    Args:
-        labels: security label by fact id.
-        counter: counts the items of a section.
-        pii_flags: kinds of personal data by fact id.
-        decisions: the guard's decision by fact id.
-        reranker: what ranked the facts; empty takes the envelope's own algorithm.
-        evidence: by fact id; of others the envelope's own scores say what found them.
-        reasons: why a section holds what it holds, by its name; of others strategy and grounding.
-
-    Raises:
-        AccessDenied: a fact has no label.
-        RequestError: a section's name is none of a pack's.
     """
     flags, decided = pii_flags or {}, decisions or {}
     found, why = evidence or {}, reasons or {}
@@ -256,20 +243,12 @@ def section_tokens(texts: Sequence[str], counter: TokenCounter) -> int:
 
 
 def render_pack(pack: ContextPack, texts: Mapping[str, str]) -> str:
-    """The text that a model is shown of a pack, as an envelope renders it.
-
-    Raises:
-        RequestError: a text is not there, or is not the one that was referred to.
-    """
+    """The text that a model is shown of a pack, as an envelope renders it."""
     return render([text_of(item, item.shown_ref, texts) for item in pack.items])
 
 
 def text_of(item: ContextItem, ref: str, texts: Mapping[str, str]) -> str:
-    """The text behind a reference of an item.
-
-    Raises:
-        RequestError: it is not there, or is not the one that was referred to.
-    """
+    """The text behind a reference of an item."""
     text = texts.get(ref)
     if text is None:
         raise RequestError(
@@ -355,11 +334,7 @@ class AssembleRequest(Record):
 
 
 def check_request(request: AssembleRequest) -> AssembleRequest:
-    """What a pack is to be made for.
-
-    Raises:
-        RequestError: it is something else, such as the question alone.
-    """
+    """What a pack is to be made for."""
     return of_kind(
         request,
         AssembleRequest,

@@ -57,13 +57,6 @@ class Emitter:
         """Something that happened: a turn of a conversation, an action, what a tool gave.
 
         Spec: Summit §Memory Taxonomy
-
-        Args:
-            category: `transcript`, `user-action` or `tool-output`.
-            more: other fields of the item, such as `pii_flags`, `ttl` or `confidence`.
-
-        Raises:
-            FactRejected: the item is malformed.
         """
         return self._emit("episodic", content, category, more)
 
@@ -71,13 +64,6 @@ class Emitter:
         """How something is done: a playbook, how a tool is called, a step of a policy.
 
         Spec: Summit §Memory Taxonomy
-
-        Args:
-            category: `playbook`, `tool-recipe` or `policy-step`.
-            more: as for `episodic`.
-
-        Raises:
-            FactRejected: the item is malformed.
         """
         return self._emit("procedural", content, category, more)
 
@@ -85,13 +71,6 @@ class Emitter:
         """What is so: a passage, a node or an edge of a graph, a tool's specification.
 
         Spec: Summit §Memory Taxonomy
-
-        Args:
-            category: `document`, `graph-node`, `graph-edge`, `embedding` or `tool-spec`.
-            more: as for `episodic`.
-
-        Raises:
-            FactRejected: the item is malformed.
         """
         return self._emit("semantic", content, category, more)
 

@@ -327,9 +327,6 @@ def of_fact(fact: Fact) -> MemoryItem | None:
 
     Of a fact that is shown without personal data the item says what is shown: it has the checksum
     of that text and no summary, and its content is a text where it is no canonical JSON any more.
-
-    Raises:
-        FactRejected: its metadata and content do not make an item; names the fact.
     """
     told = fact.metadata.get(MEMORY_KEY)
     if not isinstance(told, dict):
@@ -358,11 +355,7 @@ def of_fact(fact: Fact) -> MemoryItem | None:
 
 
 def _content(fact: Fact, cut: bool) -> JsonValue:
-    """What a fact holds that was stored as canonical JSON.
-
-    Args:
-        cut: something was taken out of it, so that it need not be JSON any more.
-    """
+    """What a fact holds that was stored as canonical JSON."""
     try:
         found: JsonValue = json.loads(fact.content)
         if not cut or canonical(found).decode() == fact.content:

@@ -50,22 +50,11 @@ class MemoryEventStore:
         """Append an item; nothing that was appended is ever changed.
 
         Spec: Summit §Storage Interfaces
-
-        Raises:
-            AccessDenied: tenant or signer are another's, or the guard denies writing these labels.
-            FactRejected: the id is taken by another content; a correction has an id of its own.
         """
         return self._writer.write(item, self._context)
 
     def log(self, events: Iterable[Event | Stub]) -> RebuiltItems:
-        """Every item with its signed events, laid beside the journal, which decides.
-
-        Args:
-            events: the tenant's whole journal in its order, verified before.
-
-        Raises:
-            FactRejected: a memory was changed so that it makes no item any more; names the fact.
-        """
+        """Every item with its signed events, laid beside the journal, which decides."""
         return rebuild(tuple(self._writer.items(strict=True)), events)
 
 
@@ -128,10 +117,6 @@ class GraphStore:
         """Store a node; the same one again changes nothing.
 
         Spec: Summit §Storage Interfaces
-
-        Raises:
-            RequestError: the item is no semantic one of category `graph-node`.
-            AccessDenied, FactRejected: as for `MemoryWriter.write`.
         """
         _check_category(item, "graph-node")
         return self._writer.write(item, context)
@@ -143,14 +128,6 @@ class GraphStore:
         item's confidence.
 
         Spec: Summit §Storage Interfaces
-
-        Args:
-            item: `graph_refs` has the ids of the two items, or facts, that it relates.
-
-        Raises:
-            RequestError: it is no semantic item of category `graph-edge`, or does not name two
-                facts that are stored here and may be read.
-            AccessDenied, FactRejected: as for `MemoryWriter.write`.
         """
         _check_category(item, "graph-edge")
         if len(item.graph_refs) != 2:

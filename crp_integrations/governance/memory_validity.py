@@ -27,9 +27,6 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
     and the end of the old one.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        moment: aware.
     """
     held = {one.id: one for one in items}
     replaced: set[str] = set()
@@ -77,10 +74,6 @@ def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> Rebu
     """Lay the journal's signed events beside what is stored: the log decides.
 
     Spec: Summit §Storage Interfaces
-
-    Args:
-        items: as they are stored, one of each id.
-        events: the whole journal in its order, verified before.
     """
     by_fact = {one.fact_id: one for one in items}
     found: dict[str, list[ItemVersion]] = {one.id: [] for one in items}

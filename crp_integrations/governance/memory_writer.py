@@ -50,11 +50,7 @@ class PolicyContext(Part):
 
 
 def check_context(context: PolicyContext) -> PolicyContext:
-    """The context of a call.
-
-    Raises:
-        RequestError: it is something else, such as the subject alone.
-    """
+    """The context of a call."""
     return of_kind(
         context,
         PolicyContext,
@@ -99,11 +95,7 @@ class MemoryWriter:
     """
 
     def __init__(self, namespace: MemoryNamespace) -> None:
-        """Take the namespace that is written; it is bound to a tenant, a subject and a guard.
-
-        Raises:
-            RequestError: it is none, but the relay, say.
-        """
+        """Take the namespace that is written; it is bound to a tenant, a subject and a guard."""
         if not hasattr(namespace, "put"):
             kind = seen(namespace, hidden=True)
             raise RequestError(f"namespace is {kind}; give a Namespace, as in relay.fabric")

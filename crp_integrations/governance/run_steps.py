@@ -92,11 +92,7 @@ class StepSettings(Part):
 
 
 def check_guardrails(measured: Sequence[StepMeasurement], settings: StepSettings) -> None:
-    """Stop a run at the first step whose guardrail is not kept.
-
-    Raises:
-        StepStopped: names the step, the number seen and the one wanted.
-    """
+    """Stop a run at the first step whose guardrail is not kept."""
     for one in measured:
         fault = settings.of(one.step).fault(one)
         if fault:

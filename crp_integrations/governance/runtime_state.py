@@ -373,11 +373,7 @@ def _describe_handle(one: SandboxRef) -> str:
 
 
 def _check_texts(texts: Sequence[Any]) -> None:
-    """Refuse what is no list of texts with ids and labels.
-
-    Raises:
-        RequestError: names its place, and shows no text.
-    """
+    """Refuse what is no list of texts with ids and labels."""
     if isinstance(texts, (str, Mapping)) or not isinstance(texts, Sequence):
         raise RequestError(f"texts is of type {type(texts).__name__}, wanted a list")
     for number, one in enumerate(texts):

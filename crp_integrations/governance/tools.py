@@ -197,14 +197,6 @@ class ToolSelector:
         """The tools that the subject may use and the question has a use for.
 
         Spec: Summit §Context Assembly Pipeline
-
-        Args:
-            tools: names unique.
-            decide: the guard's word on labels.
-            tags: safety tags that policy requires and shuts out.
-
-        Raises:
-            RequestError: two tools have one name.
         """
         allowed = _allowed(tools, decide, tags)
         if not allowed:

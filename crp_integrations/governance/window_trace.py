@@ -282,11 +282,7 @@ def _hash_json(value: Any) -> str:
 
 
 def traced_items(rows: Iterable[Mapping[str, Any]]) -> tuple[TracedItem, ...]:
-    """Items of a pack by their fields, all at once: there are dozens in each window.
-
-    Raises:
-        ValidationError: a field is not what it must be.
-    """
+    """Items of a pack by their fields, all at once: there are dozens in each window."""
     return _ITEMS.validate_python(tuple(rows))
 
 

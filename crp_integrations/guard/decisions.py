@@ -107,11 +107,7 @@ class AllowAll:
 def require(
     guard: Guard, subject: Subject, action: Action, labels: tuple[str, ...] = ()
 ) -> Decision:
-    """Return an allowing decision.
-
-    Raises:
-        AccessDenied: the guard refuses, or the subject names no tenant; names the decision.
-    """
+    """Return an allowing decision."""
     if not subject.tenant.strip():
         raise AccessDenied(f"subject {subject.name!r} names no tenant, so {action} is denied")
     decision = guard.decide(subject, action, labels)

@@ -141,12 +141,7 @@ class GovernedException(Record):
         return self
 
     def state(self, now: datetime, events: Iterable[tuple[str, datetime]] = ()) -> str:
-        """`active`, `not-yet`, `expired`, `revoked` or `rolled-back`.
-
-        Args:
-            now: the current time, aware.
-            events: type and time of the journal's events, in any order.
-        """
+        """`active`, `not-yet`, `expired`, `revoked` or `rolled-back`."""
         if self.revoked_at is not None and now >= self.revoked_at:
             return "revoked"
         if now >= self.expires_at:
@@ -163,10 +158,6 @@ def grant_exception(fields: Mapping[str, Any]) -> GovernedException:
     """An exception from what somebody wrote.
 
     Spec: Summit §Governed Exceptions
-
-    Raises:
-        RequestError: owner, expiry, rollback trigger or another field is missing or wrong; names
-            the exception and the fields.
     """
     try:
         return GovernedException.model_validate(dict(fields))
@@ -244,15 +235,7 @@ class ExceptionGuard:
         hooks: Mapping[str, Hook],
         events: ExceptionEvents = _no_events,
     ) -> None:
-        """Register exceptions in front of a guard.
-
-        Args:
-            hooks: by the names that the exceptions give.
-            events: asked for rollback triggers.
-
-        Raises:
-            RequestError: two exceptions have one id, or name a hook that is not there.
-        """
+        """Register exceptions in front of a guard."""
         ids = [one.id for one in exceptions]
         twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
         if twice:
@@ -308,10 +291,6 @@ class ExceptionGuard:
         """Let code that asks no guard go on, under the exception that it names.
 
         Spec: Summit §Backlog Isolate 16
-
-        Raises:
-            AccessDenied: no such exception is registered, it does not hold, or it is for something
-                else; or an audit hook failed.
         """
         one = next((one for one in self._exceptions if one.id == id_), None)
         if one is None:

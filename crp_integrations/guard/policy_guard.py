@@ -79,9 +79,6 @@ class PolicyGuard:
         """Decide about a resource, for a store that keeps things of several tenants.
 
         Spec: Summit §Key APIs
-
-        Returns:
-            The decision by its id; one that denies is returned too.
         """
         found = self._decided(subject, action, resource.tenant, resource.labels)
         return PolicyDecisionRef(id=found.id, allowed=found.allowed, reason=found.reason)

@@ -45,10 +45,6 @@ def write_downward(values: Downward) -> dict[str, str]:
     """The request headers of a sub-agent's call.
 
     Spec: related facts §8
-
-    Raises:
-        HeaderSyntaxError: a value cannot be said in a header, such as a region whose name is not
-            two letters: what is bound to a region must not go on without it.
     """
     return write_request(
         RequestHeaders(
@@ -86,12 +82,6 @@ def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
     """What a sub-agent's response says to its parent; its other headers are not looked at.
 
     Spec: related facts §8
-
-    Args:
-        status: of the response, 451 for a halt.
-
-    Raises:
-        HeaderSyntaxError: one of these headers is malformed or stands twice.
     """
     said = parse_response(_select(headers, _READ))
     return Upward(

@@ -189,11 +189,7 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
 
 
 def write_response(said: ResponseHeaders) -> dict[str, str]:
-    """A response's header values by name; None has no header.
-
-    Raises:
-        HeaderSyntaxError: a value does not follow its header's grammar.
-    """
+    """A response's header values by name; None has no header."""
     return _write_record(said, RESPONSE)
 
 
@@ -203,9 +199,6 @@ def write_request(asked: RequestHeaders) -> dict[str, str]:
     No header of these may reach a model's provider.
 
     Spec: related facts §2, §3
-
-    Raises:
-        HeaderSyntaxError: a value does not follow its header's grammar.
     """
     return _write_record(asked, REQUEST)
 

@@ -202,12 +202,7 @@ _NOISE_DIGITS: Final = 9
 
 
 def strip_value(name: str, value: object) -> str:
-    """A value without outer blanks.
-
-    Raises:
-        HeaderSyntaxError: it is no text, is too long, or holds a control character (with it, a
-            line that is folded or a header that is smuggled in).
-    """
+    """A value without outer blanks."""
     if not isinstance(value, str):
         raise HeaderSyntaxError(f"{name} is of type {type(value).__name__}, wanted text")
     most = LIMITS.get(name, MOST_CHARACTERS)
@@ -219,15 +214,7 @@ def strip_value(name: str, value: object) -> str:
 
 
 def check_value(name: str, value: str) -> str:
-    """A value that follows its header's rule, outer blanks removed.
-
-    Args:
-        name: a header of `grammar.GRAMMAR`, as written there.
-
-    Raises:
-        HeaderSyntaxError: it does not; names the header and shows the value's first characters,
-            unless it is a credential.
-    """
+    """A value that follows its header's rule, outer blanks removed."""
     trimmed = strip_value(name, value)
     if GRAMMAR[name].fullmatch(trimmed):
         return trimmed

@@ -164,9 +164,6 @@ def halt_body(
     """The body of a withheld answer.
 
     Spec: related facts §3
-
-    Args:
-        retry_after: None takes what the reason asks for.
     """
     after = retry_for(reason) if retry_after is None else retry_after
     return HaltBody(
@@ -184,9 +181,6 @@ def quality_gap_body(
     """The body of a demand for quality that cannot be met.
 
     Spec: CRP-SPEC-003 §8.4
-
-    Args:
-        envelope: the best that was made, None when none was.
     """
     best = error.tier or (envelope.quality_tier if envelope else None)
     body = QualityGapBody(
@@ -218,9 +212,6 @@ def refusal_body(
     """The body of a refusal, by its error. A halt whose reason is not told asks for a person.
 
     Spec: related facts §3
-
-    Args:
-        envelope: of the refused window, None when it has none.
     """
     match error:
         case SafetyHalt(reason=reason):

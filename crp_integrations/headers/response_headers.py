@@ -119,12 +119,7 @@ class WindowContext:
     flow_remedy: str = ""
 
     def values(self, *, halted: bool) -> dict[str, Any]:
-        """The fields of `ResponseHeaders` that have something to say.
-
-        Args:
-            halted: whether the window's answer is withheld, so that a caller must be told what to
-                wait for.
-        """
+        """The fields of `ResponseHeaders` that have something to say."""
         told = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -161,26 +156,6 @@ def render_headers(
 
     Spec: CRP-SPEC-003 §15
     Spec: CRP-SPEC-005 §20
-
-    Args:
-        report: the headers of stages 1–5 are left out when the seal's outcome says that no
-            answer was examined; the attribution is left out without a factual claim.
-        window_number: place of the window in its session, from 1.
-        window_total: the most windows that the session may have.
-        seal: the window's seal, None before it is sealed.
-        window_hmac: the window's HMAC without its parent; for a first window, which has no
-            parent, it is the seal's own.
-        cache_status: what a conditional request came to; None when the request was none, and then
-            a sparse envelope is PARTIAL (CRP-SPEC-003 §9.3).
-        continuation_id: of the window that may follow, None when none is suggested.
-        passed: what session, policy and agents say; None for nothing of it.
-        settings: what is told at all; None for the defaults.
-
-    Returns:
-        Values by name, without line breaks and without any text of a fact or answer.
-
-    Raises:
-        HeaderSyntaxError: a value does not follow its header's grammar.
     """
     context, chosen = passed or WindowContext(), settings or HeaderSettings()
     examined = seal is None or seal.outcome in EXAMINED

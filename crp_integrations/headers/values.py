@@ -130,11 +130,7 @@ def write_retry(said: RetryAfter) -> str:
 
 
 def read_retry(text: str) -> RetryAfter:
-    """Seconds, a moment, a word, or a duration, which is read as seconds.
-
-    Raises:
-        HeaderSyntaxError: the moment is none of the calendar.
-    """
+    """Seconds, a moment, a word, or a duration, which is read as seconds."""
     if text.isdecimal():
         return int(text)
     if grammar.MOMENT.fullmatch(text):
@@ -151,11 +147,7 @@ def read_retry(text: str) -> RetryAfter:
 
 
 def read_duration(text: str) -> timedelta:
-    """An ISO 8601 duration of days, hours, minutes and seconds.
-
-    Raises:
-        HeaderSyntaxError: it is longer than can be told.
-    """
+    """An ISO 8601 duration of days, hours, minutes and seconds."""
     units = {"D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
     parts = re.findall(r"([0-9]+)([DHMS])", text.upper())
     try:

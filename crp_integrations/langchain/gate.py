@@ -201,12 +201,7 @@ class GuardedChain(Runnable[Any, Any]):
         self.name = gate.name or f"guarded {chain.get_name()}"
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The chain's output after the verdict, a message with the report attached.
-
-        Raises:
-            SafetyHalt, QualityUnreachable: as `CRPGate.check`; also where no retriever ran in the
-                chain and its output has no `context`, since nothing could be checked.
-        """
+        """The chain's output after the verdict, a message with the report attached."""
         return self._call_with_config(self._invoke_chain, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:

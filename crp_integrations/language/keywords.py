@@ -102,14 +102,6 @@ def keywords(group: Phrases, others: Sequence[Phrases], count: int) -> list[str]
     """What says most about a group of texts and least about the others, best first.
 
     Deterministic: equal texts, in any order within their groups, give equal keywords.
-
-    Args:
-        group: the texts to find words for.
-        others: the other groups; the group itself may be among them.
-        count: how many at most; fewer come when the texts hold fewer.
-
-    Returns:
-        Words and phrases as the texts write them; no two that only differ by their inflection.
     """
     held = Counter(key for other in others for key in other.weights if key in group.weights)
     total = len(others)

@@ -61,11 +61,7 @@ def _weight(stem: str, idf: Mapping[str, float] | None) -> float:
 
 
 def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -> float:
-    """Share of the claim's content stems that the passage has, weighted by rarity.
-
-    Returns:
-        A score in [0, 1]; 1 when the claim has no content stems.
-    """
+    """Share of the claim's content stems that the passage has, weighted by rarity."""
     wanted = sorted(set(content_stems(claim)))
     if not wanted:
         return 1.0
@@ -117,14 +113,7 @@ class OverlapIndex:
         return max(self.idf.values(), default=1.0)
 
     def nearest(self, claim: str, count: int) -> list[int]:
-        """Positions of the passages that share most with the claim, by the weight of its stems.
-
-        Args:
-            count: how many at most; a passage that shares nothing is none of them.
-
-        Returns:
-            Best first, equal ones in their order.
-        """
+        """Positions of the passages that share most with the claim, by the weight of its stems."""
         shared: dict[int, float] = defaultdict(float)
         for found in sorted({word.stem for word in content_words(claim)}):
             weight = self.idf.get(found, 0.0)
@@ -134,16 +123,7 @@ class OverlapIndex:
         return [place for _, place in nsmallest(count, ranked)]
 
     def best_windows(self, claim: str, *, size: int, count: int) -> list[TextWindow]:
-        """The stretches of at most `size` characters that share most with the claim.
-
-        Args:
-            claim: what is looked for.
-            size: longest stretch in characters, at least 1.
-            count: how many at most; they do not overlap.
-
-        Returns:
-            Windows, best first, ties by passage and place.
-        """
+        """The stretches of at most `size` characters that share most with the claim."""
         wanted = sorted(set(content_stems(claim)))
         weights = {found: _weight(found, self.idf) for found in wanted}
         total = sum(weights.values()) or 1.0

@@ -45,12 +45,7 @@ class Memory(Generic[Result]):
     """The last results of a function of a text; safe between threads."""
 
     def __init__(self, function: Callable[[str], Result], characters: int, *, longest: int) -> None:
-        """Remember nothing yet.
-
-        Args:
-            characters: most that the remembered texts have together; the one used longest ago goes.
-            longest: characters above which a text is not remembered.
-        """
+        """Remember nothing yet."""
         self._function = function
         self._characters = characters
         self._longest = longest

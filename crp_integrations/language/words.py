@@ -160,12 +160,7 @@ _BETWEEN = PREPOSITIONS | DETERMINERS | {"and", "or", "also", "then", "not", "ne
 
 
 def finite_verb(found: Sequence[TextWord], first: int = 0) -> int | None:
-    """Place of the first finite verb among the words, None when there is none.
-
-    Args:
-        found: words of one clause in order.
-        first: place to begin at.
-    """
+    """Place of the first finite verb among the words, None when there is none."""
     for place in range(first, len(found)):
         if is_finite(found, place):
             return place

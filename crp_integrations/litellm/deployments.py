@@ -74,13 +74,7 @@ class Deployments:
         *,
         streams: bool = False,
     ) -> None:
-        """Take a request's arguments.
-
-        Args:
-            group: name of the group that was asked for.
-            given: LiteLLM's arguments of the caller.
-            streams: whether calls for the answer are made as streams.
-        """
+        """Take a request's arguments."""
         self.spent: list[Spent] = []
         self.tried: list[str] = []
         self._router = router
@@ -108,11 +102,7 @@ class Deployments:
         return running
 
     async def acall(self, call: ModelCall) -> Reply:
-        """Answer a call by the group's deployments and their fallbacks.
-
-        Raises:
-            ModelError: no deployment answered; `tried` tells which were asked.
-        """
+        """Answer a call by the group's deployments and their fallbacks."""
         # Kept: a judge's call may be made again, and all of them last as long as the request.
         turn, step = self._made[id(call)]
         running = self._attempts(turn, step)

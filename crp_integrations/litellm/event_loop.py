@@ -21,11 +21,7 @@ END_SECONDS: Final = 5.0
 
 
 def wait(work: Coroutine[Any, Any, T]) -> T:
-    """The result of asynchronous work, for a caller outside that loop.
-
-    Raises:
-        RequestError: it is called from within the loop, which it would block.
-    """
+    """The result of asynchronous work, for a caller outside that loop."""
     loop = own_loop()
     if _running() is loop:
         work.close()

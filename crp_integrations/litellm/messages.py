@@ -50,14 +50,7 @@ class Asked:
 
 
 def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
-    """The question, the system prompt and the history of a conversation.
-
-    Args:
-        messages: OpenAI shape; the last one is the user's question, or a tool's result after it.
-
-    Raises:
-        RequestError: there is no question, or a content is not text.
-    """
+    """The question, the system prompt and the history of a conversation."""
     if not isinstance(messages, Sequence):
         raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
     read = [message_of(message) for message in messages]
@@ -84,12 +77,7 @@ def answers(step: Dispatch) -> bool:
 
 
 def arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
-    """LiteLLM's arguments of one call, without model and messages.
-
-    Args:
-        given: those of the caller. A call that is not for the answer keeps what says how to reach
-            a provider, and nothing that shapes an answer.
-    """
+    """LiteLLM's arguments of one call, without model and messages."""
     call = step.call
     whole = answers(step)
     kept = {name: value for name, value in given.items() if whole or name not in SHAPING}
@@ -118,14 +106,7 @@ def tools_of(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def further(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
-    """The fields of a question that a caller gave by their names.
-
-    Args:
-        name: of what takes them, for messages.
-
-    Raises:
-        RequestError: there is no such field, or the router fills it in itself.
-    """
+    """The fields of a question that a caller gave by their names."""
     if crp is not None and not isinstance(crp, Mapping):
         raise RequestError(f"crp is {type(crp).__name__}, wanted a dict of a question's fields")
     fields = dict(crp or {})
@@ -141,9 +122,6 @@ def refuse_fields(arguments: Mapping[str, Any]) -> None:
     """Check that no field of a question stands among LiteLLM's arguments.
 
     LiteLLM hands on what it does not know: a policy would be none, and go to the provider.
-
-    Raises:
-        RequestError: one does; says where it goes.
     """
     fields = QuestionFields.__annotations__.keys() - FILLED
     for name, value in arguments.items():
@@ -162,9 +140,6 @@ def refuse_metadata(arguments: Mapping[str, Any]) -> None:
     """Check that no argument carries something of CRP into a provider's request.
 
     LiteLLM puts what it does not know, and `extra_body`, into the body.
-
-    Raises:
-        ConfigError: a name begins with `crp`; says which.
     """
     body = arguments.get("extra_body")
     names = [*arguments, *(body if isinstance(body, Mapping) else ())]
@@ -187,14 +162,7 @@ _SHAPE = "{'model_name': …, 'litellm_params': {'model': …}}"
 
 
 def check_entries(given: object) -> None:
-    """Check the shape of a model list.
-
-    Args:
-        given: may be empty; then every call is refused by the name of its group.
-
-    Raises:
-        RequestError: it is no list of entries, or one lacks what LiteLLM needs; says which.
-    """
+    """Check the shape of a model list."""
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise RequestError(f"model_list is {type(given).__name__}, wanted a list of {_SHAPE}")
     for number, entry in enumerate(given, 1):

@@ -335,11 +335,7 @@ def _refused(error: CRPError) -> HTTPException:
 
 
 def _router() -> Any:
-    """The proxy's router.
-
-    Raises:
-        ConfigError: the proxy has no model list.
-    """
+    """The proxy's router."""
     router = proxy_router()
     if router is None:
         raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
@@ -360,22 +356,14 @@ def _taken_out(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _possible(strategy: object) -> None:
-    """Check that a strategy answers in one call.
-
-    Raises:
-        RequestError: it does not.
-    """
+    """Check that a strategy answers in one call."""
     if strategy is not None and strategy not in STRATEGIES:
         wanted = ", ".join(STRATEGIES)
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {wanted}")
 
 
 def _refuse_metadata(data: Mapping[str, Any]) -> None:
-    """Check that a request's body carries nothing of CRP on to a provider.
-
-    Raises:
-        RequestError: it would.
-    """
+    """Check that a request's body carries nothing of CRP on to a provider."""
     try:
         refuse_metadata(data)
         for name in ARGUMENTS:

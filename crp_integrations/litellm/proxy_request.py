@@ -34,12 +34,7 @@ class Handing:
     """
 
     def __init__(self, played: Playable, deployments: Deployments, *, streams: bool) -> None:
-        """Take a question.
-
-        Args:
-            deployments: makes the calls that the proxy does not.
-            streams: whether the proxy calls the model for a stream.
-        """
+        """Take a question."""
         self.running: Attempts | None = None
         self._deployments = deployments
         self._streams = streams
@@ -53,11 +48,7 @@ class Handing:
         self._response: Any = None
 
     async def begin(self) -> Outcome | None:
-        """Play until the proxy's call is due.
-
-        Returns:
-            None when it is, and `running` says what it carries; an outcome where no model is asked.
-        """
+        """Play until the proxy's call is due."""
         task = self._task = asyncio.create_task(adrive(self._played, self._model()))
         try:
             await asyncio.wait((task, self._given), return_when=asyncio.FIRST_COMPLETED)
@@ -70,11 +61,7 @@ class Handing:
         return None
 
     async def take(self, response: Any) -> Outcome:
-        """Play on with the proxy's response, or its stream, which is read to its end; once.
-
-        Raises:
-            CRPError: what was answered could not be examined or sealed.
-        """
+        """Play on with the proxy's response, or its stream, which is read to its end; once."""
         async with self._ended:
             if self._response is None and not self._reply.done():
                 assert self.running is not None

@@ -49,11 +49,6 @@ def attached(answer: Answer, spent: Sequence[Spent]) -> Any:
 
     It is that of the call whose reply is the answer; its text is the answer's, which after a
     continuation is more than that one call's; its usage is that of all calls.
-
-    Returns:
-        LiteLLM's response, or a `CRPStream`, with `crp`, the report; `crp_envelope`, what the
-        model saw; `crp_headers`, by name; `crp_calls`, every call in order; `crp_cost`, dollars of
-        all calls, None unless LiteLLM has a price for each. All plain JSON.
     """
     answering = _answering(answer, spent)
     calls = [_told(one) for one in spent]

@@ -58,24 +58,7 @@ class CRPRouter:
         on_report: OnReport | None = None,
         **router_kwargs: Any,
     ) -> None:
-        """Make the router.
-
-        Args:
-            model_list: LiteLLM's list of deployments; headers in an entry go to its provider.
-            relay: where the facts come from and the windows are sealed.
-            allow_headers: names of headers that a call may hand on to providers, beside those of
-                `crp_integrations.engines.litellm.PASSED`; none named `CRP-…`.
-            judge: is asked whether each answer holds, as for `Relay.open`; True for the group that
-                answers. None for the relay's judge. Calls may name another one.
-            judge_when, judge_budget, judge_mode, judge_failure, on_report: see `JudgeOptions`.
-            router_kwargs: anything that `litellm.Router` takes, such as `fallbacks`.
-
-        Raises:
-            ConfigError: a header named `CRP-…` would go to a provider.
-            RequestError: what is given is no relay, the list no list of entries, or an argument
-                a field of a question, which each call gives; or an option of the judge has no
-                usable value.
-        """
+        """Make the router."""
         check_relay(relay, "CRPRouter")
         options = {
             "judge": judge,

@@ -54,23 +54,7 @@ LARGEST = 64 << 20
 def load_path(
     path: str | Path, *, prefix: str | None = None
 ) -> Iterator[Document | StreamedDocument]:
-    """Load a file, or every file of a folder whose suffix is known, in sorted order.
-
-    Args:
-        path: a file or folder. A file without a known suffix is loaded by what it begins with,
-            or as text.
-        prefix: for documents whose place is not to decide their ids, such as those of a
-            package: URIs are the prefix and the path within `path`. None gives `file:` URIs of
-            the resolved path, so that one file is one source from wherever it is named.
-
-    Yields:
-        Documents, at least one. A file of a folder that holds no text is one without blocks.
-
-    Raises:
-        IngestError: something cannot be loaded, or a file that was named itself holds no text;
-            names it.
-        MissingExtra: a PDF is among the files and `pypdf` is not installed.
-    """
+    """Load a file, or every file of a folder whose suffix is known, in sorted order."""
     found = find_files(path)
     if found.skipped:
         _LOG.info("skipped %d files of unknown kinds in a folder", len(found.skipped))
@@ -206,14 +190,6 @@ def load_documents(
     each other are one document, since an update replaces a document as a whole. The place is
     `metadata["source"]` (or `url`, `uri`, `file_path`), else the id of the document that a node
     is from, else the framework's id, else the hash of the text.
-
-    Args:
-        what: a path, a document, or several of them.
-        prefix: what the URIs of paths begin with; see `load_path`.
-
-    Raises:
-        IngestError: an item is none of these, its metadata are not plain JSON, or a path cannot
-            be read.
     """
     # A framework's document can be walked through, field by field; that is not meant.
     one = isinstance(what, _KNOWN) or _text(what) is not None
@@ -235,11 +211,7 @@ def load_documents(
 
 
 def _place(item: Any) -> str | None:
-    """Where a framework's document is from; None for what is no such document.
-
-    Raises:
-        IngestError: it is nothing that can be ingested.
-    """
+    """Where a framework's document is from; None for what is no such document."""
     if isinstance(item, _KNOWN):
         return None
     metadata = getattr(item, "metadata", None)

@@ -48,9 +48,6 @@ def find_files(path: str | Path) -> FoundFiles:
     """List the files of a file or folder; hidden ones are neither loaded nor counted.
 
     Folders behind symbolic links are not entered, so a loop of links ends the walk nowhere.
-
-    Raises:
-        IngestError: there is nothing at the path, or nothing that can be loaded.
     """
     # `Path("")` is the current folder, which nobody means by a variable that is not set.
     if path == "":
@@ -69,11 +66,7 @@ def find_files(path: str | Path) -> FoundFiles:
 
 
 def skipped_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
-    """Files of the folders among paths that are not loaded: of an unknown suffix, or odd links.
-
-    Raises:
-        IngestError: as for `find_files`.
-    """
+    """Files of the folders among paths that are not loaded: of an unknown suffix, or odd links."""
     folders = [path for path in paths if path != "" and Path(path).is_dir()]
     return tuple(file for folder in folders for file in find_files(folder).skipped)
 
@@ -105,11 +98,7 @@ def _walk_folder(root: Path) -> FoundFiles:
 
 
 def read_bytes(file: Path) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        IngestError: it cannot be read.
-    """
+    """A file's bytes."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -117,11 +106,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def file_size(file: Path) -> int:
-    """Bytes of a file.
-
-    Raises:
-        IngestError: it cannot be read.
-    """
+    """Bytes of a file."""
     try:
         return file.stat().st_size
     except OSError as error:
@@ -129,11 +114,7 @@ def file_size(file: Path) -> int:
 
 
 def read_pieces(file: Path) -> Iterator[bytes]:
-    """A file's bytes, a mebibyte at a time.
-
-    Raises:
-        IngestError: it cannot be read.
-    """
+    """A file's bytes, a mebibyte at a time."""
     try:
         with file.open("rb") as opened:
             while piece := opened.read(_PIECE):
@@ -143,11 +124,7 @@ def read_pieces(file: Path) -> Iterator[bytes]:
 
 
 def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Each line of a file with the place of its first byte, line feed included.
-
-    Raises:
-        IngestError: it cannot be read.
-    """
+    """Each line of a file with the place of its first byte, line feed included."""
     place = 0
     try:
         with file.open("rb") as opened:
@@ -159,11 +136,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_part(file: Path, start: int, length: int) -> bytes:
-    """Bytes of a file from a place on; fewer where it ends.
-
-    Raises:
-        IngestError: it cannot be read.
-    """
+    """Bytes of a file from a place on; fewer where it ends."""
     try:
         with file.open("rb") as opened:
             opened.seek(start)
@@ -191,20 +164,7 @@ class NoTextError(IngestError):
 
 
 def decode(data: bytes, *, name: str, declared: str = "") -> str:
-    """Decode by byte-order mark, else by the encoding declared, else as UTF-8.
-
-    Args:
-        data: a file's bytes.
-        name: how messages call the file.
-        declared: an encoding that the file itself names, empty for none.
-
-    Returns:
-        Text with line feeds at line ends and without a byte-order mark.
-
-    Raises:
-        IngestError: the bytes are not text in that encoding.
-        NoTextError: they are nothing but white space.
-    """
+    """Decode by byte-order mark, else by the encoding declared, else as UTF-8."""
     encoding, marked = encoding_of(data, declared)
     try:
         text = data[marked:].decode(encoding)
@@ -229,15 +189,7 @@ def encoding_of(data: bytes, declared: str = "") -> tuple[str, int]:
 
 
 def decode_pieces(pieces: Iterable[bytes], *, name: str) -> Iterator[str]:
-    """Decode a long file piece by piece; joined, the text is what `decode` gives of the whole.
-
-    Args:
-        pieces: the file's bytes in order, the first with at least four of them.
-        name: how messages call the file.
-
-    Raises:
-        IngestError: the bytes are not text in their encoding.
-    """
+    """Decode a long file piece by piece; joined, the text is what `decode` gives of the whole."""
     decoder: codecs.IncrementalDecoder | None = None
     encoding, read, held = "", 0, ""
     for piece in pieces:

@@ -42,16 +42,6 @@ def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
 
     A block that is no mapping in YAML is text of the document, such as a template's or a
     sentence between two rules, unless a line of it begins with `kind:` or `labels:`.
-
-    Args:
-        text: a whole file with line feeds at line ends.
-        name: how messages call the file.
-
-    Returns:
-        What it says, and the offset where the document begins behind it.
-
-    Raises:
-        IngestError: the block names kind or labels and is not YAML, or has an unknown kind.
     """
     match = _FENCE.match(text)
     if match is None:
@@ -77,11 +67,7 @@ def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
 
 
 def read_front_matter(values: Mapping[Any, Any], *, name: str) -> FrontMatter:
-    """Sort out a mapping of values.
-
-    Raises:
-        IngestError: the kind is unknown, or the labels are not text.
-    """
+    """Sort out a mapping of values."""
     known = {str(key): value for key, value in values.items()}
     kind = known.pop("kind", None)
     try:

@@ -39,12 +39,7 @@ _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 
 def read_html(data: bytes, *, uri: str, name: str) -> Document:
-    """A document from the bytes of an HTML page.
-
-    Raises:
-        IngestError: the bytes are not text.
-        NoTextError: nothing readable is in the page.
-    """
+    """A document from the bytes of an HTML page."""
     declared = _CHARSET.search(data[:_CHARSET_WITHIN])
     text = decode(data, name=name, declared=declared[1].decode("ascii") if declared else "")
     tree = LexborHTMLParser(text)

@@ -25,9 +25,6 @@ def read_jsonl(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
     `kind`, `labels` and `metadata`. A line that names neither URI nor id is known by its
     content, so that lines put before it do not make it another document. A line whose text is
     empty is a document without blocks, known by its number.
-
-    Raises:
-        IngestError: a line cannot be used; names the file and the line.
     """
     for number, line in enumerate(decode(data, name=name).split("\n"), 1):
         if line.strip():
@@ -38,10 +35,6 @@ def stream_jsonl(file: Path, *, uri: str, name: str) -> Iterator[StreamedDocumen
     """The documents of a long file in UTF-8, one line in memory at a time.
 
     Each document knows where its line lies and reads it again when its blocks are asked for.
-
-    Raises:
-        IngestError: as `read_jsonl`; from a document's blocks, when its line has changed by then.
-        NoTextError: the file is nothing but white space.
     """
     number, empty = 0, True
     for start, raw in read_lines(file):

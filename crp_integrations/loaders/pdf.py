@@ -36,11 +36,7 @@ _RUNNING_PAGES = 4
 
 
 def read_pdf(data: bytes, *, uri: str, name: str) -> Document:
-    """A document from the bytes of a PDF file.
-
-    Raises:
-        IngestError: it is no PDF, is damaged or encrypted, or has no text layer.
-    """
+    """A document from the bytes of a PDF file."""
     title, pages = _extract(data, name)
     blocks = _blocks(_without_running_titles(pages))
     if not blocks:

@@ -74,11 +74,7 @@ def _paragraph_blocks(text: str, start: int, end: int, base: int, heading: str) 
 
 
 def read_text(data: bytes, *, uri: str, name: str) -> Document:
-    """A document from the bytes of a text file.
-
-    Raises:
-        IngestError: the bytes are not text.
-    """
+    """A document from the bytes of a text file."""
     return Document(
         uri=uri,
         title=PurePath(name).stem,
@@ -92,10 +88,6 @@ def stream_text(file: Path, *, uri: str, name: str) -> StreamedDocument:
 
     The file is read once to know its hash and that it is text; at most two million characters
     of it are in memory.
-
-    Raises:
-        IngestError: the bytes are not text.
-        NoTextError: they are nothing but white space.
     """
     first = hashlib.sha256()
     filled = False
@@ -128,10 +120,6 @@ def read_markdown(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of a Markdown file.
 
     Its title is the front matter's, else the first heading, else the file's name.
-
-    Raises:
-        IngestError: the bytes are not text, or the front matter cannot be read.
-        NoTextError: there is no text behind the front matter.
     """
     text = decode(data, name=name)
     about, begin = front_matter.split_front_matter(text, name=name)

@@ -63,14 +63,7 @@ def pack_bundle(
     version: str,
     state_hash: str,
 ) -> bytes:
-    """A bundle of files, by name.
-
-    Args:
-        sign: signs a payload of a type, such as `Receipts.sign`.
-
-    Raises:
-        RequestError: a name is no plain one.
-    """
+    """A bundle of files, by name."""
     for name in files:
         if not _NAME.fullmatch(name) or name == MANIFEST:
             raise RequestError(f"{name!r:.80} is no name for a file of a bundle")
@@ -99,14 +92,7 @@ def pack_bundle(
 
 
 def unpack_bundle(data: bytes, keys: Sequence[bytes]) -> tuple[BundleManifest, dict[str, bytes]]:
-    """A bundle's manifest and files, after its signature and every hash were checked.
-
-    Args:
-        keys: public keys, of which one must have signed.
-
-    Raises:
-        ReceiptBroken: names the first thing that does not hold.
-    """
+    """A bundle's manifest and files, after its signature and every hash were checked."""
     files = _members(data)
     if MANIFEST not in files:
         raise ReceiptBroken("bundle", f"has no {MANIFEST}")

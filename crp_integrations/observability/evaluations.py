@@ -90,11 +90,7 @@ class EvaluationLog:
         self.path = path
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Add an evaluation."""
         line = json.dumps(evaluation.model_dump(mode="json"), sort_keys=True) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,11 +105,7 @@ class EvaluationLog:
             ) from error
 
     def read(self) -> Iterator[Evaluation]:
-        """Every evaluation, in order; none where there is no file.
-
-        Raises:
-            ConfigError: it cannot be read, or a line is none; names its number.
-        """
+        """Every evaluation, in order; none where there is no file."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:

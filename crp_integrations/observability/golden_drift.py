@@ -99,12 +99,7 @@ class GoldenDrift(Record):
 
 
 def read_golden(path: Path) -> tuple[GoldenQuestion, ...]:
-    """A golden set from a file, one JSON a line.
-
-    Raises:
-        ConfigError: it cannot be read, is empty, has an id twice, or a line is none; names its
-            number and shows no text.
-    """
+    """A golden set from a file, one JSON a line."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -138,9 +133,6 @@ def run_golden(
     """Ask every question and compare what was packed with where the answers are.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        retrieve: the sources of a question's pack, item by item.
     """
     scores = tuple(_score(one, tuple(retrieve(one.question))) for one in golden)
     return GoldenRun(
@@ -161,11 +153,7 @@ def golden_hash(golden: Sequence[GoldenQuestion]) -> str:
 def compare_runs(
     run: GoldenRun, baseline: GoldenRun, limits: DriftLimits | None = None
 ) -> GoldenDrift:
-    """A run beside an earlier one of the same set.
-
-    Raises:
-        ConfigError: the baseline is of another golden set.
-    """
+    """A run beside an earlier one of the same set."""
     if run.golden_hash != baseline.golden_hash:
         raise ConfigError("the baseline is of another golden set; capture one of this set")
     allowed = limits or DriftLimits()

@@ -122,12 +122,6 @@ def serving_observer(environment: Mapping[str, str] | None = None) -> Iterator[O
     """Metrics for `/metrics`, and spans over OTLP/HTTP where an endpoint is set.
 
     What is not exported yet goes out at the end.
-
-    Args:
-        environment: None for the process's own.
-
-    Raises:
-        MissingExtra: `observability` is not installed.
     """
     from crp_integrations.observability.prometheus import Metrics
 

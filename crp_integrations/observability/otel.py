@@ -54,14 +54,7 @@ class OpenTelemetry:
         items: int = MOST_ITEMS,
         details: bool = False,
     ) -> None:
-        """Write through providers of the SDK.
-
-        Args:
-            tracers, meters: None for the ones that the process has set.
-            items: items of a pack that have attributes of their own in its span.
-            details: a span for each of `DETAILS` too; they are most of a window's steps, and a
-                span costs more than most of them.
-        """
+        """Write through providers of the SDK."""
         release = version(PACKAGE)
         self._tracer = (tracers or trace.get_tracer_provider()).get_tracer(SCOPE, release)
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
@@ -266,11 +259,7 @@ def scores(found: WindowEvaluation) -> dict[str, float]:
 
 
 def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
-    """A pack's trace as attributes of a span.
-
-    Args:
-        most: items that have attributes of their own, as OpenInference names them.
-    """
+    """A pack's trace as attributes of a span."""
     items = pack.items
     scored = [{"id": item.id, "score": item.score} for item in items]
     described = [

@@ -46,11 +46,7 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """Count into a registry.
-
-        Args:
-            registry: None for one of its own.
-        """
+        """Count into a registry."""
         into = self.registry = registry or CollectorRegistry()
 
         def counter(name: str, told: str, *labels: str) -> Counter:
@@ -191,11 +187,7 @@ class LevelGauges:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        """Hold gauges in a registry.
-
-        Args:
-            registry: None for one of its own.
-        """
+        """Hold gauges in a registry."""
         into = self.registry = registry or CollectorRegistry()
         self._value = Gauge("crp_slo_value", "A level, as measured.", ["slo"], registry=into)
         self._met = Gauge("crp_slo_met", "1 where a level is met.", ["slo"], registry=into)
@@ -230,11 +222,7 @@ class LevelGauges:
         self._latency.set(seconds)
 
     def golden(self, score: str, value: float, baseline: float | None, at: float) -> None:
-        """Hold a golden set's score.
-
-        Args:
-            at: seconds since 1970.
-        """
+        """Hold a golden set's score."""
         self._golden.labels(score).set(value)
         if baseline is not None:
             self._baseline.labels(score).set(baseline)

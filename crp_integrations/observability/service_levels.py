@@ -49,14 +49,7 @@ class WindowLedger:
 
     @classmethod
     def read(cls, transaction: Transaction, *, after: int = 0) -> WindowLedger:
-        """Read a namespace's ledger.
-
-        Args:
-            after: sequence number of the last event that is not wanted.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Read a namespace's ledger."""
         events = list(transaction.journal.events(after=after))
         sessions, kept = sessions_of(transaction), receipts_of(transaction)
         hashes: dict[str, str] = {}
@@ -211,10 +204,6 @@ def measure_levels(
     """The service levels of a ledger.
 
     Spec: Summit §SLOs
-
-    Args:
-        evaluations: by window; a reviewer's word on a pack stands above the verifier's.
-        baseline: None leaves the latency unmeasured.
     """
     wanted = targets or ServiceTargets()
     links = _citation_links(ledger)

@@ -166,14 +166,7 @@ class DirectiveKind(Protocol):
     """What a directive's values are; None, False and the empty tuple are its absence."""
 
     def read(self, name: str, words: Sequence[PolicyWord], end: int) -> Any:
-        """The value of the words after a directive's name.
-
-        Args:
-            end: column right after the directive, where a missing word was expected.
-
-        Raises:
-            PolicySyntaxError: they are no value.
-        """
+        """The value of the words after a directive's name."""
         ...
 
     def write(self, value: Any) -> str:

@@ -86,16 +86,6 @@ def effective_policy(layers: Iterable[Policy | None]) -> Policy:
     """The policy that holds after several that inherit one from the other.
 
     Spec: related facts §6
-
-    Args:
-        layers: outermost first, such as the operator's, the session's and the request's; None
-            where there is none. The first that is there may say anything.
-
-    Returns:
-        The innermost that is there, a policy that demands nothing when there is none.
-
-    Raises:
-        PolicyRelaxed: one of them is laxer than the one before.
     """
     holding: Policy | None = None
     for layer in layers:
@@ -121,12 +111,6 @@ def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
     A mode says nothing of sources, and it never relaxes: `permissive` leaves a policy as it is.
 
     Spec: related facts §3
-
-    Args:
-        mode: None for none.
-
-    Raises:
-        RequestError: it is no policy, or no mode.
     """
     require_policy(policy)
     if mode is None:

@@ -177,16 +177,6 @@ def make_nonce(policy: Policy, *, random: bytes, key: bytes) -> str:
     """A nonce for a policy.
 
     Spec: related facts §3
-
-    Args:
-        random: 16 bytes that nobody can guess.
-        key: the secret that the nonce is checked with.
-
-    Returns:
-        `base64:` and 64 characters: the random bytes, and their seal with the policy's hash.
-
-    Raises:
-        ValueError: there are not 16 random bytes, or the key is empty.
     """
     if len(random) != RANDOM_BYTES or not key:
         raise ValueError(
@@ -200,9 +190,6 @@ def check_nonce(nonce: str, policy: Policy, *, key: bytes) -> None:
     """Whether a nonce was given out for exactly this policy.
 
     Spec: related facts §3
-
-    Raises:
-        RequestError: it was not, or is malformed; both are 400.
     """
     try:
         given = base64.b64decode(nonce.removeprefix(PREFIX), validate=True)

@@ -125,21 +125,15 @@ class Policy(Record):
         return not self.require_quality or tier in self.require_quality
 
     def overseen(self, asked: Oversight | None = None) -> Oversight | None:
-        """Who decides about an answer: the strictest of the policy's modes and the one asked for.
-
-        Args:
-            asked: the mode of the request, None for none.
+        """Who decides about an answer: the strictest of the policy's modes and the one asked
+        for.
         """
         modes = [mode for mode in (self.require_oversight, self.oversight, asked) if mode]
         return max(modes, key=OVERSIGHTS.index, default=None)
 
 
 def require_policy(policy: object, name: str = "policy") -> Policy:
-    """A policy that a caller gave.
-
-    Raises:
-        RequestError: it is something else, such as the text of one.
-    """
+    """A policy that a caller gave."""
     return of_kind(policy, Policy, name, "a Policy, such as parse('halt-on HIGH')")
 
 

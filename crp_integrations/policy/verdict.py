@@ -176,12 +176,7 @@ class AnswerDecision:
 def decide_answer(
     report: Report, tier: QualityTier | None, judgement: PolicyJudgement, terms: AnswerTerms
 ) -> AnswerDecision:
-    """What becomes of an answer that is not asked for again.
-
-    Args:
-        tier: of the envelope, capped by the answer's quality; None where there is none.
-        judgement: of the policy in force on this report.
-    """
+    """What becomes of an answer that is not asked for again."""
     if terms.unanswered:
         return AnswerDecision(DELIVER)
     if report.classification.halts:
@@ -238,11 +233,6 @@ def violation_report(
     """The report on one violation: ids, numbers and the directive, no text of the answer.
 
     Spec: related facts §6
-
-    Args:
-        report: with the identity of its window.
-        timestamp: ISO 8601; empty for the report's own.
-        audit_trail_uri: where the session's trail can be read; empty for nowhere.
     """
     return ViolationReport(
         session_id=report.session_id,

@@ -52,14 +52,7 @@ class Signed:
 
     @classmethod
     def from_json(cls, value: Any, payload_type: str, place: str = "envelope") -> Signed:
-        """Read an envelope.
-
-        Args:
-            payload_type: the only one that is taken.
-
-        Raises:
-            ReceiptBroken: it is none, or not written as `to_json` writes it.
-        """
+        """Read an envelope."""
         found = fields(value, _ENVELOPE, place)
         kind = text_of(found["payloadType"], f"{place}.payloadType")
         if kind != payload_type:
@@ -77,14 +70,7 @@ class Signed:
         )
 
     def verify(self, key: bytes, place: str = "envelope") -> None:
-        """Check the signature with a public key.
-
-        Args:
-            key: 32 bytes.
-
-        Raises:
-            ReceiptBroken: the signature is another key's, or of another payload.
-        """
+        """Check the signature with a public key."""
         at = f"{place}.signatures[0]"
         if keyid_of(key) != self.keyid:
             raise ReceiptBroken(f"{at}.keyid", "does not name the key")
@@ -102,11 +88,7 @@ class SigningKey:
     __slots__ = ("_key", "keyid", "public")
 
     def __init__(self, seed: bytes) -> None:
-        """Make the key.
-
-        Args:
-            seed: 32 secret bytes, as in RFC 8032 §5.1.5.
-        """
+        """Make the key."""
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = self._key.public_key().public_bytes_raw()
         self.keyid = keyid_of(self.public)
@@ -126,11 +108,7 @@ class SigningKey:
 # Deriving one takes a third of the time of signing with it.
 @lru_cache(maxsize=64)
 def signing_key(master: bytes, tenant: str) -> SigningKey:
-    """The key that signs a tenant's receipts and the heads of their log.
-
-    Args:
-        master: a master key of the key ring, at least 32 bytes.
-    """
+    """The key that signs a tenant's receipts and the heads of their log."""
     return SigningKey(derive_key(master, salt=tenant, info=SIGN_INFO))
 
 

@@ -77,14 +77,7 @@ class SignedHead:
     key: bytes
 
     def check(self, keys: Sequence[bytes]) -> None:
-        """Check the signature.
-
-        Args:
-            keys: public keys, of which one must have signed.
-
-        Raises:
-            ReceiptBroken: it is another's, or of another head.
-        """
+        """Check the signature."""
         if self.signed.payload != self.head.to_payload():
             raise ReceiptBroken("head", "is not what was signed")
         self.signed.verify(self.key, "head.envelope")
@@ -100,11 +93,7 @@ class SignedHead:
 
     @classmethod
     def read(cls, data: bytes) -> SignedHead:
-        """Read a head; its signature is not checked yet.
-
-        Raises:
-            ReceiptBroken: it is none, or not in its one encoding.
-        """
+        """Read a head; its signature is not checked yet."""
         found = fields(_read(data, "head", HEAD_SCHEMA), _SIGNED, "head")
         if found["schema"] != HEAD_SCHEMA:
             raise ReceiptBroken("head.schema", f"is not {HEAD_SCHEMA!r}")
@@ -132,11 +121,7 @@ class Inclusion:
 
     @classmethod
     def read(cls, data: bytes) -> Inclusion:
-        """Read a proof.
-
-        Raises:
-            ReceiptBroken: it is none, or not in its one encoding.
-        """
+        """Read a proof."""
         return cls(**_PROOF.read(_read(data, "proof", PROOF_SCHEMA), "proof"))
 
 
@@ -154,11 +139,7 @@ class Consistency:
 
     @classmethod
     def read(cls, data: bytes) -> Consistency:
-        """Read a proof.
-
-        Raises:
-            ReceiptBroken: it is none, or not in its one encoding.
-        """
+        """Read a proof."""
         return cls(**_CONSISTENCY.read(_read(data, "proof", CONSISTENCY_SCHEMA), "proof"))
 
 
@@ -168,14 +149,7 @@ def log_name(tenant: str, residency: str = "") -> str:
 
 
 def check_inclusion(proof: Inclusion, head: Head, log_hash: bytes) -> None:
-    """Check that a receipt is in a log.
-
-    Args:
-        log_hash: of the receipt, `Receipt.log_hash`.
-
-    Raises:
-        ReceiptBroken: it is not.
-    """
+    """Check that a receipt is in a log."""
     if proof.size != head.size:
         raise ReceiptBroken("proof.size", f"is {proof.size}, the head's is {head.size}")
     if not included(log_hash, proof.index, proof.size, proof.path, head.root):
@@ -183,11 +157,7 @@ def check_inclusion(proof: Inclusion, head: Head, log_hash: bytes) -> None:
 
 
 def check_consistency(proof: Consistency, first: Head, second: Head) -> None:
-    """Check that a log only went on between two heads.
-
-    Raises:
-        ReceiptBroken: it did not, or they are of two logs.
-    """
+    """Check that a log only went on between two heads."""
     if first.log != second.log:
         raise ReceiptBroken("head.log", f"is {second.log!r:.60}, that before was {first.log!r:.60}")
     if (proof.first, proof.second) != (first.size, second.size):

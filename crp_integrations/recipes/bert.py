@@ -82,32 +82,14 @@ class Graph:
 
 
 def quantise(weight: Array, *, axis: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Round a matrix to int8 with one scale for each line along an axis.
-
-    Args:
-        weight: float32, shape (r, c).
-        axis: the axis that shares a scale: 1 gives a scale a row, 0 a scale a column.
-
-    Returns:
-        Codes in [-127, 127], shape (r, c), and positive float32 scales, shape (r, 1) or (1, c);
-        `codes * scales` is the matrix, each value within half a scale.
-    """
+    """Round a matrix to int8 with one scale for each line along an axis."""
     scales = (np.abs(weight).max(axis=axis, keepdims=True) / np.float32(127)).astype(np.float32)
     scales[scales == 0] = 1
     return np.rint(weight / scales).clip(-127, 127).astype(np.int8), scales
 
 
 def build(weights: dict[str, Array], quantisation: Quantisation) -> bytes:
-    """Write the network of all-MiniLM-L6-v2 as ONNX.
-
-    Args:
-        weights: the tensors of `model.safetensors` by name, float32.
-        quantisation: `weight-only` stores matrices as int8 and computes in float32.
-
-    Returns:
-        The file's bytes. Input `input_ids`, int64, shape (n, length), length in [2, 512];
-        output `mean`, float32, shape (n, 384), not normalised.
-    """
+    """Write the network of all-MiniLM-L6-v2 as ONNX."""
     graph = Graph(quantisation)
     words = graph.lookup("words", weights["embeddings.word_embeddings.weight"], "input_ids")
     # Only one segment is ever used, so its vector is added to the positions once and for all.

@@ -53,11 +53,7 @@ THRESHOLDS: Final = {
 
 
 def find_weights() -> Path:
-    """The weights' path inside the installed index package.
-
-    Raises:
-        ConfigError: the package is not installed.
-    """
+    """The weights' path inside the installed index package."""
     # Found without importing, since the package imports sentence-transformers.
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
@@ -81,20 +77,7 @@ def _checked(path: Path, wanted: str) -> bytes:
 
 
 def make(out: Path, weights: Path, quantisation: Quantisation, passage: int = PASSAGE) -> Card:
-    """Write `model.onnx`, `tokenizer.json` and `card.json` to a directory.
-
-    Args:
-        out: the directory, made when missing.
-        weights: `model.safetensors`, with `tokenizer.json` beside it.
-        quantisation: `weight-only` is what ships; `float32` is what it is compared with.
-        passage: tokens of a window, special tokens included, in [64, 512].
-
-    Returns:
-        The card that was written.
-
-    Raises:
-        EngineError: the weights or the tokenizer are not the bytes this recipe was written for.
-    """
+    """Write `model.onnx`, `tokenizer.json` and `card.json` to a directory."""
     model = build(load(_checked(weights, WEIGHTS_SHA256)), quantisation)
     tokenizer = plain_tokenizer(_checked(weights.with_name("tokenizer.json"), TOKENIZER_SHA256))
     card = Card(
@@ -119,17 +102,7 @@ def make(out: Path, weights: Path, quantisation: Quantisation, passage: int = PA
 
 
 def compare(out: Path, weights: Path, texts: Path, limit: int = 200) -> float:
-    """Largest difference between the written network and the original run by torch.
-
-    Args:
-        out: what `make` wrote; only `float32` is expected to agree to about 1e-6.
-        weights: `model.safetensors` with the model's configuration beside it.
-        texts: gzip JSON lines with a field `text`.
-        limit: how many texts are compared, each up to 256 tokens.
-
-    Returns:
-        The largest absolute difference of a component between unit vectors.
-    """
+    """Largest difference between the written network and the original run by torch."""
     from crp_integrations.engines.onnx import library
 
     onnxruntime = library()

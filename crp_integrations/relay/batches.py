@@ -85,18 +85,6 @@ def evaluate_over(
     """Examine answers over an executor, each a job.
 
     Spec: CRP-SPEC-005 §3 to §14
-
-    Args:
-        executor, opened, batch, workers: as in `ingest_over`.
-        cases: arguments of `examine` as JSON: `answer`, `context` (texts), and `question`,
-            `grounding`, `sub_queries`, `prior`, `judge` where there are any; without one the
-            relay's judge is asked, if it has one of its own.
-
-    Returns:
-        For each case the numbers and levels of its report, which are stored without a text.
-
-    Raises:
-        EngineError, RequestError, ConfigError: as `ingest_over`.
     """
     return _carry_out(executor, opened, "evaluate", [dict(case) for case in cases], batch, workers)
 
@@ -161,11 +149,7 @@ def _send_workers(executor: Executor, count: int, *given: Any) -> BaseException 
 def work_off(
     opened: RelayOpener, work: str, batch: str, payloads: Mapping[str, dict[str, Any]]
 ) -> int:
-    """Do one job after the other until none is free; returns how many.
-
-    Raises:
-        StoreBusy: the store was busy, or could not be reached, for too long.
-    """
+    """Do one job after the other until none is free; returns how many."""
     count = busy = 0
     with opened() as relay:
         jobs, tenant = _jobs(relay), relay.fabric.subject.tenant

@@ -103,50 +103,7 @@ def open_relay(
     on_report: OnReport | None = None,
     **arguments: Any,
 ) -> Relay:
-    """Put a relay together.
-
-    Args:
-        store: folder, `postgresql://` address, store object, or None for memory.
-        subject: tenant and user; a subject without a tenant is refused.
-        guard: who may read what; None for the settings', which allow everything and say so. A
-            mapping is those settings, as `{"policy": True}`.
-        embedder: None for the MiniLM that ships.
-        verifier: None for the one that the settings name, `features` by default.
-        reranker: looks at the best candidates again before they are ranked; None for none.
-        injections: a model that is asked beside the rules of `envelope.screening`; None for none.
-        policy: evaluates Rego, for the control catalogue; None for regopy. A text is the
-            operator's safety policy, as in the settings.
-        recognisers: look for personal data beside the package's own, such as `PresidioRecogniser`.
-        models: a `Model` for all names; None for `extractive` and LiteLLM.
-        tracer: opens a span around each step; an `Observer` is told of windows and calls too.
-        clock: a clock, or a moment at which it stands still; None for the settings' moment,
-            else the system's clock.
-        ids: makes session ids; None for the system's randomness.
-        keyring: holds the master key; None for the settings' key, else the one kept in the
-            store's folder, else one that is gone with the relay.
-        reviewer: a person's word on an answer that must be reviewed; None withholds it.
-        violations: takes violations of safety policies; None posts them over HTTP.
-        receiver: gets the report on each sealed window, as a compliance system does (005 §15.4),
-            one after the other on a thread of its own.
-        artifacts: keeps bulky texts; None for the place in the settings, else beside the store.
-            A mapping is those settings.
-        settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
-        residency: region, one of the settings' `regions`, that calls without one belong to; empty
-            for the store itself.
-        judge: is asked whether each answer holds: a LiteLLM name, a mapping with `model` and
-            LiteLLM's parameters, a model object of LangChain or LlamaIndex, a `Judge`, or True for
-            the model that answers. None takes the settings' judge; False for none. A mapping of
-            settings alone, without `model`, belongs into `settings`.
-        judge_when, judge_budget, judge_mode, judge_failure, on_report: see `JudgeOptions`.
-        shared: name of a shared namespace that the relay reads and writes in the place of a
-            tenant's own, for the operator who keeps it; empty for the subject's tenant.
-
-    Raises:
-        ConfigError: a setting or the store's address has no usable value.
-        EngineError: a file of the engine's code or weights was altered.
-        AccessDenied: the subject names no tenant.
-        RequestError: there is no such region.
-    """
+    """Put a relay together."""
     code_verified = verified_engine()
     # These are named as their settings are.
     if isinstance(clock, datetime | str):
@@ -291,16 +248,6 @@ def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
     Nothing is bound to it, since a fabric is bound to a namespace of its own embedder only.
 
     Spec: CRP-SPEC-009 §3.4
-
-    Args:
-        place: the store's folder or `postgresql://` address.
-        model: folder of the new embedder's files and card; None for the one that ships.
-
-    Raises:
-        ConfigError: a setting or the store's address has no usable value, or a database was given
-            without a key.
-        EngineError: there is no readable card in the folder, or a file is not the one it names.
-        MissingExtra: psycopg is not installed.
     """
     embedder: Embedder = default_embedder()
     if model is not None:

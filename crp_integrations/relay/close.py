@@ -132,13 +132,6 @@ def close(
     at the same time get different numbers and one unbroken chain. The report's
     `chain_integrity` speaks of the HMACs of the session's earlier seals only; `Relay.verify`
     checks the whole trail.
-
-    Args:
-        admission: the window's place as it was found when it began; None when it never was.
-
-    Raises:
-        StaleTip, LimitReached: another answer took the window's place meanwhile.
-        StoreError: nothing was committed.
     """
     envelope = end.envelope
     key = session_key(world.keyring, session_id)

@@ -43,15 +43,6 @@ class ContextPacks(Questions):
         Keep it as long as the same registry of tools is asked: it remembers their vectors.
 
         Spec: Summit §Key APIs
-
-        Args:
-            model: whose tokens are counted; None takes the settings' model.
-            residency: region whose data are read; None for the relay's own.
-            log: write what each pack shows into the journal, by ids and hashes; false where nothing
-                may be kept.
-
-        Raises:
-            RequestError: there is no such region.
         """
         world = self._world
         namespace = world.namespace_in(self._residency if residency is None else residency)
@@ -122,15 +113,6 @@ class ArtifactSandboxes(Questions):
         session whose windows, or facts, are held in memory already.
 
         Spec: Summit §Isolation Strategy
-
-        Args:
-            session_id: named in the journal's events; empty for none.
-            labels: access labels of everything that is put.
-            residency: region whose artifacts they are; None for the relay's own.
-            cache: `no-store`, or None for what the session says.
-
-        Raises:
-            RequestError: there is no such region, or a directive says nothing about artifacts.
         """
         world, region = self._world, self._residency if residency is None else residency
         directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache

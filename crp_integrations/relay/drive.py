@@ -52,9 +52,6 @@ def drive_stream(
 
     The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
     in which the model sent its text. The outcome comes last, once.
-
-    Args:
-        step: where the turn stands; None begins it.
     """
     pieces: list[str] = []
 

@@ -178,13 +178,7 @@ class Questions:
         return compose(self._request(query, asking), world)
 
     def ask(self, query: str, **asking: Unpack[QuestionFields]) -> Answer:
-        """Answer a question from the fabric, checked and sealed.
-
-        Raises:
-            RequestError: the request is malformed.
-            ModelError: the model could not be called; the window is sealed as failed.
-            StoreError: the store could not be read or written.
-        """
+        """Answer a question from the fabric, checked and sealed."""
         turn = self.play(query, **asking)
         self._known(turn.request.model)
         with self._world.tracer.step(ASK):
@@ -203,12 +197,6 @@ class Questions:
         """Pieces of the answer, released after the verdict, then the `Answer`.
 
         The model is called as a stream; nothing is given out before the whole text is examined.
-
-        Args:
-            live: give the pieces out as they come, and the verdict with the `Answer` at the end
-                (pass-through). Only where nothing may withhold the answer, and for one window:
-                what a policy may withhold, and an answer in parts, wait for the verdict all the
-                same.
         """
         world = self._judging(asking)
         request = self._request(query, asking)
@@ -242,13 +230,6 @@ class Questions:
         """Answer several questions together, each in a session of its own.
 
         Spec: related facts §7
-
-        Returns:
-            An answer or the error for each of them, in their order, and headers that show the
-            worst of them.
-
-        Raises:
-            RequestError: there are too many, or one of them is malformed.
         """
         given = several(queries, "queries", "a list, such as [question]")
         world = self._judging(asking)
@@ -276,11 +257,6 @@ class Questions:
         """What the envelope for a question would be; no model is called, nothing is sealed.
 
         Spec: CRP-SPEC-003 §12
-
-        Raises:
-            RequestError: the request is malformed.
-            ModelNotFound: no provider is known for the model.
-            StoreError: the store could not be read.
         """
         turn = self.turn(query, **asking)
         self._known(turn.request.model)
@@ -306,22 +282,6 @@ class Questions:
         journalled with its window.
 
         Spec: Summit §Compression Strategy
-
-        Args:
-            messages: of this package or in the OpenAI shape, in the order that a model is sent.
-            model: whose tokens are counted; None takes the settings' model.
-            tools: definitions in the OpenAI shape that are sent beside them.
-            question: what they are looked at by; None for the user's last message.
-            budget_tokens: for messages and tools; None for a share of the model's context limit.
-            ids: of the messages, each once; None makes them from what the messages say.
-            pinned: ids of messages that stay as they are.
-            session_id: whose artifacts large results become, where the settings say `offload`;
-                empty keeps none.
-            settings: None takes the relay's, switched on.
-
-        Raises:
-            RequestError: a call has no result, a result no call, or the budget is not above 0.
-            CompactionRefused: what came out does not account for what was left out.
         """
         own = self._world.settings.compaction.model_copy(update={"enabled": True})
         return compact_messages(

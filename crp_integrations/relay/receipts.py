@@ -35,16 +35,7 @@ class Receipts:
     world: World
 
     def get(self, name: str) -> Receipt | None:
-        """A receipt by its id, or the receipt on a window by the window's id.
-
-        Returns:
-            None where there is none, or where it names a fact which the relay's subject may not
-            read. Texts of facts that are gone are left out.
-
-        Raises:
-            RequestError: the name is no text, but the answer itself, say.
-            StoreError: the store could not be read.
-        """
+        """A receipt by its id, or the receipt on a window by the window's id."""
         if not isinstance(name, str):
             raise RequestError(
                 f"the id of a receipt is of type {type(name).__name__}; give a text, such as "
@@ -63,16 +54,7 @@ class Receipts:
         return None if hidden or self._uncut(found) else found
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
-        """Ids of receipts, oldest first; behind those of the log those held in memory.
-
-        Args:
-            session_id: of which session; empty for all.
-            after: place in the log of the last one that is not wanted.
-            limit: of those in the log.
-
-        Raises:
-            StoreError: the store could not be read.
-        """
+        """Ids of receipts, oldest first; behind those of the log those held in memory."""
         with self.namespace.begin(write=False) as transaction:
             found = _receipts_facet(transaction).ids(
                 after=after, limit=limit, session_id=session_id
@@ -92,21 +74,13 @@ class Receipts:
         return tuple(signing_key(one, self._tenant).public for one in masters)
 
     def sign(self, payload_type: str, payload: bytes) -> Signed:
-        """Sign something that goes with receipts, such as the manifest of an evidence bundle.
-
-        Raises:
-            RequestError: it would be taken for a receipt or for a head of the log.
-        """
+        """Sign something that goes with receipts, such as the manifest of an evidence bundle."""
         if payload_type in (IN_TOTO, HEAD_TYPE):
             raise RequestError(f"payload type {payload_type!r:.60} is the ledger's own")
         return signing_key(self.world.keyring.master(), self._tenant).sign(payload_type, payload)
 
     def head(self) -> SignedHead:
-        """The log as it is now, signed.
-
-        Raises:
-            StoreError: the store could not be read.
-        """
+        """The log as it is now, signed."""
         with self.namespace.begin(write=False) as transaction:
             kept = _receipts_facet(transaction)
             size = kept.size()
@@ -116,15 +90,7 @@ class Receipts:
         return head.sign(signing_key(self.world.keyring.master(), self._tenant))
 
     def inclusion(self, receipt_id: str, size: int | None = None) -> Inclusion:
-        """The proof that a receipt is in the log.
-
-        Args:
-            size: of the log that the proof is for; None for the log as it is now.
-
-        Raises:
-            RequestError: the log of that size does not have it.
-            StoreError: the store could not be read.
-        """
+        """The proof that a receipt is in the log."""
         with self.namespace.begin(write=False) as transaction:
             kept = _receipts_facet(transaction)
             place, now = kept.place(receipt_id), kept.size()
@@ -136,15 +102,7 @@ class Receipts:
             return Inclusion(place, wanted, tuple(inclusion(place, wanted, kept.node)))
 
     def consistency(self, first: int, second: int | None = None) -> Consistency:
-        """The proof that the log only went on between two sizes.
-
-        Args:
-            second: None for the log as it is now.
-
-        Raises:
-            RequestError: the log was never of one of the sizes.
-            StoreError: the store could not be read.
-        """
+        """The proof that the log only went on between two sizes."""
         with self.namespace.begin(write=False) as transaction:
             kept = _receipts_facet(transaction)
             now = kept.size()
@@ -155,12 +113,7 @@ class Receipts:
             return Consistency(first, last, tuple(path))
 
     def verify(self, name: str) -> Verified:
-        """Verify a receipt with this relay's keys, the receipts before it, and its log.
-
-        Raises:
-            RequestError: there is none of that name.
-            StoreError: the store could not be read.
-        """
+        """Verify a receipt with this relay's keys, the receipts before it, and its log."""
         receipt = self.get(name)
         if receipt is None:
             raise RequestError(f"there is no receipt {name!r:.60}")

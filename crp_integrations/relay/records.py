@@ -30,11 +30,7 @@ from crp_integrations.vocabulary import (
 
 
 def conversation_of(messages: Iterable[object]) -> list[Message]:
-    """The messages that a caller has, in the shape of this package or of OpenAI.
-
-    Raises:
-        RequestError: one of them is none, or one stands in the place of a list.
-    """
+    """The messages that a caller has, in the shape of this package or of OpenAI."""
     # A mapping would be gone through by its keys, and a message by its fields.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
@@ -42,11 +38,7 @@ def conversation_of(messages: Iterable[object]) -> list[Message]:
 
 
 def message_of(given: object) -> Message:
-    """A message of this package, or one in the OpenAI shape.
-
-    Raises:
-        RequestError: it is no message, has another role, or holds something other than text.
-    """
+    """A message of this package, or one in the OpenAI shape."""
     if isinstance(given, Message):
         return given
     message = given

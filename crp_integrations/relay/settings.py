@@ -186,11 +186,7 @@ def same_provider(model: str, other: str) -> bool:
 
 
 def budget_fields(given: int | Mapping[str, float] | None) -> dict[str, Any]:
-    """The fields that a budget stands for: calls, or a mapping with `calls`, `tokens` or `usd`.
-
-    Raises:
-        RequestError: it is something else.
-    """
+    """The fields that a budget stands for: calls, or a mapping with `calls`, `tokens` or `usd`."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -450,16 +446,7 @@ def _refuse_misspelt() -> None:
 
 
 def load(root: Path | None = None, **arguments: Any) -> Settings:
-    """Read the settings once.
-
-    Args:
-        root: the store's folder, whose crp.toml is read when there is one.
-        arguments: fields given by the caller; they win.
-
-    Raises:
-        ConfigError: a value is not usable, or a variable's name is nearly a setting's; names the
-            field and the problem.
-    """
+    """Read the settings once."""
     _refuse_misspelt()
     path = _toml(root)
     try:

@@ -60,14 +60,6 @@ class Turn(OpenWindow):
         """Find the window's place in its session, evaluate the condition, read and pack.
 
         Spec: CRP-SPEC-003 §5.3, §11.2
-
-        Returns:
-            A `Dispatch`, with the purpose `decompose` or `summarise` when a model prepares the
-            answer first; `NotModified` when the caller's envelope is still the right one and was
-            answered; a `Refusal` when no model may be asked or the fabric refuses to be read.
-
-        Raises:
-            StoreError, AccessDenied: the store cannot be read, or the window could not be sealed.
         """
         self._must_not_have_begun()
         ended = self._take_place()
@@ -77,17 +69,6 @@ class Turn(OpenWindow):
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
-
-        Args:
-            model: the model that is really tried, which after a fallback is another one.
-            context_limit: tokens that this deployment takes, None for what is known of the model.
-
-        Returns:
-            The call to make, with the envelope inside its messages.
-
-        Raises:
-            RequestError: the turn has ended.
-            StoreError: the store cannot be read.
         """
         self._must_be_open()
         return self._packing.fit(model, context_limit)
@@ -99,11 +80,6 @@ class Turn(OpenWindow):
         again, at most as often as the settings say; nothing is sealed before the last reply.
 
         Spec: CRP-SPEC-005 §1.2, §19
-
-        Raises:
-            RequestError: the turn has not begun, has ended, or is given a Fan's outcomes.
-            EngineError: the reply could not be examined; `fail` seals the window.
-            StoreError: the window could not be sealed; `receive` may be called again.
         """
         needs, carried = self._packing.needs, self._carried_context
         if isinstance(result, JudgeReply):
@@ -140,10 +116,6 @@ class Turn(OpenWindow):
         """Whether the answer may be shown as it comes; from then on nothing is asked again.
 
         Spec: related facts §7
-
-        Returns:
-            False where a policy or a spent budget may withhold the answer, and for a strategy of
-            several passes, whose first one is no answer.
         """
         admission = self._admission
         if admission is None or self._outcome is not None or self._searches is not None:
@@ -153,12 +125,7 @@ class Turn(OpenWindow):
         return self._shown
 
     def survey(self) -> Dispatch | Outcome | None:
-        """Begin a window that others are to hang from: find out what the question needs.
-
-        Returns:
-            The call that takes the question apart, whose reply goes to `surveyed`; None when
-            `needs` are there; an outcome where no model may be asked at all.
-        """
+        """Begin a window that others are to hang from: find out what the question needs."""
         self._must_not_have_begun()
         return self._take_place() or self._packing.needs.asking()
 
@@ -172,12 +139,6 @@ class Turn(OpenWindow):
         """Seal this window as the one that others hang from; no answer is asked for in it.
 
         Spec: related facts §5
-
-        Args:
-            children: windows that will hang from it.
-
-        Returns:
-            The window's id; the refusal where its place was taken meanwhile.
         """
         self._must_be_open()
         self.note(EventType.FAN_OUT_CREATED, children=children)

@@ -79,9 +79,6 @@ def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None
     """What is registered about an agent; None for a caller that names none.
 
     Spec: related facts §8
-
-    Raises:
-        AccessDenied: a name that is not registered.
     """
     if not agent_id:
         return None
@@ -105,13 +102,6 @@ def admit_agent(
     """Refuse a call that its agent may not make.
 
     Spec: related facts §3, §8
-
-    Args:
-        agent: None for a caller that names none.
-        loop_depth: agents within agents around the call, 0 for the root.
-
-    Raises:
-        AccessDenied: too deep, or a strategy that the agent may not use.
     """
     most = max_depth(agent, settings)
     if loop_depth > most:
@@ -128,13 +118,6 @@ def inherit_policy(*layers: str) -> str:
     """The policy that holds in the end, canonical; empty when no layer has one.
 
     Spec: related facts §6
-
-    Args:
-        layers: texts from the outermost to the innermost, empty where there is none.
-
-    Raises:
-        PolicySyntaxError: a text is no policy.
-        PolicyRelaxed: a layer is less strict than the one before, on a directive that it names.
     """
     given = [parse_policy(layer) for layer in layers if layer.strip()]
     return render_policy(effective_policy(given)) if given else ""
@@ -153,15 +136,6 @@ def delegate(
     Count the delegation by `after_delegating`.
 
     Spec: related facts §8
-
-    Args:
-        parent: session of the agent that asks.
-        agent: what is registered about the agent that asks.
-
-    Raises:
-        SafetyHalt: the parent's budget withholds every answer.
-        AccessDenied: the breaker is half open, the child would be too deep, or the parent has
-            delegated as often as it may.
     """
     left = budget.round_budget(parent.safety_budget)
     if budget.halts(left, settings.budget):
@@ -211,17 +185,6 @@ def begin_session(
     """A new session: a root, or one that another agent has delegated to.
 
     Spec: related facts §8
-
-    Args:
-        at: ISO 8601 in UTC.
-        down: what the parent handed down; None for a root.
-        agent: what is registered about the agent that the session belongs to.
-        policy: that the caller asks for, empty for none; it must be at least as strict as the
-            agent's registered one, and that one as the parent's.
-
-    Raises:
-        AccessDenied: it would be too deep.
-        PolicyRelaxed: a policy is less strict than the one that it is under.
     """
     depth = down.loop_depth if down else 0
     most = max_depth(agent, settings.agents)

@@ -19,9 +19,6 @@ def round_budget(budget: float) -> float:
     """A budget as it is compared.
 
     Spec: related facts §8
-
-    Raises:
-        RequestError: it is outside [0, 1] or not a number.
     """
     if math.isnan(budget) or not 0.0 <= budget <= 1.0:
         raise RequestError(f"safety budget {budget!r:.40} is not from 0 to 1")
@@ -108,9 +105,6 @@ def apply_ceiling(own: float, asked: float | None) -> float:
     """A budget under the ceiling that a request gives; a request never inflates it.
 
     Spec: related facts §3
-
-    Args:
-        asked: of `CRP-Agent-Safety-Budget`; None for no ceiling.
     """
     return round_budget(own) if asked is None else min(round_budget(own), round_budget(asked))
 
@@ -121,10 +115,6 @@ def charge_child(
     """A parent's budget once a sub-agent has returned.
 
     Spec: related facts §8
-
-    Args:
-        child: the budget that it returns; None when it returned none.
-        halted: it ended with 451.
     """
     return apply_ceiling(_subtract(own, settings.child_halt) if halted else own, child)
 
@@ -133,9 +123,6 @@ def merge_budgets(parents: Iterable[float]) -> float:
     """The budget with which a fan-in begins: the smallest of its parents.
 
     Spec: related facts §5
-
-    Raises:
-        RequestError: there is no parent.
     """
     budgets = [round_budget(budget) for budget in parents]
     if not budgets:

@@ -105,10 +105,6 @@ def new_continuation(ids: Ids, window_number: int, most_windows: int) -> str:
     """A new continuation id; empty for a session's last window.
 
     Spec: related facts §5; CRP-SPEC-003 §10.3
-
-    Args:
-        ids: a source that nobody can guess, of at least 128 bits.
-        most_windows: windows that the session may have in a row.
     """
     return "" if window_number >= most_windows else ids.new(CONTINUATION_PREFIX)
 
@@ -117,9 +113,6 @@ def parse_continuations(value: str) -> tuple[str, ...]:
     """The ids of a `CRP-Context-Continuation-Id`; several begin a fan-in.
 
     Spec: related facts §3
-
-    Raises:
-        RequestError: there is none, one is not an id, or one stands there twice.
     """
     found = tuple(part.strip(" \t") for part in value.split(","))
     for one in found:
@@ -141,12 +134,6 @@ def resolve_continuations(
     learns which ids there are.
 
     Spec: related facts §5
-
-    Args:
-        known: the window that an id continues, such as `SessionsFacet.continued`.
-
-    Raises:
-        UnknownContinuation: an id continues no window of this session.
     """
     found = []
     for one in ids:

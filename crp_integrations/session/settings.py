@@ -46,11 +46,7 @@ class RegisteredAgent(Part):
 
 
 def _check_digits(name: str, value: float) -> float:
-    """A number that has no more digits than budgets are compared by.
-
-    Raises:
-        ConfigError: it has more, and would be charged as something else.
-    """
+    """A number that has no more digits than budgets are compared by."""
     if round(value, BUDGET_DIGITS) != value:
         raise ConfigError(
             f"{name} is {value}; give at most {BUDGET_DIGITS} digits behind the point"

@@ -103,12 +103,6 @@ def sign_token(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
     """A token as it is sent.
 
     Spec: related facts §5
-
-    Args:
-        key: what `signing_key` gives.
-
-    Raises:
-        LimitReached: it would be longer than allowed.
     """
     payload = _encode(token.model_dump_json(by_alias=True).encode())
     text = f"{payload}.{_encode(token_signature(key, payload))}"
@@ -131,14 +125,6 @@ def read_token(
     """What a genuine token says.
 
     Spec: related facts §5
-
-    Args:
-        text: the value of `CRP-Session-Token`.
-        keys: the keys that may have signed for a session id, such as `reading_keys`.
-        scope: whom and what the token must be for.
-
-    Raises:
-        TokenRefused: it is malformed, not genuine, over, or for something else.
     """
     token, payload, signed = _split_token(text, settings)
     genuine = False
@@ -154,11 +140,7 @@ def read_token(
 
 
 def claimed_session(text: str, settings: TokenSettings) -> str:
-    """The session that a token says it is of; whether it is genuine is `read`'s to say.
-
-    Raises:
-        TokenRefused: it is malformed.
-    """
+    """The session that a token says it is of; whether it is genuine is `read`'s to say."""
     return _split_token(text, settings)[0].session_id
 
 
@@ -186,9 +168,6 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
     it still holds.
 
     Spec: related facts §5
-
-    Raises:
-        StaleTip: the session has gone on from it, or knows no such window.
     """
     tip_of = next(
         (

@@ -61,13 +61,6 @@ def summary_tokens(answer_tokens: int, available_tokens: int, settings: Transfer
     """The length that a summary may have.
 
     Spec: related facts §5
-
-    Args:
-        answer_tokens: of the answer that is summarised.
-        available_tokens: of the next window, less its question and instructions.
-
-    Returns:
-        0 when there is no room for one.
     """
     return min(
         _share(answer_tokens, settings.summary_of_parent),
@@ -88,12 +81,6 @@ def choose_transfer(
     A window that follows several gives each of them an equal part of what is available.
 
     Spec: related facts §5
-
-    Args:
-        answer_tokens: of the earlier window's whole answer.
-        deferred_tokens: of the facts that it deferred, which every type hands over.
-        available_tokens: of the next window, less its question and instructions.
-        summarised: whether a model may be asked for a summary.
     """
     room = _share(available_tokens, settings.share) - deferred_tokens
     short = summary_tokens(answer_tokens, available_tokens, settings)
@@ -110,9 +97,6 @@ def summary_call(
     """The call that asks for a summary; the provider sees the answer and nothing of CRP.
 
     Spec: related facts §5
-
-    Args:
-        tokens: what `summary_tokens` allows, above 0.
     """
     return ModelCall(
         model=model,
@@ -141,13 +125,6 @@ def make_transfer(
     """What is handed over, once a summary was written and checked where one was chosen.
 
     Spec: related facts §5
-
-    Args:
-        chosen: what `choose` said.
-        answer: the earlier window's answer, unaltered.
-        summary: what the model replied, for `SUMMARY`.
-        fidelity: of the summary to the answer, [0, 1]; None when it was not checked, and then it
-            is not used.
     """
     room = _share(available_tokens, settings.share) - deferred_tokens
     if chosen is TransferType.SUMMARY:
@@ -169,9 +146,6 @@ def result_text(answer: str, most_tokens: int, counter: TokenCounter) -> str:
     """The end of an answer, verbatim: as many whole sentences of its last paragraph as fit.
 
     Spec: related facts §5
-
-    Returns:
-        Empty when not even the last sentence fits.
     """
     ended = answer.rstrip()
     # Two line feeds part paragraphs, whatever blanks stand between them.

@@ -104,9 +104,6 @@ def check_graph(windows: Sequence[WindowNode], settings: WindowGraphSettings) ->
     """Refuse a graph with anything wrong.
 
     Spec: related facts §5
-
-    Raises:
-        StoreDamaged: names the first fault and its window.
     """
     found = find_faults(windows, settings)
     if found:
@@ -148,14 +145,6 @@ def check_room(
     """Refuse a window for which there is no room behind those that it names.
 
     Spec: related facts §5
-
-    Args:
-        windows: of the session so far.
-        parents: ids of the windows that it follows, as its caller named them.
-
-    Raises:
-        LimitReached: the session has as many windows as it may, or as many were delivered that
-            follow the one that is named and no other.
     """
     if len(windows) >= settings.nodes:
         raise LimitReached(
@@ -174,9 +163,6 @@ def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
     """The window that a question without a continuation id follows; none in a new session.
 
     Nothing follows a refused one, unless it is all that there is.
-
-    Args:
-        windows: by number, then id.
     """
     return tuple(([one for one in windows if one.outcome != REFUSED] or windows[:1])[-1:])
 
@@ -187,9 +173,6 @@ def pattern_of(
     """How a window that follows others hangs in the graph.
 
     Spec: related facts §5
-
-    Args:
-        fanned: it was started as one of a fan-out.
     """
     if len(parents) > 1:
         return Pattern.FAN_IN
@@ -223,11 +206,7 @@ def sort_windows(windows: Iterable[WindowNode]) -> list[WindowNode]:
 
 
 def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[WindowNode]:
-    """The windows that a window with these parents follows, near and far, each after its own.
-
-    Raises:
-        UnknownContinuation: a parent is not one of the windows.
-    """
+    """The windows that a window with these parents follows, near and far, each after its own."""
     known = {node.window_id: node for node in windows}
     found: set[str] = set()
     waiting = list(parents)
@@ -245,10 +224,6 @@ def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
     """Ids from the root to a window, along edges; at a fan-in along the deepest parent.
 
     Spec: related facts §3
-
-    Raises:
-        UnknownContinuation: it is not one of the windows.
-        StoreDamaged: a window before it is missing, or they go in a circle.
     """
     known = {node.window_id: node for node in windows}
     if window_id not in known:
@@ -369,9 +344,6 @@ def find_degradation(
     """What falling tiers ask for; None while they do not fall.
 
     Spec: CRP-SPEC-003 §14.3
-
-    Args:
-        history: tiers of a chain of windows, oldest first.
     """
     advice = degradation_advice(history, settings)
     if advice is None:
@@ -392,9 +364,6 @@ def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple
     What they saw and deferred is `envelope.evolution` of what the store keeps of them.
 
     Spec: CRP-SPEC-003 §14.2
-
-    Raises:
-        UnknownContinuation: a parent is not one of the windows.
     """
     return tuple(node.window_id for node in ancestors(windows, parents))
 
@@ -405,10 +374,5 @@ def prior_windows(
     """The earlier windows as the next one is told of them, in the ids' order.
 
     Spec: CRP-SPEC-003 §14.1
-
-    Args:
-        ids: what `before` names.
-        kept: what the store keeps of them.
-        told: of the windows that are followed at once, what `Transfer.into` made.
     """
     return [told.get(id_, kept[id_]) for id_ in ids if id_ in kept or id_ in told]

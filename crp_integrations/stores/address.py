@@ -26,12 +26,7 @@ def is_address(store: object) -> bool:
 
 
 def place_of(store: str | Path | Store | None) -> Path | Store:
-    """The folder of a store, or the store itself where it is none of files.
-
-    Raises:
-        ConfigError: it is neither a folder's name nor an address of PostgreSQL.
-        MissingExtra: psycopg is not installed.
-    """
+    """The folder of a store, or the store itself where it is none of files."""
     if store is None:
         return MemoryStore()
     if not isinstance(store, str | Path):
@@ -44,21 +39,13 @@ def place_of(store: str | Path | Store | None) -> Path | Store:
 
 
 def opened_at(store: str | Path | Store | None) -> Store:
-    """The store at a place, whichever it is; nothing is asked of it yet.
-
-    Raises:
-        ConfigError, MissingExtra: as `place_of`.
-    """
+    """The store at a place, whichever it is; nothing is asked of it yet."""
     place = place_of(store)
     return SqliteStore(place) if isinstance(place, Path) else place
 
 
 def holds_store(folder: str) -> bool:
-    """Whether something was ever written to the store in this folder or database.
-
-    Raises:
-        ConfigError: it is no folder's name.
-    """
+    """Whether something was ever written to the store in this folder or database."""
     place = place_of(folder)
     if not isinstance(place, Path):
         with closing(place):
@@ -75,14 +62,7 @@ def is_database(store: Store) -> bool:
 
 
 def refuse_lost_keys(stores: Sequence[Store]) -> None:
-    """Refuse to open stores without a key, where each process would make one of its own.
-
-    Args:
-        stores: the one that is opened, then those of regions.
-
-    Raises:
-        ConfigError: one is a database, or those of regions outlive the one that is opened.
-    """
+    """Refuse to open stores without a key, where each process would make one of its own."""
     if any(is_database(store) for store in stores):
         # Many machines open it, and each would seal with a key of its own.
         raise ConfigError(
@@ -108,15 +88,7 @@ class Lent:
 
 
 def store_at(address: str, **options: Any) -> Store:
-    """The store behind an address.
-
-    Args:
-        options: of `PostgresStore`, such as `busy_seconds`.
-
-    Raises:
-        ConfigError: it is not one of PostgreSQL.
-        MissingExtra: psycopg is not installed.
-    """
+    """The store behind an address."""
     scheme = address.partition("://")[0]
     if scheme not in SCHEMES:
         raise ConfigError(

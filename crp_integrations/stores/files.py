@@ -38,11 +38,7 @@ class FileScratch:
         return start
 
     def get(self, start: int, size: int) -> bytes:
-        """Bytes that were put.
-
-        Raises:
-            StoreError: they cannot be read back.
-        """
+        """Bytes that were put."""
         try:
             self._file.seek(start)
             found = self._file.read(size)
@@ -89,15 +85,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
-    """Refuse a namespace whose answers could not be sealed.
-
-    Args:
-        path: of its file.
-        there: whether there is one.
-
-    Raises:
-        StoreError: this user may not write it, or not make it; or the disk is full.
-    """
+    """Refuse a namespace whose answers could not be sealed."""
     found = _only_read(path) if there else _locked(path.parent)
     if found:
         raise StoreError(
@@ -181,10 +169,6 @@ def file_held(path: Path, busy_seconds: float) -> Iterator[None]:
 
     The lock is that of an empty SQLite database beside the file, which every system has and which
     goes with a process that dies.
-
-    Raises:
-        StoreBusy: another one held it for too long.
-        StoreError: there can be no lock file.
     """
     name = path.with_name(path.name + ".lock")
     try:

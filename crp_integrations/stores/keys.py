@@ -44,20 +44,11 @@ class _Epochs(ABC):
         self._keys: tuple[bytes, ...] = ()
 
     def master(self) -> bytes:
-        """The key of the current epoch, at least 32 bytes.
-
-        Raises:
-            ConfigError: there is no key that can be used.
-            StoreError: the place of the key cannot be reached.
-        """
+        """The key of the current epoch, at least 32 bytes."""
         return self._all()[-1]
 
     def retired(self) -> tuple[bytes, ...]:
-        """The keys of earlier epochs, oldest first; none before the first rotation.
-
-        Raises:
-            ConfigError, StoreError: as for `master`.
-        """
+        """The keys of earlier epochs, oldest first; none before the first rotation."""
         return self._all()[:-1]
 
     def __repr__(self) -> str:
@@ -78,11 +69,7 @@ class FixedKeyRing(_Epochs):
     """Master keys that the caller keeps."""
 
     def __init__(self, master: bytes, *, retired: Sequence[bytes] = ()) -> None:
-        """Take keys.
-
-        Args:
-            retired: those of earlier epochs, oldest first.
-        """
+        """Take keys."""
         super().__init__()
         self._keys = _usable((*retired, master), "the master key")
 
@@ -125,13 +112,7 @@ class WrappedKeyRing(_Epochs):
     """Data keys that a key service wrapped; they are unwrapped once and kept in memory alone."""
 
     def __init__(self, wrapped: bytes, unwrap: Unwrap, *, retired: Sequence[bytes] = ()) -> None:
-        """Keep wrapped keys; the service is asked when a key is first needed.
-
-        Args:
-            wrapped: the current data key as the service gave it out, to be kept anywhere.
-            unwrap: asks the service.
-            retired: wrapped data keys of earlier epochs, oldest first.
-        """
+        """Keep wrapped keys; the service is asked when a key is first needed."""
         super().__init__()
         self._wrapped = (*retired, wrapped)
         self._unwrap = unwrap
@@ -276,11 +257,7 @@ class FileKeyRing(_Epochs):
 
 
 def _usable(keys: Sequence[bytes], where: str) -> tuple[bytes, ...]:
-    """Keys that are long enough and all different.
-
-    Raises:
-        ConfigError: one is not; names the place, never a key.
-    """
+    """Keys that are long enough and all different."""
     for key in keys:
         if len(key) < MASTER_BYTES:
             raise ConfigError(f"{where} has {len(key)} bytes; give at least {MASTER_BYTES}")

@@ -185,11 +185,7 @@ class MemoryStore:
     """Keeps everything in the process; safe under threads."""
 
     def __init__(self, *, busy_seconds: float = 5.0) -> None:
-        """Make an empty store.
-
-        Args:
-            busy_seconds: how long a writer waits for another one of its namespace.
-        """
+        """Make an empty store."""
         self._writers = WriterLocks(busy_seconds)
         self._lock = threading.Lock()
         self._namespaces: dict[str, _MemoryNamespace] = {}
@@ -208,12 +204,7 @@ class MemoryStore:
 
     @contextmanager
     def begin(self, namespace: str, *, write: bool = True) -> Iterator[SqliteTransaction]:
-        """Open a transaction: commits when the block ends, undoes everything when it raises.
-
-        Raises:
-            StoreBusy: another thread held the write lock for too long.
-            StoreError: the store is closed, or this thread writes in the namespace already.
-        """
+        """Open a transaction: commits when the block ends, undoes everything when it raises."""
         self._check(namespace)
         if not write:
             kept = self._namespaces.get(namespace)

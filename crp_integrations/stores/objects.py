@@ -20,11 +20,7 @@ _TEMPORARY = ".writing-"
 
 
 def checked_key(key: str) -> str:
-    """A name that can be a path in any store.
-
-    Raises:
-        RequestError: it is none.
-    """
+    """A name that can be a path in any store."""
     if not _KEY.fullmatch(key):
         raise RequestError(
             f"object name {key!r:.80} is not parts of letters, digits and ._- with / between"

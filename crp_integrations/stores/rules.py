@@ -18,11 +18,7 @@ from crp_integrations.vectors import FloatRows
 
 
 def checked_name(namespace: str) -> str:
-    """A namespace's name as it is.
-
-    Raises:
-        StoreError: it is empty or cannot be written as UTF-8.
-    """
+    """A namespace's name as it is."""
     try:
         namespace.encode()
     except UnicodeEncodeError:
@@ -40,16 +36,7 @@ def checked_facts(
     dimensions: int | None,
     taken: Collection[str],
 ) -> list[Fact]:
-    """Facts ready to be added: each names the namespace that it is stored in.
-
-    Args:
-        vectors: must have shape (len(facts), dimensions) and finite values.
-        dimensions: length of the vectors stored so far, None for the first.
-        taken: ids of these facts that are stored already.
-
-    Raises:
-        StoreError: nothing of this may be added.
-    """
+    """Facts ready to be added: each names the namespace that it is stored in."""
     check_vectors(vectors, len(facts), dimensions)
     if taken:
         raise StoreError(f"fact {min(taken)} exists already; ids are never used twice")
@@ -64,15 +51,7 @@ def checked_replacements(
     dimensions: int | None,
     known: Collection[str],
 ) -> list[Fact]:
-    """Facts ready to take the place of those with the same ids.
-
-    Args:
-        vectors: as in `checked_facts`; None when the old ones stay.
-        known: ids of these facts that are stored.
-
-    Raises:
-        StoreError: nothing of this may be stored.
-    """
+    """Facts ready to take the place of those with the same ids."""
     if vectors is not None:
         check_vectors(vectors, len(facts), dimensions)
     unknown([fact.fact_id for fact in facts], known)
@@ -80,14 +59,7 @@ def checked_replacements(
 
 
 def check_vectors(vectors: FloatRows, count: int, dimensions: int | None) -> None:
-    """Refuse a block of another shape than (count, dimensions), or with a value not finite.
-
-    Args:
-        dimensions: length of the vectors stored so far, None for the first.
-
-    Raises:
-        StoreError: names the shape wanted.
-    """
+    """Refuse a block of another shape than (count, dimensions), or with a value not finite."""
     wanted = (count, dimensions if dimensions is not None else "d")
     if vectors.ndim != 2 or vectors.shape[0] != count:
         raise StoreError(f"vectors have shape {vectors.shape}, wanted {wanted}")
@@ -119,11 +91,7 @@ def same_json(value: JsonValue) -> str:
 
 
 def has_metadata(wanted: Mapping[str, str], metadata: Mapping[str, JsonValue]) -> bool:
-    """Whether metadata hold values wanted.
-
-    Args:
-        wanted: what `same_json` makes of each value, by key.
-    """
+    """Whether metadata hold values wanted."""
     return all(key in metadata and same_json(metadata[key]) == text for key, text in wanted.items())
 
 
@@ -138,22 +106,14 @@ def _plain(value: JsonValue) -> JsonValue:
 
 
 def check_next(events: Sequence[Event], tip: int) -> None:
-    """Refuse events that do not go on from the journal's tip.
-
-    Raises:
-        StoreError: a `seq` is not the next one.
-    """
+    """Refuse events that do not go on from the journal's tip."""
     for wanted, event in enumerate(events, start=tip + 1):
         if event.seq != wanted:
             raise StoreError(f"event has seq {event.seq}, wanted {wanted}")
 
 
 def unknown(ids: Sequence[str], known: Collection[str]) -> None:
-    """Refuse ids that no fact of the namespace has.
-
-    Raises:
-        StoreError: names the first of them.
-    """
+    """Refuse ids that no fact of the namespace has."""
     for id in ids:
         if id not in known:
             raise StoreError(f"fact {id!r} is not in the store")
@@ -177,20 +137,12 @@ class TransactionGate:
         self._open = False
 
     def reading(self) -> None:
-        """Let a read pass.
-
-        Raises:
-            StoreError: the transaction has ended.
-        """
+        """Let a read pass."""
         if not self._open:
             raise StoreError("the transaction has ended; begin another one")
 
     def writing(self) -> None:
-        """Let a write pass.
-
-        Raises:
-            StoreError: the transaction has ended or was opened for reading.
-        """
+        """Let a write pass."""
         self.reading()
         if not self._write:
             raise StoreError("the transaction was opened for reading; begin one with write=True")
@@ -207,12 +159,7 @@ class WriterLocks:
 
     @contextmanager
     def held(self, namespace: str) -> Iterator[None]:
-        """Hold a namespace's lock for the length of the block.
-
-        Raises:
-            StoreBusy: another thread held it for too long.
-            StoreError: this thread holds it already and would wait for itself.
-        """
+        """Hold a namespace's lock for the length of the block."""
         thread = threading.get_ident()
         with self._guard:
             lock = self._locks.setdefault(namespace, threading.Lock())

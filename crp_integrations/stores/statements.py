@@ -94,11 +94,7 @@ class Statements(Protocol):
 
 
 def note_due(connection: Statements, name: str) -> None:
-    """Note in the open transaction that bytes are left which `scrub` has to take off the disk.
-
-    Args:
-        name: `FACTS_DUE` or `WINDOWS_DUE`.
-    """
+    """Note in the open transaction that bytes are left which `scrub` has to take off the disk."""
     connection.execute(
         "INSERT INTO own (name, value) VALUES (?, 1) "
         "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",

@@ -97,15 +97,7 @@ class Moved:
 
 
 def move(source: Store, target: Store, namespace: str, told: Callable[[str, int], None]) -> Moved:
-    """Copy a namespace into a store that has none of that name; the source stays as it is.
-
-    Args:
-        told: called with a table's name and how many of its rows were written so far.
-
-    Raises:
-        StoreError: the target has the namespace already, a store keeps no tables, or the state
-            hashes differ; then nothing is kept in the target.
-    """
+    """Copy a namespace into a store that has none of that name; the source stays as it is."""
     if namespace in target.namespaces():
         raise StoreError(
             f"{target.name} has a namespace {namespace!r:.80} already; move into an empty store"
@@ -135,12 +127,6 @@ def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
     """What a move that was cut off afterwards had moved: a namespace that both stores have alike.
 
     Equal are facts, trail, and the number of rows of every table.
-
-    Returns:
-        None when the target has none of that name, or another one.
-
-    Raises:
-        StoreError: a store keeps no tables.
     """
     if namespace not in target.namespaces():
         return None

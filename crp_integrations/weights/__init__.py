@@ -68,9 +68,6 @@ class Weights:
         """The bytes of one file, after comparing their SHA-256 with the card's.
 
         The bytes that were hashed are the bytes returned: use them, not the path.
-
-        Raises:
-            EngineError: the card does not list the file, it cannot be read or it was changed.
         """
         wanted = self.card.files.get(file)
         if wanted is None:
@@ -86,11 +83,7 @@ class Weights:
         return content
 
     def verify(self) -> None:
-        """Compare every file with the card.
-
-        Raises:
-            EngineError: a file is missing or was changed.
-        """
+        """Compare every file with the card."""
         for file in self.card.files:
             self.read(file)
 
@@ -102,24 +95,15 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> Weights:
-    """A shipped model's directory and card, without reading its large files.
-
-    Args:
-        name: one of `names()`.
-
-    Raises:
-        EngineError: nothing of that name ships, or the card cannot be read.
-    """
+    """A shipped model's directory and card, without reading its large files."""
     if name not in names():
         raise EngineError(f"no weights named {name!r} ship, there are {names()}", engine="weights")
     return describe_directory(Path(str(files(__name__))) / name)
 
 
 def describe_directory(path: Path) -> Weights:
-    """A directory with a `card.json`, such as a recipe's output, without reading its large files.
-
-    Raises:
-        EngineError: there is no card or it is not one.
+    """A directory with a `card.json`, such as a recipe's output, without reading its large
+    files.
     """
     try:
         card = Card.model_validate_json((path / "card.json").read_bytes())
@@ -129,14 +113,7 @@ def describe_directory(path: Path) -> Weights:
 
 
 def load(name: str) -> Weights:
-    """A shipped model's directory and card, every file verified.
-
-    Args:
-        name: one of `names()`.
-
-    Raises:
-        EngineError: nothing of that name ships, or a file does not have the card's hash.
-    """
+    """A shipped model's directory and card, every file verified."""
     weights = describe(name)
     weights.verify()
     return weights

@@ -28,11 +28,7 @@ KINDS: Final = (".py", ".json", ".rego")
 
 
 def code_files(root: Path) -> Iterator[Path]:
-    """The files that a manifest names, in order: the engine's folders and the ground floor.
-
-    Args:
-        root: the package's folder.
-    """
+    """The files that a manifest names, in order: the engine's folders and the ground floor."""
     yield from sorted(path for path in root.glob("*.py") if path.is_file())
     for folder in FOLDERS:
         yield from sorted(
@@ -59,16 +55,6 @@ def verify_code(root: Path, *, installed: bool) -> bool:
     """Compare the engine's files with the manifest.
 
     Spec: CRP-SPEC-005 §21.1 (decision D19)
-
-    Args:
-        root: the package's folder.
-        installed: the package was installed with a manifest, so that its absence is a change.
-
-    Returns:
-        Whether there is a manifest; False in a working tree, whose code is not checked.
-
-    Raises:
-        EngineError: a file was changed, added or removed, or the manifest is not one.
     """
     try:
         known = json.loads((root / NAME).read_bytes())

@@ -155,14 +155,7 @@ def material(
     passages: Sequence[tuple[int, str]],
     shown: int,
 ) -> tuple[str, str]:
-    """The id and the text of the user message.
-
-    Args:
-        claims: all of the answer's, in its order.
-        numbers: first and last number of those that are asked about, from 1.
-        passages: number and text of each passage, or piece of one, that is shown.
-        shown: how many passages there are in all.
-    """
+    """The id and the text of the user message."""
     data: dict[str, Any] = {}
     earlier = [
         [role, text[:EARLIER_CHARACTERS]]

@@ -66,11 +66,7 @@ SENTENCES: Final = MappingProxyType(
 
 
 def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
-    """At most five sentences on the claims that speak against an answer, gravest first.
-
-    Raises:
-        ConfigError: there are no sentences in this language.
-    """
+    """At most five sentences on the claims that speak against an answer, gravest first."""
     if language not in SENTENCES:
         wanted = ", ".join(SENTENCES)
         raise ConfigError(f"language {language!r:.40} is not one of {wanted}")

@@ -124,11 +124,7 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _cut_off(text: str, id_: str, start: int) -> Words | None:
-    """The verdicts that came whole in an object that did not.
-
-    Args:
-        start: place from which it is looked for.
-    """
+    """The verdicts that came whole in an object that did not."""
     heads = [one for one in _HEAD.finditer(text, start) if one[1] == id_]
     if not heads:
         return None

@@ -92,11 +92,7 @@ class Level:
 
 
 def concluded(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
-    """A report with what became of its judge: asked, or left out with a reason.
-
-    Args:
-        report, dossier, run, decides: as of `judged`.
-    """
+    """A report with what became of its judge: asked, or left out with a reason."""
     if not run.skipped:
         return judged(report, dossier, run, decides=decides)
     found = unjudged(report, run)
@@ -116,16 +112,6 @@ def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = T
     """A report with what a judge said of each claim.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
-
-    Args:
-        report: of the stages without a model call.
-        dossier: what was examined.
-        run: what was asked, and the replies as they came.
-        decides: the claims decide on the level; False leaves the document's composite.
-
-    Returns:
-        With statuses, and where they decide level, score and reasons. Where no reply can be read
-        the report stands as it was, with the run and a flag that says so.
     """
     reading = _Reading(dossier, run)
     if not reading.replied:

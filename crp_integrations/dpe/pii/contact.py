@@ -105,11 +105,7 @@ def hardware_addresses(plain: str) -> Iterator[PersonalSpan]:
 
 
 def phones(plain: str, regions: Sequence[str]) -> Iterator[PersonalSpan]:
-    """Telephone numbers, checked against the numbering plans of the world.
-
-    Args:
-        regions: countries whose numbers are read without a prefix.
-    """
+    """Telephone numbers, checked against the numbering plans of the world."""
     for found in _PHONE.finditer(plain):
         text = found.group().rstrip(" (-./")
         start, end = found.start(), found.start() + len(text)

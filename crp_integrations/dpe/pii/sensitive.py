@@ -115,11 +115,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
 
 
 def sensitive(plain: str, persons: Sequence[PersonalSpan]) -> Iterator[PersonalSpan]:
-    """Words of a special category in sentences about a person.
-
-    Args:
-        persons: names found before, in order; a sentence with one is about a person.
-    """
+    """Words of a special category in sentences about a person."""
     # Most texts are about nobody. In ASCII no sentence begins right behind a letter, digit or `_`.
     if not persons and plain.isascii() and not _PERSON.search(plain):
         return

@@ -101,10 +101,6 @@ def attribute(state: State) -> State:
     """Give every factual claim one attribution, its score and its evidence.
 
     Spec: CRP-SPEC-005 §4.2, §4.3
-
-    Raises:
-        ConfigError: the rule is `cosine` and there is no embedder.
-        EngineError: the passages' vectors have other dimensions than the embedder's.
     """
     alignments = _alignments(state)
     settings, embedder = state.tools.settings, state.tools.embedder
@@ -162,13 +158,7 @@ SUPPORTED = 0.75
 
 
 def by_model(unsupported: float, lexical: float, conflict: bool, settings: DpeSettings) -> float:
-    """The attribution score of a claim by its fitted probability.
-
-    Args:
-        unsupported: probability that the claim is not supported, [0, 1].
-        lexical: lexical alignment, [0, 1].
-        conflict: whether a typed value, a negation or a condition was changed.
-    """
+    """The attribution score of a claim by its fitted probability."""
     points = (
         (0.0, 0.0),
         (HALF_SUPPORTED, settings.mixed),

@@ -282,9 +282,6 @@ def repeated(session: SessionSentences, settings: QualitySettings, *, embedded: 
     """Positions of the answer's sentences that an earlier window has said.
 
     Spec: CRP-SPEC-005 §9.2
-
-    Args:
-        embedded: whether the session has an embedder; without one common words decide.
     """
     own = session.answer.sentences
     if not own or not session.earlier:

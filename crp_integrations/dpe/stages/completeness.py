@@ -174,11 +174,7 @@ def by_words(
     *,
     embedded: bool,
 ) -> list[bool]:
-    """For each need whether a stretch of the texts has its names and most of its words.
-
-    Args:
-        embedded: whether the session has an embedder for what the words leave open.
-    """
+    """For each need whether a stretch of the texts has its names and most of its words."""
     stretches = [stretch for text in said for stretch in _stretches(text)]
     if not stretches:
         # As before a first window: nothing was said that could cover anything.

@@ -280,11 +280,7 @@ def evidence(state: State) -> frozenset[str]:
 
 
 def _read(verdict: Mapping[str, Any]) -> Classification:
-    """What the rules said; a verdict that is not of their form is a failed engine's.
-
-    Raises:
-        EngineError: a part is missing or is none of the words that the rules can say.
-    """
+    """What the rules said; a verdict that is not of their form is a failed engine's."""
     try:
         met = {str(name): tuple(sorted(needs)) for name, needs in verdict["met"].items()}
         unmet = {str(name): () for name in verdict["open"]}

@@ -85,11 +85,7 @@ def _first_pieces(state: State) -> list[str]:
 
 
 def word_on(state: State, at: str, claim: str, passages: list[str]) -> Judgement:
-    """The verifier's word on one claim, its probabilities to a millionth.
-
-    Args:
-        at: stage and what is asked, as signals are named.
-    """
+    """The verifier's word on one claim, its probabilities to a millionth."""
 
     def asked() -> Near:
         word = state.tools.verifier.judge(claim, passages)

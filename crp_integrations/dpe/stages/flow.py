@@ -171,9 +171,6 @@ def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
 
     Keywords of each alone would be two lists that seldom meet, though the texts say the same:
     of some twenty words that a short text could be named by, each list holds five.
-
-    Args:
-        count: how many topics of a text at most.
     """
     phrases = keywords(Phrases([before, here]), [], KEYWORDS * count)
     found = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))

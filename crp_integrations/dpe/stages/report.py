@@ -284,12 +284,6 @@ def finish(report: Report, **identity: Any) -> Report:
     """Give a report its window's identity, and hash it.
 
     Spec: CRP-SPEC-005 §15.2, §15.3
-
-    Args:
-        identity: see `finished`.
-
-    Returns:
-        The report with `report_hash`, to be sealed with the window.
     """
     return finished(report, **identity)[0]
 
@@ -303,12 +297,7 @@ def finished(
     timestamp: str = "",
     settings_digest: str = "",
 ) -> tuple[Report, dict[str, Any]]:
-    """The same, and the report as JSON values, which are what is hashed and what is kept.
-
-    Args:
-        timestamp: ISO 8601.
-        settings_digest: hash of every setting in force (decision D18).
-    """
+    """The same, and the report as JSON values, which are what is hashed and what is kept."""
     across = tuple(
         found.model_copy(update={"window_id": window_id})
         for found in report.cross_window_contradictions

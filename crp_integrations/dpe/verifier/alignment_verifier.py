@@ -72,10 +72,6 @@ class AlignmentVerifier:
         """The judgement on the best of the passages.
 
         Spec: CRP-SPEC-005 §6.2
-
-        Args:
-            claim: as it is read alone.
-            passages: at least one.
         """
         found = align(claim, Context(passages))
         return judgement(found, found.units[0].passage if found.units else 0)

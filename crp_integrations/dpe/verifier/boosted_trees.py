@@ -44,14 +44,7 @@ class Trees:
     depth: int
 
     def __call__(self, rows: Floats) -> Floats:
-        """The sum over all trees for each row.
-
-        Args:
-            rows: shape (n, columns).
-
-        Returns:
-            Log odds, shape (n,).
-        """
+        """The sum over all trees for each row."""
         count = len(rows)
         if not count:
             return np.zeros(0)
@@ -66,11 +59,7 @@ class Trees:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Trees:
-        """The trees of a fitted file.
-
-        Raises:
-            EngineError: the arrays do not make trees.
-        """
+        """The trees of a fitted file."""
         try:
             roots, feature, right = (
                 np.array(given[name], dtype=np.int64) for name in ("roots", "feature", "right")
@@ -98,14 +87,7 @@ class Trees:
 
 
 def table(columns: Mapping[str, Floats], names: Sequence[str], count: int) -> Floats:
-    """Columns side by side, rounded so that float dust decides no branch.
-
-    Args:
-        count: rows, for a table without columns.
-
-    Raises:
-        EngineError: a column is missing.
-    """
+    """Columns side by side, rounded so that float dust decides no branch."""
     missing = [name for name in names if name not in columns]
     if missing:
         raise EngineError(f"the column {missing[0]!r} was not measured", engine="features")

@@ -145,12 +145,7 @@ def measure(
     alignments: Sequence[Alignment | None],
     source: Source,
 ) -> Measured:
-    """Measure an answer against its context.
-
-    Args:
-        claims, alignments: of the answer, in order.
-        source: the context.
-    """
+    """Measure an answer against its context."""
     words = words_of(answer)
     read = read_words(words, claims, alignments, source)
     asked = frozenset(words_of(question).stems)

@@ -158,11 +158,7 @@ class Context:
         return _wording(self.text(unit)) in _wording(sentence)
 
     def span_around(self, unit: Unit, longest: int) -> tuple[int, int]:
-        """The stretch of the passage with the unit and its neighbours, where they fit.
-
-        Args:
-            longest: most characters with neighbours; the unit itself is never cut.
-        """
+        """The stretch of the passage with the unit and its neighbours, where they fit."""
         place = bisect_right(self._starts, (unit.passage, unit.start)) - 1
         start, end = unit.start, unit.end
         for at in (place - 1, place + 1):

@@ -113,13 +113,6 @@ def align(
     """Lay one claim beside the context.
 
     Spec: CRP-SPEC-005 §5.2, §5.3
-
-    Args:
-        text: the claim as it is read alone.
-        sentence: the answer's sentence around it, where a condition may stand; empty for the
-            claim itself.
-        known: texts whose names need no source, such as the question.
-        common: names of common knowledge.
     """
     text, sentence = without_answer(text), without_answer(sentence)
     claim = read(text)

@@ -108,16 +108,7 @@ class FeaturesVerifier:
     passage = PASSAGE
 
     def __init__(self, contents: Sequence[bytes], columns: Columns | None = None) -> None:
-        """Read fitted files.
-
-        Args:
-            contents: fitted files, verified, the most wanted first; the first whose columns are
-                all there is used.
-            columns: contributes further columns; None for none.
-
-        Raises:
-            EngineError: a file is none, or each wants columns that nothing contributes.
-        """
+        """Read fitted files."""
         self._files = tuple((Fitted.of(content), sha256(content)) for content in contents)
         self._columns = columns
         if not any(_wanted(fitted) <= frozenset() for fitted, _ in self._files):
@@ -198,11 +189,7 @@ class FeaturesVerifier:
 
 
 def judged(found: Alignment | None, unsupported: float, passage: int = 0) -> Judgement:
-    """A probability that a claim is unsupported, as three.
-
-    Args:
-        found: a typed conflict in it makes what is not entailed a contradiction.
-    """
+    """A probability that a claim is unsupported, as three."""
     entailment = round(1.0 - unsupported, 6)
     conflict = found is not None and (bool(found.changes) or found.flip is not None)
     contradiction = round(unsupported * (CONTRADICTED if conflict else 0.1), 6)
@@ -308,12 +295,7 @@ class Heard:
 
 
 def heard(signals: Signals, ask: _Ask) -> Heard:
-    """A reading to a millionth.
-
-    Args:
-        signals: the door to the verifier.
-        ask: reads the answer.
-    """
+    """A reading to a millionth."""
     given: list[Reading] = []
 
     def asked() -> dict[str, Any]:

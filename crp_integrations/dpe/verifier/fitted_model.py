@@ -42,11 +42,7 @@ class Curve:
 
     @classmethod
     def of(cls, points: Sequence[Sequence[float]]) -> Curve:
-        """The map of a fitted file.
-
-        Raises:
-            EngineError: the points do not rise.
-        """
+        """The map of a fitted file."""
         xs, ys = zip(*((float(x), float(y)) for x, y in points), strict=True)
         if list(xs) != sorted(xs) or list(ys) != sorted(ys):
             raise EngineError("a map of a fitted file does not rise", engine="features")
@@ -109,11 +105,7 @@ class Fitted:
         return self.claim(table(measured.claims, self.claim.columns, count))
 
     def word_odds(self, measured: Measured, claims: Floats) -> Floats:
-        """Log odds of each word.
-
-        Args:
-            claims: log odds of each claim.
-        """
+        """Log odds of each word."""
         joined = joined_columns(measured, claims)
         return self.word(table(joined, self.word.columns, len(measured.starts)))
 
@@ -125,12 +117,7 @@ class Fitted:
         return float(self.answer(table(row, self.answer.columns, 1))[0])
 
     def say(self, measured: Measured, count: int, kept: Sequence[bool] | None = None) -> Said:
-        """Everything that the model says of an answer.
-
-        Args:
-            count: number of claims.
-            kept: which claims count for the answer; None for all.
-        """
+        """Everything that the model says of an answer."""
         if not count:
             none = np.zeros(0)
             return Said(none, np.zeros(len(measured.starts)), NEVER, 0.0)
@@ -156,11 +143,7 @@ class Fitted:
 
     @classmethod
     def of(cls, content: bytes) -> Fitted:
-        """The model of a fitted file.
-
-        Raises:
-            EngineError: it is none.
-        """
+        """The model of a fitted file."""
         try:
             given: dict[str, Any] = json.loads(content)
         except ValueError as error:
@@ -199,11 +182,7 @@ def conflict_odds(measured: Measured, kept: Sequence[bool]) -> float:
 
 
 def joined_columns(measured: Measured, claims: Floats) -> dict[str, Floats]:
-    """Columns of the words with those of each word's claim; 0 outside of claims.
-
-    Args:
-        claims: log odds of each claim.
-    """
+    """Columns of the words with those of each word's claim; 0 outside of claims."""
     inside = measured.word_claim >= 0
     place = np.maximum(measured.word_claim, 0)
 
@@ -222,12 +201,7 @@ def joined_columns(measured: Measured, claims: Floats) -> dict[str, Floats]:
 def answer_columns(
     measured: Measured, claims: Floats, words: Floats, kept: Any
 ) -> dict[str, Floats]:
-    """One row for the answer: what the layers said, and the measures of the claims together.
-
-    Args:
-        claims, words: log odds.
-        kept: for each claim whether it counts.
-    """
+    """One row for the answer: what the layers said, and the measures of the claims together."""
     inside = measured.word_claim >= 0
     counted = words[inside & kept[np.maximum(measured.word_claim, 0)]]
     ordered = np.sort(probability(claims[kept]))[::-1]

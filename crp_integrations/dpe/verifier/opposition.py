@@ -86,10 +86,6 @@ def compare(current: Reading, prior: Reading, *, alike: float, minor: float) -> 
     """Lay two statements beside each other.
 
     Spec: CRP-SPEC-005 §8.2 (decision D21)
-
-    Args:
-        alike: likeness from which a typed difference is a contradiction, [0, 1].
-        minor: largest relative difference that is minor where either figure is hedged.
     """
     own, other = senses(current), senses(prior)
     both = own | other
@@ -227,10 +223,6 @@ def alike(readings: Sequence[Reading], settled: Sequence[bool], most: int | None
     """For each claim the earlier ones with nearly the same words.
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
-
-    Args:
-        settled: whether a claim needs no comparison with others that are settled.
-        most: earlier claims for one, those that differ least in their values; None for all.
     """
     words, values = _Index(len(readings)), _Index(len(readings))
     done = np.asarray(settled, dtype=np.bool_)

@@ -60,9 +60,6 @@ def flipped(claim: Reading, source: Reading, *, opposites: bool = True) -> Flip 
     A cue counts when the other side has a word that it is about: a source that also denies
     something else is no contradiction. Opposites without a cue ("rose", "fell") count when the
     two texts are otherwise much the same.
-
-    Args:
-        opposites: whether opposites count without a cue.
     """
     if not polarity_differs(claim.text, source.text):
         return None
@@ -183,18 +180,7 @@ def _place(cues: list[tuple[Span, frozenset[str]]], reading: Reading) -> Span:
 
 
 def stripped(claim: Reading, sentence: str, source: Reading) -> Span | None:
-    """A condition of the source that the answer's sentence leaves out.
-
-    Args:
-        claim: the claim, which says most of what the source says.
-        sentence: the answer's sentence with its next one, where the condition may stand.
-        source: the source sentence.
-
-    Returns:
-        Where the condition stands in the source, None when nothing was dropped. It counts when
-        the answer says the rest of what the source says, or nearly all of it where the words
-        of the condition are as often mere circumstance ("where", "at least").
-    """
+    """A condition of the source that the answer's sentence leaves out."""
     missing = dropped_conditions(sentence, source.text)
     if not missing:
         return None

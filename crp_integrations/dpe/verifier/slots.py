@@ -99,10 +99,6 @@ def strength(claim: Slot, source: Slot, *, name: bool = False) -> float:
     """How surely two slots are the same, [0, 1].
 
     1 when the nearest words on both sides are equal, about one half when one side is.
-
-    Args:
-        name: for names the neighbours must stand on the same side; for figures, words near by
-            on either side count, since "5 staff in Rome" is "in Rome 5 staff".
     """
     sides = (_side(claim.left, source.left) + _side(claim.right, source.right)) / 2
     if name:
@@ -145,11 +141,7 @@ def comparable(claim: Value, source: Value) -> bool:
 
 
 def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slots:
-    """Match the values of a claim with those of one source sentence.
-
-    Args:
-        own: the claim's slots; None to find them.
-    """
+    """Match the values of a claim with those of one source sentence."""
     if not claim.values:
         return Slots((), (), ())
     own = slots_of(claim) if own is None else own
@@ -252,11 +244,7 @@ def _way(reading: Reading, value: Value) -> str:
 def _moved(
     value: Value, equal: list[Value], source: Reading, places: dict[int, Slot], paired: bool
 ) -> Pair | None:
-    """A figure that the source has, but that stands here where the source has another one.
-
-    Args:
-        paired: the source has it once for each time that the claim has it.
-    """
+    """A figure that the source has, but that stands here where the source has another one."""
     if value.family == "name":
         return None
 

@@ -38,13 +38,7 @@ def untraced(
     known: Iterable[str],
     common: Iterable[str],
 ) -> tuple[Value, ...]:
-    """The values that no passage has, in order.
-
-    Args:
-        values: of the claim, those that its source neither has nor contradicts.
-        known: texts whose names need no source, such as the question.
-        common: names of common knowledge.
-    """
+    """The values that no passage has, in order."""
     allowed = [*common]
     asked = [name.text for text in known for name in read(text).of("name")]
     found = []

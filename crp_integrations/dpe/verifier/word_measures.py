@@ -150,13 +150,7 @@ def read_words(
     alignments: Sequence[Alignment | None],
     source: Source,
 ) -> Read:
-    """The answer's words beside the context, values in the context's words.
-
-    Args:
-        words: of the answer.
-        claims, alignments: of the answer, in order.
-        source: the context.
-    """
+    """The answer's words beside the context, values in the context's words."""
     own = source.wording.number(words.stems)
     row: list[int] = []
     at = np.zeros(len(words), dtype=np.int64)

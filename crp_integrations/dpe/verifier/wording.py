@@ -238,16 +238,7 @@ class Wording:
         return length
 
     def together(self, wanted: Ints, weights: Floats) -> tuple[Floats, Floats]:
-        """How much of a claim stands around every place of the context.
-
-        Args:
-            wanted: different numbers of the claim's words, none `NOWHERE`.
-            weights: of each.
-
-        Returns:
-            For each place the weight of the claim's words within `REACH` of it (a word counts as
-            often as it stands there), and the weight of each place itself.
-        """
+        """How much of a claim stands around every place of the context."""
         table = np.zeros(max(1, len(self.numbers)))
         table[wanted] = weights
         own = table[self.ids]

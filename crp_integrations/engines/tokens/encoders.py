@@ -119,14 +119,7 @@ class TiktokenEncoder:
         composed: bool = False,
         blocks: bool = False,
     ) -> None:
-        """Take a loaded encoding.
-
-        Args:
-            vocabulary_hash: SHA-256 of its file, hexadecimal.
-            composed: texts are brought into Unicode's composed form first, as Qwen does.
-            blocks: the pattern ends a piece at markers of facts, so that facts
-                which were counted lately are not counted again within a text.
-        """
+        """Take a loaded encoding."""
         self._encoding = encoding
         self._composed = composed
         self._blocks = BlockCounts(self._encoded) if blocks else None
@@ -155,16 +148,7 @@ class TiktokenEncoder:
 
 
 def encoding(name: str, data: bytes, pattern: str) -> tiktoken.Encoding:
-    """An encoding from the bytes of a `.tiktoken` file.
-
-    Args:
-        name: what the encoding is called.
-        data: lines of a base64 token, a space and its rank.
-        pattern: the regular expression that splits a text before merging.
-
-    Raises:
-        ConfigError: the bytes are no such file.
-    """
+    """An encoding from the bytes of a `.tiktoken` file."""
     # All at once: line by line takes a quarter of a second, each time a store is opened.
     words = data.split()
     tokens, numbers = words[::2], words[1::2]
@@ -178,11 +162,7 @@ def encoding(name: str, data: bytes, pattern: str) -> tiktoken.Encoding:
 
 
 def from_ranks(name: str, ranks: dict[bytes, int], pattern: str) -> tiktoken.Encoding:
-    """An encoding from its merge ranks.
-
-    Raises:
-        ConfigError: a single byte has no rank, so some texts could not be encoded.
-    """
+    """An encoding from its merge ranks."""
     missing = sum(bytes([byte]) not in ranks for byte in range(256))
     if missing:
         raise ConfigError(f"the vocabulary {name} lacks {missing} of 256 bytes, wanted all")
@@ -192,15 +172,7 @@ def from_ranks(name: str, ranks: dict[bytes, int], pattern: str) -> tiktoken.Enc
 
 
 def tekken(data: bytes, *, name: str) -> TiktokenEncoder:
-    """An encoder from the bytes of a `tekken.json`.
-
-    Args:
-        data: the file; of its vocabulary only the first `default_vocab_size` minus
-            `default_num_special_tokens` entries are in use.
-
-    Raises:
-        ConfigError: the bytes are no such file.
-    """
+    """An encoder from the bytes of a `tekken.json`."""
     try:
         content = json.loads(data)
         config = content["config"]

@@ -150,11 +150,7 @@ _VENDOR = re.compile(
 
 
 def family_of(model: str) -> tuple[ModelFamily | None, bool]:
-    """The family of a model's name, and whether the name is surely the provider's own.
-
-    Args:
-        model: a name as LiteLLM takes it, with or without providers before it.
-    """
+    """The family of a model's name, and whether the name is surely the provider's own."""
     *providers, name = model.strip().lower().split("/")
     name = _VENDOR.sub("", name, count=1)
     sure = all(provider in _PLAIN_PROVIDERS for provider in providers)

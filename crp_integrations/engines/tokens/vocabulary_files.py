@@ -140,11 +140,7 @@ WITH_PATTERN = (P50K, CL100K, O200K, LLAMA_3, LLAMA_4, QWEN)
 
 
 def find_vocabulary(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> FoundVocabulary | None:
-    """Read a vocabulary from wherever it lies; None when it is nowhere, or was altered.
-
-    Args:
-        folders: tiktoken cache folders of the user, looked at first.
-    """
+    """Read a vocabulary from wherever it lies; None when it is nowhere, or was altered."""
     for path, where in _paths(vocabulary, folders):
         try:
             data = path.read_bytes()

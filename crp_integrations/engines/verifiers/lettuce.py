@@ -103,10 +103,6 @@ class LettuceVerifier:
         """The judgement by the token in most doubt.
 
         Spec: CRP-SPEC-005 §6.2
-
-        Raises:
-            ConfigError: there is no passage, or the claim alone fills half a run.
-            EngineError: the library failed, or gave something else than tokens.
         """
         if not passages:
             raise ConfigError("a verifier was given no passage, wanted at least one")

@@ -53,9 +53,6 @@ def model_hash(folder: str | Path) -> str:
     """The hash to pin a folder with: over names and SHA-256 of the files that decide.
 
     These are configuration, vocabulary, weights and code at the top of the folder, and code below.
-
-    Raises:
-        EngineError: there is no such file, or one cannot be read.
     """
     root = Path(folder)
     try:
@@ -82,16 +79,6 @@ def pinned_files(model: str | Path, sha256: str, revision: str = "") -> PinnedFi
     cache and fetched only if it is not there; nothing else in the package fetches a model.
 
     Spec: CRP-SPEC-005 §21.1 (decision D19)
-
-    Args:
-        model: a folder, or an id such as `owner/name`.
-        sha256: what `model_hash` gave for the files that were examined.
-        revision: of an id the commit, 40 hexadecimal digits; a branch or tag can move.
-
-    Raises:
-        ConfigError: there is no such folder, no hash, or no commit.
-        MissingExtra: an id was given and `huggingface_hub` is not installed.
-        EngineError: the files have another hash, or cannot be fetched or read.
     """
     if sha256 and not _SHA256.fullmatch(sha256):
         raise ConfigError(
@@ -118,11 +105,7 @@ def pinned_files(model: str | Path, sha256: str, revision: str = "") -> PinnedFi
 
 
 def library(name: str, needed_for: str, extra: str = EXTRA) -> ModuleType:
-    """A library that is imported only now.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
+    """A library that is imported only now."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

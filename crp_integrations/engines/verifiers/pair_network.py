@@ -68,11 +68,7 @@ def weakest(pieces: Sequence[Judgement]) -> Judgement:
 
 
 def judgement(seen: WindowScore) -> Judgement:
-    """A window's numbers, rounded, with the rest of 1 as neutral.
-
-    Raises:
-        EngineError: a number is no probability.
-    """
+    """A window's numbers, rounded, with the rest of 1 as neutral."""
     entailment, contradiction = seen.entailment, seen.contradiction
     # Written so that a number that is none fails as well.
     if not (entailment >= 0.0 and contradiction >= 0.0 and entailment + contradiction <= 1.0001):
@@ -142,11 +138,7 @@ class PairTokenizer:
     """A folder's tokenizer: texts without, and frames with, control tokens."""
 
     def __init__(self, files: PinnedFiles) -> None:
-        """Read it.
-
-        Raises:
-            EngineError: it cannot be read, or has no form that the library tokenizers knows.
-        """
+        """Read it."""
         transformers = library("transformers", f"the model {files.name}")
         try:
             given = transformers.AutoTokenizer.from_pretrained(files.folder, local_files_only=True)
@@ -190,13 +182,7 @@ class PairTokenizer:
         )
 
     def joined_frame(self, lead: str, separator: str, between: str = "") -> PairFrame:
-        """The frame of one text that is premise, separator and claim.
-
-        Args:
-            lead: words in front of the premise.
-            separator: the control token between, empty for none.
-            between: words behind the separator.
-        """
+        """The frame of one text that is premise, separator and claim."""
         alone = self._framing.encode("a")
         place = [at for at, text in enumerate(alone.sequence_ids) if text == 0]
         if not place:
@@ -262,10 +248,6 @@ class PairVerifier:
         """The judgement on the best window of the passages, by the claim's weakest piece.
 
         Spec: CRP-SPEC-005 §6.2
-
-        Raises:
-            ConfigError: there is no passage.
-            EngineError: a library failed, or gave another number of outputs than is wanted.
         """
         if not passages:
             raise ConfigError("a verifier was given no passage, wanted at least one")
@@ -340,16 +322,7 @@ class PairVerifier:
 
 
 def load_network(files: PinnedFiles, kind: str, run: NetworkRun) -> Any:
-    """A network of transformers from verified files, in float32, ready to be run.
-
-    Args:
-        kind: the library's class, such as `AutoModelForSequenceClassification`.
-
-    Raises:
-        MissingExtra: transformers or torch is not installed.
-        EngineError: the files cannot be loaded, or lack weights that the network needs, which
-            the library would fill with chance.
-    """
+    """A network of transformers from verified files, in float32, ready to be run."""
     library("torch", f"the model {files.name}")
     transformers = library("transformers", f"the model {files.name}")
     try:

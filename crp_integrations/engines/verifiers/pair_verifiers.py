@@ -149,10 +149,6 @@ class ScoredVerifier:
         """The judgement on the best piece of the passages.
 
         Spec: CRP-SPEC-005 §6.2
-
-        Raises:
-            ConfigError: there is no passage.
-            EngineError: the object failed, or gave another number of scores, or no probabilities.
         """
         if not passages:
             raise ConfigError("a verifier was given no passage, wanted at least one")
@@ -272,13 +268,7 @@ class HhemVerifier(PairVerifier):
 
 
 def around_hhem(model: Any, identity: str, *, passage: int = 4_000) -> ScoredVerifier:
-    """A verifier around an object with HHEM's `predict(pairs)`; its files are not checked.
-
-    Args:
-        model: gives one score in [0, 1] for each pair of premise and claim.
-        identity: a name for model and version.
-        passage: longest passage that it reads whole, in characters.
-    """
+    """A verifier around an object with HHEM's `predict(pairs)`; its files are not checked."""
     return ScoredVerifier(lambda pairs: model.predict(list(pairs)), HHEM, identity, passage=passage)
 
 
@@ -395,11 +385,6 @@ def around_minicheck(scorer: Any, identity: str, *, passage: int = 4_000) -> Sco
     """A verifier around an object with MiniCheck's `score(docs=, claims=)`; files are not checked.
 
     This is the way to Bespoke-MiniCheck-7B, which runs on vLLM.
-
-    Args:
-        scorer: gives labels first and probabilities of support second.
-        identity: a name for model and version.
-        passage: longest passage that is handed over at once, in characters.
     """
 
     def scores(pairs: Pairs) -> Any:
@@ -423,10 +408,6 @@ class AlignScoreVerifier(NliVerifier):
         """The mean over the claim's sentences, each judged by its best window.
 
         Spec: CRP-SPEC-005 §6.2
-
-        Raises:
-            ConfigError: there is no passage.
-            EngineError: a library failed, or gave another number of outputs than labels.
         """
         sentences = [span.of(claim) for span in split_sentences(claim)] or [claim]
         words = [super(AlignScoreVerifier, self).judge(one, passages) for one in sentences]
@@ -441,12 +422,8 @@ class AlignScoreVerifier(NliVerifier):
 
 
 def around_alignscore(scorer: Any, identity: str, *, passage: int = 2_000) -> ScoredVerifier:
-    """A verifier around an object with AlignScore's `score(contexts=, claims=)`; files unchecked.
-
-    Args:
-        scorer: gives one score in [0, 1] for each context and claim.
-        identity: a name for model and version.
-        passage: longest passage that is handed over at once, in characters.
+    """A verifier around an object with AlignScore's `score(contexts=, claims=)`; files
+    unchecked.
     """
 
     def scores(pairs: Pairs) -> Any:

@@ -211,20 +211,6 @@ def assemble_context(
     """Search a fabric for a question and assemble the context.
 
     Spec: CFS-021 §11, §Caching, §Parallel
-
-    Args:
-        view: bound to tenant, subject and guard.
-        now: the current time, aware; it is the timestamp and nothing else.
-        both: runs the two searches; in turn, or at once with the same result.
-        cache: contexts made before; one with an equal key comes back with its own timestamp.
-        scope: keeps apart in a cache what different subjects or regions read.
-        screen: looks at what was found before it is ranked; None looks at nothing. A cache is
-            for contexts of one screen.
-
-    Raises:
-        RequestError: the query is empty or no Unicode text, or `now` has no time zone.
-        StoreBusy: the fabric changed during every one of three attempts to read it.
-        EngineError: a model that the screen asks failed.
     """
     query_hash = _query_hash(query)
     now = _aware(now)

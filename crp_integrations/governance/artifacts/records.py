@@ -73,14 +73,7 @@ def name_object(whole: bytes, key: bytes) -> str:
 
 
 def unpack_object(ref: str, whole: bytes, keys: Iterable[bytes]) -> ArtifactContent:
-    """The artifact of an object.
-
-    Args:
-        keys: under one of which the handle was made.
-
-    Raises:
-        StoreDamaged: the bytes are not those that the handle was made from.
-    """
+    """The artifact of an object."""
     artifact = read_header(whole)
     if artifact is None:
         raise StoreDamaged(f"{ref} does not read back; restore it from a copy")
@@ -110,39 +103,19 @@ class ObjectStore(Protocol):
         ...
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there yet, whole or not at all.
-
-        Returns:
-            False, and nothing changes, where the name is taken. Of several that create one name at
-            the same time exactly one gets True.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Write an object that is not there yet, whole or not at all."""
         ...
 
     def get(self, key: str) -> bytes | None:
-        """An object's bytes; None where there is none.
-
-        Raises:
-            StoreError: it could not be read.
-        """
+        """An object's bytes; None where there is none."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there does nothing.
-
-        Raises:
-            StoreError: it could not be removed.
-        """
+        """Remove an object; one that is not there does nothing."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Names that begin with whole parts, such as `a/b` for `a/b/c`, ascending.
-
-        Raises:
-            StoreError: they could not be listed.
-        """
+        """Names that begin with whole parts, such as `a/b` for `a/b/c`, ascending."""
         ...
 
 
@@ -170,10 +143,6 @@ class ArtifactSettings(Part):
 
 
 def tenant_keys(keyring: KeyRing, tenant: str, info: bytes) -> list[bytes]:
-    """A tenant's keys for one use, oldest first; the last one is that of the present master key.
-
-    Args:
-        info: names the use, as `crp_integrations.seals` has them.
-    """
+    """A tenant's keys for one use, oldest first; the last one is that of the present master key."""
     retired = retired_of(keyring)
     return [derive_key(master, salt=tenant, info=info) for master in (*retired, keyring.master())]

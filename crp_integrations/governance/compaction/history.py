@@ -30,9 +30,6 @@ def group_turns(messages: Sequence[Message]) -> list[list[int]]:
 
     Results belong to the call just before them, since some models use the same ids again. Only the
     last turn may wait for results.
-
-    Raises:
-        RequestError: a result has no call, a call no result, or two.
     """
     found: list[list[int]] = []
     place = 0
@@ -94,11 +91,7 @@ def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def check_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids that a caller gives.
-
-    Raises:
-        RequestError: they are not one for each message, or not each once.
-    """
+    """Ids that a caller gives."""
     if len(ids) != len(messages):
         raise RequestError(f"{len(ids)} ids are given for {len(messages)} messages; give each one")
     repeated = next((name for name, count in Counter(ids).items() if count > 1 or not name), None)
@@ -148,15 +141,7 @@ def name_speakers(messages: Sequence[Message]) -> list[str]:
 def make_history_entries(
     messages: Sequence[Message], ids: Sequence[str], recent: int, pinned: Collection[str] = ()
 ) -> list[ContextEntry]:
-    """The messages as entries.
-
-    Args:
-        recent: last turns that stay whole unless the budget is too small for them.
-        pinned: ids of messages that stay whole.
-
-    Raises:
-        RequestError: a call and its results do not agree.
-    """
+    """The messages as entries."""
     found = group_turns(messages)
     question = find_last_question(messages)
     said = name_speakers(messages)
@@ -268,26 +253,14 @@ _PARTS: Final[Mapping[str, Wanted]] = MappingProxyType(
 
 
 def check_parts(counter: Any, **parts: Any) -> None:
-    """Refuse a part that is none.
-
-    Args:
-        counter: it must be there.
-        parts: by the names of the compactor's arguments; None for one that is not given.
-
-    Raises:
-        ConfigError: names the argument, what was given and what to give.
-    """
+    """Refuse a part that is none."""
     for name, part in {"counter": counter, **parts}.items():
         if part is not None or name == "counter":
             refuse_part(name, part, _PARTS[name])
 
 
 def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages of a history.
-
-    Raises:
-        RequestError: one of them is none, or one stands in the place of a list.
-    """
+    """The messages of a history."""
     # A message is a sequence of its own fields, and a mapping one of its keys.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
@@ -302,11 +275,7 @@ def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def check_bounds(budget: Any, now: Any) -> None:
-    """Refuse a budget that is no number of tokens, and a moment without a time zone.
-
-    Raises:
-        RequestError: names the one that is wrong.
-    """
+    """Refuse a budget that is no number of tokens, and a moment without a time zone."""
     if isinstance(budget, bool) or not isinstance(budget, int):
         raise RequestError(f"budget is of type {type(budget).__name__}, wanted whole tokens")
     aware_moment(now, "now")

@@ -42,11 +42,7 @@ def pack_line(mark: int, speaker: str, quoted: str) -> str:
 
 
 def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[ContextEntry]:
-    """The items as entries, as they are shown now.
-
-    Raises:
-        RequestError: a text is missing, or an id stands twice.
-    """
+    """The items as entries, as they are shown now."""
     sources = {ref.item_id: ref.source for ref in pack.provenance_refs}
     found: list[ContextEntry] = []
     seen: set[str] = set()

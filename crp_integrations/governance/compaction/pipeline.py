@@ -88,12 +88,6 @@ def run_compaction(
     """Compact as far as the triggers ask for.
 
     Spec: Summit §Compression Strategy
-
-    Args:
-        make: makes a fresh board.
-        budget: tokens that everything shown may have.
-        fired: the triggers, at least one.
-        slack: tokens by which the whole counts more than the sum of its parts.
     """
     board, outcome = make(), CompactionOutcome()
     settings = means.settings

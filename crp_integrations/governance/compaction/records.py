@@ -171,15 +171,7 @@ class ArtifactStore(Protocol):
     """Keeps texts out of the prompt; equal texts get equal references."""
 
     def put(self, text: str, *, kind: str, sources: Sequence[str]) -> ArtifactRef:
-        """Keep a text.
-
-        Args:
-            kind: `prose`, `log`, `search`, `data`, or `summary`.
-            sources: ids of the items that it comes from.
-
-        Raises:
-            StoreError: it could not be kept; nothing is then taken out of the prompt.
-        """
+        """Keep a text."""
         ...
 
 
@@ -192,13 +184,5 @@ class Summariser(Protocol):
         ...
 
     def summarise(self, passages: Sequence[str], question: str, tokens: int) -> str:
-        """A summary of numbered passages, each sentence with its numbers, such as `[2]`.
-
-        Args:
-            passages: the first one's number is 1.
-            tokens: most that the summary may have.
-
-        Raises:
-            ModelError: no summary came; the extractive one is used.
-        """
+        """A summary of numbered passages, each sentence with its numbers, such as `[2]`."""
         ...

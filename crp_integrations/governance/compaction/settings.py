@@ -95,15 +95,6 @@ def find_triggers(
     """The triggers that fire; none when compaction is switched off.
 
     Spec: Summit §Compression Strategy
-
-    Args:
-        tokens: of the working context before packing, tool definitions included.
-        budget: tokens that the working context may have, above 0.
-        items: messages of a history, or items of a pack.
-        after_tool_call: whether the last thing in it is the result of a tool.
-
-    Raises:
-        RequestError: the budget is not above 0.
     """
     if budget <= 0:
         raise RequestError(f"a budget of {budget} tokens holds nothing; give one above 0")

@@ -26,12 +26,7 @@ _ROUNDS: Final = 8
 
 
 def deduplicate(board: WorkingContext, *, in_place: bool) -> None:
-    """Show equal texts once.
-
-    Args:
-        in_place: an earlier one of a history gives way to a note, since its message must stay;
-            otherwise a later one of a pack goes, since the first is ranked higher.
-    """
+    """Show equal texts once."""
     seen: dict[tuple[str, str], int] = {}
     order: Iterable[int] = range(len(board.entries))
     for at in reversed(list(order)) if in_place else order:
@@ -49,12 +44,7 @@ def deduplicate(board: WorkingContext, *, in_place: bool) -> None:
 
 
 def drop(board: WorkingContext, aim: int, below: float, standing: Firmness) -> None:
-    """Take away units that say least to the question, as long as they say little.
-
-    Args:
-        below: share of the best score up to which a unit may go, in [0, 1].
-        standing: the firmest standing that may go.
-    """
+    """Take away units that say least to the question, as long as they say little."""
     best = board.relevance.best
     if not best:
         return
@@ -79,16 +69,7 @@ def offload(
     extract: int,
     standings: tuple[Firmness, Firmness],
 ) -> list[tuple[int, ArtifactRef]]:
-    """Put large texts into a store and show a handle with a short extract, largest first.
-
-    Args:
-        least: tokens from which a text is large.
-        extract: tokens of the extract.
-        standings: the loosest and the firmest standing of texts that may be put there.
-
-    Returns:
-        Numbers of the entries with their references.
-    """
+    """Put large texts into a store and show a handle with a short extract, largest first."""
     if artifacts is None:
         return []
     found: list[tuple[int, ArtifactRef]] = []
@@ -122,12 +103,7 @@ def prune(
     only: Sequence[int] | None = None,
     keep: float,
 ) -> None:
-    """Take the pieces away that say least to the question, from all texts that may be cut.
-
-    Args:
-        only: entries to look at; None for all that may be cut.
-        keep: share of its pieces that each text keeps at least, rounded up.
-    """
+    """Take the pieces away that say least to the question, from all texts that may be cut."""
     places = _find_cuttable(board, standing) if only is None else list(only)
     excess = board.total - aim
     for _ in range(_ROUNDS):
@@ -182,13 +158,7 @@ def _least_relevant(
 
 
 def fold(board: WorkingContext, aim: int, most_items: int, order: Sequence[int], room: int) -> None:
-    """Take units away to be summed up, in the order given.
-
-    Args:
-        aim: tokens that may be left with a summary of `room` tokens.
-        most_items: entries that may be left, the summaries with them.
-        order: numbers of units that may go.
-    """
+    """Take units away to be summed up, in the order given."""
     left = sum(1 for cut in board.cuts if cut is not None)
     for unit in order:
         shown = [number for number in board.units[unit] if board.cuts[number] is not None]

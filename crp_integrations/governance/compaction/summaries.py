@@ -48,14 +48,6 @@ def build_summary(
     """Sum up a shelf's folded entries within so many tokens.
 
     Spec: Summit §Compression Strategy
-
-    Args:
-        room: tokens that the summary may cost where it stands.
-        head: first line of the text; empty for none.
-        line: writes the line of an entry from its mark, who says it, and what is quoted.
-
-    Returns:
-        None when not one piece fits.
     """
     folded = board.folded[shelf]
     stay: Chosen = {
@@ -251,11 +243,7 @@ class ModelSummariser:
         return f"model:{self._name}"
 
     def summarise(self, passages: Sequence[str], question: str, tokens: int) -> str:
-        """A summary with its passages' numbers.
-
-        Raises:
-            ModelError: no answer came.
-        """
+        """A summary with its passages' numbers."""
         numbered = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(passages, 1))
         call = ModelCall(
             model=self._name,

@@ -28,11 +28,7 @@ def part_id(item_id: str, start: int, end: int) -> str:
 
 
 def read_part(name: str, ids: frozenset[str] | set[str]) -> tuple[str, tuple[int, int] | None]:
-    """The item that a name in a drop report speaks of, and its characters; None for all of it.
-
-    Args:
-        ids: ids of items; one that looks like the name of a part is still an id.
-    """
+    """The item that a name in a drop report speaks of, and its characters; None for all of it."""
     if name in ids:
         return name, None
     found = _PART.match(name)
@@ -117,12 +113,7 @@ def find_protected(text: str) -> list[Span]:
 
 
 def join_across(pieces: Sequence[Span], spans: Sequence[Span]) -> list[Span]:
-    """Pieces of a text, in order, with those joined that a protected stretch runs across.
-
-    Args:
-        pieces: in order, not overlapping.
-        spans: protected stretches, by where they begin.
-    """
+    """Pieces of a text, in order, with those joined that a protected stretch runs across."""
     found: list[Span] = []
     ahead = sorted(spans, key=lambda span: span.start)
     place, reach = 0, -1

@@ -41,9 +41,6 @@ def find_unsupported(summary: str, passages: Sequence[str]) -> str:
     """What is wrong with a summary whose sentences cite numbered passages; empty for nothing.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        passages: the first one's number is 1.
     """
     if not summary.strip():
         return "it is empty"
@@ -118,14 +115,6 @@ def check_history(
     """Refuse a compacted history that hides or invents something.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        before: the messages that were compacted.
-        ids: their ids, where the caller gave them.
-
-    Raises:
-        CompactionRefused: an item or part is gone unreported, a text is altered, a summary's figure
-            has no source, or a call has lost its result.
     """
     names = history.make_ids(before) if ids is None else history.check_ids(ids, before)
     texts = {name: message.content for name, message in zip(names, before, strict=True)}
@@ -156,12 +145,6 @@ def check_pack(before: ContextPack, compact: CompactPack, texts: Mapping[str, st
     """Refuse a compacted pack that hides or invents something.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        texts: those of the pack before, by reference.
-
-    Raises:
-        CompactionRefused: as for a history; also where a label has changed.
     """
     own = {**texts, **compact.texts}
     was = {item.id: text_of(item, item.shown_ref, texts) for item in before.items}

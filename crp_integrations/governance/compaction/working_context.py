@@ -128,11 +128,7 @@ class WorkingContext:
         return list(cut.kept)
 
     def show(self, changes: Mapping[int, ShortenedText], reason: LossReason) -> int:
-        """Show entries in another way, each where that saves tokens.
-
-        Returns:
-            Tokens saved.
-        """
+        """Show entries in another way, each where that saves tokens."""
         at = [number for number in changes if self.cuts[number] is not None]
         counts = self.costs.entries(at, [changes[number].text for number in at])
         saved = 0
@@ -148,11 +144,7 @@ class WorkingContext:
         return saved
 
     def drop(self, unit: int, reason: LossReason) -> int:
-        """Take a unit away.
-
-        Returns:
-            Tokens saved.
-        """
+        """Take a unit away."""
         saved = 0
         for number in self.units[unit]:
             cut = self.cuts[number]
@@ -165,11 +157,7 @@ class WorkingContext:
         return saved
 
     def fold(self, unit: int) -> int:
-        """Take a unit away to be summed up.
-
-        Returns:
-            Tokens saved, before the summary is counted.
-        """
+        """Take a unit away to be summed up."""
         for number in self.units[unit]:
             cut = self.cuts[number]
             if cut is not None:

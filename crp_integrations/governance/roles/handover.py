@@ -70,9 +70,6 @@ class HandoverGate:
         """Hand a record over when the guard lets its taker read all that is in it.
 
         Spec: Summit §Backlog Isolate 15
-
-        Raises:
-            AccessDenied: it does not; the refusal is in the journal.
         """
         subject = self.acting(taker)
         asked = sorted({labels_of(item) for item in items if not is_given(item)})

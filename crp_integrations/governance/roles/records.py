@@ -171,11 +171,7 @@ class Retriever(Protocol):
     """Fetches by keyword, vector and graph, under the subject's guard."""
 
     def retrieve(self, plan: GoalPlan, state: RuntimeState) -> Material:
-        """A pack for a plan, with its texts.
-
-        Raises:
-            AccessDenied: the guard lets nothing of it be read.
-        """
+        """A pack for a plan, with its texts."""
         ...
 
 
@@ -183,11 +179,7 @@ class Compactor(Protocol):
     """Trims a pack to its budget with a report of everything that it leaves out."""
 
     def compact(self, plan: GoalPlan, material: Material) -> Material:
-        """The pack within its budget.
-
-        Raises:
-            CompactionRefused: the result does not account for what it left out.
-        """
+        """The pack within its budget."""
         ...
 
 
@@ -197,11 +189,7 @@ class Synthesizer(Protocol):
     def write(
         self, plan: GoalPlan, state: RuntimeState, snippets: Sequence[Snippet]
     ) -> AnswerDraft:
-        """An answer with citations.
-
-        Raises:
-            ModelError: the model could not be called.
-        """
+        """An answer with citations."""
         ...
 
 
@@ -211,12 +199,7 @@ class DraftVerifier(Protocol):
     def verify(
         self, before: Material, shown: Material, snippets: Sequence[Snippet], draft: AnswerDraft
     ) -> DraftVerdict:
-        """Look at a draft.
-
-        Args:
-            before: as it was retrieved.
-            shown: as it was compacted.
-        """
+        """Look at a draft."""
         ...
 
 
@@ -226,11 +209,7 @@ class Sentinel(Protocol):
     def watch(
         self, material: Material, draft: AnswerDraft | None, verdict: DraftVerdict | None
     ) -> SentinelReport:
-        """Look at a run.
-
-        Args:
-            draft, verdict: None before the model was asked.
-        """
+        """Look at a run."""
         ...
 
 

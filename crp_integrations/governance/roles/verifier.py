@@ -103,10 +103,6 @@ def check_offered(
     """What is wrong with the tools of a pack, in their order; nothing for a sound one.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        registry: the tools as they are; the pack's word is not taken for them.
-        tags: safety tags that policy requires and shuts out.
     """
     known = {tool.name: tool for tool in registry}
     faults: list[ToolFault] = []

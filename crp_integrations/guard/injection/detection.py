@@ -72,9 +72,6 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
     The time grows with the length of the text alone: every repetition of a pattern is bounded.
 
     Spec: Summit §Context Assembly Pipeline
-
-    Args:
-        text: of any length and any script; it is read, never changed, and enters no report.
     """
     chosen = settings or InjectionSettings()
     folded = fold(text)
@@ -90,15 +87,7 @@ def detect_many(
     settings: InjectionSettings | None = None,
     model: InjectionModel | None = None,
 ) -> list[InjectionReport]:
-    """Look at texts with every rule and, where one is given, with a model.
-
-    Args:
-        model: its probability is one more finding, independent of those of the rules.
-
-    Raises:
-        EngineError: the model failed, or answered with another number of scores, or with one
-            outside of [0, 1].
-    """
+    """Look at texts with every rule and, where one is given, with a model."""
     chosen = settings or InjectionSettings()
     reports = [detect(text, chosen) for text in texts]
     if model is None or not texts:
@@ -268,12 +257,7 @@ class InjectionDetector:
         *,
         most_texts: int = 50_000,
     ) -> None:
-        """Take what decides.
-
-        Args:
-            model: asked beside the rules, in one call for all texts that are new.
-            most_texts: reports kept; the one used longest ago goes.
-        """
+        """Take what decides."""
         self._settings = settings or InjectionSettings()
         self._model = model
         self._most = most_texts
@@ -292,11 +276,7 @@ class InjectionDetector:
         return "" if self._model is None else self._model.identity
 
     def reports(self, texts: Sequence[str]) -> list[InjectionReport]:
-        """The report on each text, in their order; each text is looked at once.
-
-        Raises:
-            EngineError: the model failed; nothing was looked at then.
-        """
+        """The report on each text, in their order; each text is looked at once."""
         names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
         with self._lock:
             found = {name: self._known[name] for name in names if name in self._known}
@@ -380,15 +360,6 @@ def screen_texts(
     """Sort out what is off topic, then what gives orders.
 
     Spec: Summit §Context Assembly Pipeline
-
-    Args:
-        candidates: id, text and relevance (fixed point in [0, SCALE]) of each, ids unique.
-        model: asked about the candidates that are on topic.
-        known: reports by id that were made of the same texts and with the same settings before,
-            such as when they were written.
-
-    Raises:
-        EngineError: the model failed.
     """
     chosen = settings or ScreeningSettings()
     floor = round(chosen.relevance_floor * SCALE)

@@ -109,11 +109,7 @@ _WANTED = re.compile(
 
 
 def find_bridges(task: MaskedQuestion, depth: int) -> tuple[str, ...]:
-    """The needs that a task rests on, innermost first; none when it rests on nothing.
-
-    Args:
-        depth: how many needs may rest on each other below the task.
-    """
+    """The needs that a task rests on, innermost first; none when it rests on nothing."""
     chain: list[str] = []
     outer = task
     for _ in range(depth):

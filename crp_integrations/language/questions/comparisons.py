@@ -80,12 +80,7 @@ class QuestionComparison:
 
 
 def find_comparison(task: MaskedQuestion, *, alone: bool) -> QuestionComparison | None:
-    """The needs of a task that asks to compare; None when it does not.
-
-    Args:
-        alone: the question has no other task. Then a noun such as `approach` sets nothing apart
-            and is left out; beside other tasks it tells the needs of one item apart.
-    """
+    """The needs of a task that asks to compare; None when it does not."""
     shared = _asked_outright(task)
     if shared is None:
         return None

@@ -45,10 +45,6 @@ def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
     """The page that shows and checks a receipt, as text of one HTML file.
 
     Whether the receipt holds is not asked here: the page asks it where it is opened.
-
-    Args:
-        receipt: the bytes of its file.
-        others: files of receipts of other windows of the session, for its graph.
     """
     script = (
         '"use strict";\n(() => {\n' + judge_constants() + "\n".join(map(_part, SCRIPTS)) + "})();\n"

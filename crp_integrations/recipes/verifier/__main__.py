@@ -87,11 +87,7 @@ def card(content: bytes) -> Card:
 
 
 def fitted(rows: Sequence[Row], used: Sequence[Path] = ()) -> bytes:
-    """The fitted file of rows.
-
-    Args:
-        used: the data files, whose hashes say later what the file has seen.
-    """
+    """The fitted file of rows."""
     found = layers(rows, _say)
     content: dict[str, Any] = {
         "schema": SCHEMA,

@@ -166,11 +166,7 @@ def grow(x: Floats, y: Floats, weight: Floats, names: tuple[str, ...], layer: st
 
 
 def arrays(trees: Sequence[Any], names: tuple[str, ...], share: float = 1.0) -> dict[str, Any]:
-    """LightGBM's nested trees as flat arrays, each node before its left and its right ones.
-
-    Args:
-        share: of what a leaf adds.
-    """
+    """LightGBM's nested trees as flat arrays, each node before its left and its right ones."""
     found: dict[str, Any] = {
         "columns": list(names), "roots": [], "feature": [], "threshold": [], "right": [],
         "value": [], "depth": 0,

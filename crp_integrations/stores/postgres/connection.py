@@ -62,11 +62,7 @@ class PostgresConnection:
     packs_references = False
 
     def __init__(self, raw: Raw, place: str) -> None:
-        """Take a connection.
-
-        Args:
-            place: server and database, for messages.
-        """
+        """Take a connection."""
         self.raw = raw
         self.place = place
 
@@ -97,12 +93,7 @@ class PostgresConnection:
             return cursor.execute(_query(spelled(statement)), parameters).fetchone()
 
     def copy(self, into: str, types: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Add rows with COPY in PostgreSQL's binary form.
-
-        Args:
-            into: table and columns, such as `facts (fact, fact_id)`.
-            types: of the columns.
-        """
+        """Add rows with COPY in PostgreSQL's binary form."""
         statement = _query(f"COPY {into} FROM STDIN (FORMAT BINARY)")
         with (
             translated(self.place),
@@ -122,11 +113,7 @@ class PostgresConnection:
             return cursor.fetchall() if cursor.description else []
 
     def must_write(self, namespace: str) -> None:
-        """Refuse a server, or a login, whose transactions only read.
-
-        Raises:
-            StoreBusy: they do.
-        """
+        """Refuse a server, or a login, whose transactions only read."""
         told = [self.raw.info.parameter_status(name) for name in _TOLD]
         # It tells these by itself, but a change with the next answer only.
         found = self.one(_ONLY_READS) if "on" in told else None

@@ -40,23 +40,14 @@ class WriterTurn(TransactionGate):
         self._held = not write
 
     def reading(self) -> None:
-        """Let a read pass; a writer's sees what the last writer left.
-
-        Raises:
-            StoreBusy: another writer held the lock for too long.
-            StoreError: the transaction has ended.
-        """
+        """Let a read pass; a writer's sees what the last writer left."""
         super().reading()
         if not self._held:
             self._connection.rows(_LOCK)
             self._held = True
 
     def adding(self) -> None:
-        """Let facts be added before the lock is taken.
-
-        Raises:
-            StoreError: the transaction has ended or was opened for reading.
-        """
+        """Let facts be added before the lock is taken."""
         if self._held:
             self.writing()
         else:
@@ -85,13 +76,7 @@ class PostgresFacts(RelationalFacts):
         index_from: int = INDEX_FROM,
         want_index: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take the connection.
-
-        Args:
-            owned: the namespace's own numbers, of a transaction that only reads.
-            index_from: facts from which on the vectors get an index.
-            want_index: called when an index is to be built once this is committed.
-        """
+        """Take the connection."""
         self._index_from = index_from
         self._want_index = want_index
         super().__init__(connection, gate, namespace, None if owned is None else Snapshot(owned))

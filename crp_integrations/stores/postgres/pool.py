@@ -38,11 +38,7 @@ class Listener:
     """Listens on a connection of its own for as long as its store is open."""
 
     def __init__(self, address: str, forget: Callable[[], None]) -> None:
-        """Do nothing yet.
-
-        Args:
-            forget: called after each note, and whenever one may have been missed.
-        """
+        """Do nothing yet."""
         self._address = address
         self._forget = forget
         self._closed = threading.Event()
@@ -110,12 +106,7 @@ class _Telling(psycopg.Connection[tuple[Any, ...]]):
 
     @classmethod
     def connect(cls, conninfo: str = "", **named: Any) -> Self:
-        """As psycopg does.
-
-        Args:
-            named: as psycopg takes, and `told`, which is called with an error and when the try
-                began.
-        """
+        """As psycopg does."""
         told: Callable[[Exception, float], None] = named.pop("told")
         began = time.monotonic()
         try:
@@ -135,17 +126,7 @@ class PostgresPool:
         most: int,
         given: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            address: such as `postgresql://user@host:5432/database`.
-            busy_seconds: how long to wait for a server or a connection.
-            most: connections that are open at once.
-            given: called whenever a connection is given out.
-
-        Raises:
-            ConfigError: the address cannot be read.
-        """
+        """Open nothing yet."""
         self._given = given
         try:
             parts = conninfo_to_dict(address)
@@ -191,13 +172,7 @@ class PostgresPool:
 
     @contextmanager
     def connection(self) -> Iterator[PostgresConnection]:
-        """A connection for the length of the block, without a transaction before and after.
-
-        Raises:
-            StoreBusy: the server cannot be reached, or gave none in time.
-            StoreError: the store is closed, or the server refuses the login or the database.
-            CRPError: what was found at the first look at the database.
-        """
+        """A connection for the length of the block, without a transaction before and after."""
         try:
             if self._pool.closed:
                 with self._lock:
@@ -291,11 +266,7 @@ def _undo(raw: Raw) -> None:
 
 
 def _refuse_torn(address: str, host: str, port: str, database: str) -> None:
-    """Refuse an address that a password with a bare @ or / tears, since its rest would be shown.
-
-    Raises:
-        ConfigError: a part of it can be no host, port or database.
-    """
+    """Refuse an address that a password with a bare @ or / tears, since its rest would be shown."""
     torn = (
         any("@" in one[1:] for one in host.split(","))
         or any(one and not one.isdigit() for one in port.split(","))

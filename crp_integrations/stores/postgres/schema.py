@@ -40,11 +40,7 @@ class Server:
 
 
 def look(raw: Raw, place: str) -> Server:
-    """What the server is; pgvector is made where it is missing and may be made.
-
-    Raises:
-        ConfigError: the server or its pgvector is too old.
-    """
+    """What the server is; pgvector is made where it is missing and may be made."""
     if raw.info.server_version < OLDEST_SERVER:
         found = raw.info.server_version // 10_000
         raise ConfigError(f"{place} is PostgreSQL {found}; 16 is the oldest that is used")
@@ -84,11 +80,7 @@ def set_up(raw: Raw) -> None:
 
 @lru_cache(maxsize=1024)
 def schema_of(namespace: str) -> str:
-    """The schema of a namespace; no character of a name has a meaning in it.
-
-    Raises:
-        StoreError: the name is empty or cannot be written as UTF-8.
-    """
+    """The schema of a namespace; no character of a name has a meaning in it."""
     return f"{PREFIX}{sha256_hex(checked_name(namespace))[:DIGITS]}"
 
 
@@ -98,11 +90,7 @@ def there(schema: str) -> str:
 
 
 def is_there(connection: PostgresConnection, schema: str) -> bool:
-    """Whether there is such a schema.
-
-    Raises:
-        AccessDenied: there is one, and this login may not look into it.
-    """
+    """Whether there is such a schema."""
     found = connection.one(
         "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
     )
@@ -113,11 +101,7 @@ def is_there(connection: PostgresConnection, schema: str) -> bool:
 
 
 def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Bring a schema to today's tables within the transaction that is open.
-
-    Raises:
-        StoreNewer, StoreDamaged: the one that is there cannot be used.
-    """
+    """Bring a schema to today's tables within the transaction that is open."""
     if not is_there(connection, schema):
         # One process makes it, the others wait and find it.
         connection.execute(_MAKING, [schema])
@@ -132,11 +116,7 @@ def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
 
 
 def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Take the steps that a schema of an older version lacks.
-
-    Raises:
-        AccessDenied: the schema is another login's; only its owner may.
-    """
+    """Take the steps that a schema of an older version lacks."""
     # One process does it, the others wait and find it done.
     connection.execute(_MAKING, [schema])
     version = _version(connection) or 0

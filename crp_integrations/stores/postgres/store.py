@@ -93,17 +93,7 @@ class PostgresStore(TenantAdministration):
         connections: int = MOST_CONNECTIONS,
         index_from: int = INDEX_FROM,
     ) -> None:
-        """Point at a database; nothing is asked of it before the first transaction.
-
-        Args:
-            address: such as `postgresql://user@host:5432/database`.
-            busy_seconds: how long to wait for a server, a connection, or another writer.
-            connections: the most that are open at once.
-            index_from: facts from which on a namespace gets an index of its vectors.
-
-        Raises:
-            ConfigError: the address cannot be read.
-        """
+        """Point at a database; nothing is asked of it before the first transaction."""
         self._listener = Listener(address, memo.forget)
         self._pool = PostgresPool(address, busy_seconds, connections, self._listener.start)
         self._index_from = index_from

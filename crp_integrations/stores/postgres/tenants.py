@@ -79,11 +79,7 @@ _NAMED = 3
 
 
 def refuse_reader(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Refuse a login that could not seal an answer in a namespace.
-
-    Raises:
-        AccessDenied: it lacks a right to that.
-    """
+    """Refuse a login that could not seal an answer in a namespace."""
     found = connection.rows(_LACKING, [schema, schema])
     lacking = [f"{what} on {name}" for what, name, _ in found]
     if lacking == ["CREATE on a schema"]:
@@ -131,16 +127,6 @@ def admit(
     """Make a tenant's schema and login role, or give the role another password.
 
     Within the operator's transaction that is open.
-
-    Args:
-        reads: namespaces, such as shared ones, that the role may read and not write; those that
-            it was let read before and that are not named are closed to it.
-
-    Returns:
-        The role's name.
-
-    Raises:
-        StoreError: the password is empty, or a namespace to read was never written.
     """
     if not password or "\0" in password:
         raise StoreError("the password of a tenant's role is empty or has a NUL; give one")
@@ -178,11 +164,7 @@ def dismiss(connection: PostgresConnection, namespace: str) -> None:
 
 
 def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str) -> None:
-    """Refuse to drop a namespace whose trail names artifacts that would be left behind.
-
-    Raises:
-        StoreError: it names some.
-    """
+    """Refuse to drop a namespace whose trail names artifacts that would be left behind."""
     found = connection.one("SELECT to_regclass(?)::text", [f"{schema}.events"])
     if found is None or found[0] is None:
         return
@@ -238,15 +220,6 @@ class TenantAdministration:
 
         Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
         error, call it again.
-
-        Args:
-            artifacts: where artifacts of the namespace lie; empty when they are to stay.
-
-        Returns:
-            Whether there was one.
-
-        Raises:
-            StoreError: its trail names artifacts, and nobody said where they are; nothing is done.
         """
         schema = schema_of(namespace)
         with self._connection() as connection:
@@ -270,17 +243,6 @@ class TenantAdministration:
         """Make a tenant's schema and its login role, or give the role another password.
 
         For the operator: the address must be that of a login that may make schemas and roles.
-
-        Args:
-            reads: namespaces, such as shared ones, that the role may read and not write; those that
-                it was let read before and that are not named are closed to it.
-
-        Returns:
-            The role's name, for the address that the tenant's processes open.
-
-        Raises:
-            AccessDenied: this login may not make roles.
-            StoreError: the password is empty, or a namespace to read was never written.
         """
         schema = schema_of(namespace)
         with (
@@ -291,17 +253,7 @@ class TenantAdministration:
             return admit(connection, namespace, password, reads=reads)
 
     def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a tenant: its role, its schema with everything in it, and its artifacts.
-
-        Args:
-            artifacts: as in `drop`.
-
-        Returns:
-            Whether there was a schema.
-
-        Raises:
-            StoreError: as `drop`.
-        """
+        """Erase a tenant: its role, its schema with everything in it, and its artifacts."""
         there = self.drop(namespace, artifacts=artifacts)
         with (
             self._connection() as connection,

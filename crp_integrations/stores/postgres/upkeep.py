@@ -60,11 +60,7 @@ def sizes(connection: PostgresConnection, schema: str) -> dict[str, int]:
 
 
 def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) -> bool:
-    """Write tables and their indexes anew, outside of a transaction.
-
-    Returns:
-        Whether nothing that was removed is left; not while another transaction may read it.
-    """
+    """Write tables and their indexes anew, outside of a transaction."""
     kept = 0
 
     def told(notice: Diagnostic) -> None:

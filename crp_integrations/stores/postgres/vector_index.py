@@ -42,11 +42,7 @@ class VectorIndexes:
         within: Callable[[PostgresConnection, str], AbstractContextManager[None]],
         index_from: int,
     ) -> None:
-        """Take what lends a connection, and what opens a transaction in a schema on it.
-
-        Args:
-            index_from: facts from which on the vectors get an index.
-        """
+        """Take what lends a connection, and what opens a transaction in a schema on it."""
         self._connection = connection
         self._within = within
         self._index_from = index_from
@@ -55,11 +51,7 @@ class VectorIndexes:
 
     @contextmanager
     def loading(self, schema: str) -> Iterator[None]:
-        """Keep everybody from building within the block, and build after it.
-
-        Raises:
-            StoreBusy: an index was being built for too long.
-        """
+        """Keep everybody from building within the block, and build after it."""
         with self._connection() as connection:
             with self._within(connection, schema):
                 connection.execute(_BEGIN_LOAD, [schema])
@@ -118,12 +110,7 @@ class VectorIndexes:
 
 
 def due(own: Mapping[str, int], index_from: int) -> bool:
-    """Whether a namespace is to get an index that it has not.
-
-    Args:
-        own: its own numbers.
-        index_from: facts from which on the vectors get an index.
-    """
+    """Whether a namespace is to get an index that it has not."""
     dimensions = own.get("dimensions")
     return (
         own.get(INDEXED) is None

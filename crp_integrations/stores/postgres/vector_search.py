@@ -46,11 +46,7 @@ class PostgresSearching:
     def __init__(
         self, connection: PostgresConnection, turn: TransactionGate, owned: Mapping[str, int] | None
     ) -> None:
-        """Take the connection.
-
-        Args:
-            owned: the namespace's own numbers, of a transaction that only reads.
-        """
+        """Take the connection."""
         self._owned = owned
         self._connection = connection
         self._turn = turn
@@ -166,12 +162,7 @@ class PostgresSearching:
 def _statement(
     dimensions: int, series: int | None, most: int, *, labelled: bool, among: bool
 ) -> str:
-    """The statement that gives ids and rows.
-
-    Args:
-        series: what the index is over; None to compare every fact.
-        labelled, among: whether label sets, and ids, are among its parameters.
-    """
+    """The statement that gives ids and rows."""
     conditions: list[str] = [RETRIEVABLE_SQL]
     if labelled:
         conditions.append("labels = ANY(?)")
@@ -197,14 +188,7 @@ def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] |
 def _block(
     found: Sequence[tuple[bytes | None, bytes]], dimensions: int
 ) -> tuple[list[str], FloatRows]:
-    """Ids and rows as they were sent.
-
-    Args:
-        found: ids with a NUL between them, and their rows; None for no ids.
-
-    Raises:
-        EngineError: a row has another length.
-    """
+    """Ids and rows as they were sent."""
     some = [(ids, sent) for ids, sent in found if ids is not None]
     if not some:
         return [], np.zeros((0, dimensions), dtype=np.float32)

@@ -60,11 +60,7 @@ class ReferenceTable:
 def keep(
     connection: Statements, kind: ReferenceTable, named: References, *, packed: bool = True
 ) -> None:
-    """Keep what a window or receipt names, within the transaction that is open.
-
-    Args:
-        packed: False for what goes into the index at once everywhere.
-    """
+    """Keep what a window or receipt names, within the transaction that is open."""
     if not (named.facts or named.sources):
         return
     if not packed or not connection.packs_references:

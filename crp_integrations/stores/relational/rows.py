@@ -23,14 +23,7 @@ STATUSES = {status.value: status for status in FactStatus}
 
 
 def number(value: Any, what: str) -> int:
-    """A number that was stored.
-
-    Args:
-        what: its name for the sentence.
-
-    Raises:
-        StoreDamaged: it is something else.
-    """
+    """A number that was stored."""
     try:
         return int(value)
     except (TypeError, ValueError) as error:
@@ -38,11 +31,7 @@ def number(value: Any, what: str) -> int:
 
 
 def status_of(word: Any, fact_id: str) -> FactStatus:
-    """The status of a fact.
-
-    Raises:
-        StoreDamaged: it is no status.
-    """
+    """The status of a fact."""
     found = STATUSES.get(word)
     if found is None:
         raise damaged(bogus_status(word, fact_id))
@@ -55,15 +44,7 @@ def bogus_status(word: Any, fact_id: str) -> str:
 
 
 def from_json(text: Any, kind: type[_Kind], what: str) -> _Kind:
-    """What was stored as JSON.
-
-    Args:
-        kind: `list` or `dict`.
-
-    Raises:
-        StoreDamaged: it is no JSON, or of another kind. The text may be a fact's, so it is not
-            shown.
-    """
+    """What was stored as JSON."""
     try:
         found = json.loads(text)
     except (TypeError, ValueError) as error:
@@ -116,22 +97,13 @@ def insertion(table: str, kind: type[Record], *more: str) -> str:
 
 
 def replacing(statement: str, key: Sequence[str], others: Sequence[str]) -> str:
-    """An insertion that puts a row in the place of one with the same key.
-
-    Args:
-        key: columns of the table's primary key.
-        others: columns that the new row brings; those of the key are left out.
-    """
+    """An insertion that puts a row in the place of one with the same key."""
     changes = ", ".join(f"{name} = excluded.{name}" for name in others if name not in key)
     return f"{statement} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
 
 
 def row(record: Record) -> tuple[Any, ...]:
-    """A record's values in the order of `columns`.
-
-    Raises:
-        StoreError: a field that holds JSON holds something else.
-    """
+    """A record's values in the order of `columns`."""
     return (
         record.SCHEMA,
         *(_value(name, getattr(record, name)) for name in type(record).model_fields),
@@ -139,11 +111,7 @@ def row(record: Record) -> tuple[Any, ...]:
 
 
 def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
-    """The record of a row.
-
-    Raises:
-        StoreDamaged: the values do not make one, or a fact's text is not what was stored.
-    """
+    """The record of a row."""
     fields = dict(zip(columns(kind), values, strict=True))
     stored_hash = fields.get("content_hash")
     try:
@@ -183,11 +151,7 @@ def read(kind: type[Stored], text: Any) -> Stored:
 
 
 def brief(values: Sequence[Any]) -> FactBrief:
-    """What selection reads of a row, in the order of `BRIEF_COLUMNS`.
-
-    Raises:
-        StoreDamaged: the values do not make a fact, or its text is not what was stored.
-    """
+    """What selection reads of a row, in the order of `BRIEF_COLUMNS`."""
     schema, stored_hash, id, content, source, location, importance, community, *more = values
     ingested_at, status, labels, metadata = more
     try:

@@ -66,11 +66,7 @@ class FactsPart:
         namespace: str,
         seen: Snapshot | None = None,
     ) -> None:
-        """Take the connection.
-
-        Args:
-            seen: of a transaction that only reads; None for one that may write.
-        """
+        """Take the connection."""
         self._connection = connection
         self._gate = gate
         self._namespace = namespace

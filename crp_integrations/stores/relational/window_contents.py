@@ -59,11 +59,7 @@ def content_of(
     facts: Sequence[str],
     sources: Sequence[str],
 ) -> WindowContent | None:
-    """What a window said, with every fact that it names; None when nothing is to be kept.
-
-    Raises:
-        StoreError: the report is not JSON, or a text cannot be written as UTF-8.
-    """
+    """What a window said, with every fact that it names; None when nothing is to be kept."""
     if prior is None and not report:
         return None
     named = {*facts}
@@ -91,11 +87,7 @@ def _read(report: str) -> Any:
 
 
 def _named(report: str) -> Iterable[str]:
-    """Every fact id anywhere in a report.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
+    """Every fact id anywhere in a report."""
     value = _read(report)
     if _ESCAPED in report:
         # The word itself may be written otherwise.
@@ -138,9 +130,6 @@ def check_kept(session: Session, kept: Session | None) -> None:
     """Refuse a state that may not follow the one that is kept.
 
     Spec: related facts §8
-
-    Raises:
-        StoreError: names the session and both values.
     """
     if not session.session_id:
         raise StoreError("a session's id is empty; give one of at least one character")
@@ -158,16 +147,7 @@ def check_kept(session: Session, kept: Session | None) -> None:
 
 
 def check_window(node: WindowNode, *, kept: bool, known: bool, continued: bool) -> None:
-    """Refuse a window that may not be added.
-
-    Args:
-        kept: whether its session is kept.
-        known: whether there is a window of its id.
-        continued: whether another window has its continuation id.
-
-    Raises:
-        StoreError: names the window and why.
-    """
+    """Refuse a window that may not be added."""
     name = f"window {node.window_id!r:.60}"
     if "\0" in node.window_id or not node.window_id:
         raise StoreError(f"{name} has an id that is empty or holds a NUL")
@@ -180,14 +160,7 @@ def check_window(node: WindowNode, *, kept: bool, known: bool, continued: bool) 
 
 
 def moment(text: str, what: str) -> datetime:
-    """A time as the records print it.
-
-    Args:
-        what: whose time, for the message.
-
-    Raises:
-        StoreError: it is no ISO 8601 moment with a zone.
-    """
+    """A time as the records print it."""
     try:
         found: datetime | None = datetime.fromisoformat(text)
     except ValueError:
@@ -209,11 +182,7 @@ _NEXT = (
 
 
 def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: str = "") -> int:
-    """Take what windows said with some facts, within the transaction that is open.
-
-    Returns:
-        How many windows were emptied, or lost texts of their receipt alone.
-    """
+    """Take what windows said with some facts, within the transaction that is open."""
     fact_references.spread(connection, fact_references.WINDOWS)
     roots = connection.rows(
         f'SELECT "window" FROM window_facts WHERE fact_id {AMONG} '

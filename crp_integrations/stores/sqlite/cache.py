@@ -88,11 +88,7 @@ class FileCache:
         namespace: str,
         begin: Callable[[], AbstractContextManager[Transaction]],
     ) -> None:
-        """Point at a folder; nothing is made before something is saved.
-
-        Args:
-            begin: opens a writing transaction of the namespace.
-        """
+        """Point at a folder; nothing is made before something is saved."""
         self._folder = folder
         self._namespace = sha256_hex(namespace)
         self._begin = begin
@@ -139,12 +135,7 @@ class FileCache:
         write: Callable[[str], None],
         still_valid: Callable[[Transaction], bool],
     ) -> bool:
-        """Write a file under a temporary name, sync it, and give it its name.
-
-        Raises:
-            StoreBusy: another process held the write lock for too long.
-            StoreError: the folder cannot be written.
-        """
+        """Write a file under a temporary name, sync it, and give it its name."""
         self._checked(name)
         unique = f"{name}.{os.getpid()}-{secrets.token_hex(4)}"
         data, sheet = self._folder / f"{unique}.tmp", self._folder / f"{unique}.json.tmp"
@@ -179,12 +170,7 @@ class FileCache:
         name: str,
         say: Callable[[Mapping[str, JsonValue]], Mapping[str, JsonValue] | None],
     ) -> bool:
-        """Put another manifest in the place of the one that is there; the file stays as it is.
-
-        Raises:
-            StoreBusy: another process held the write lock for too long.
-            StoreError: the folder cannot be written.
-        """
+        """Put another manifest in the place of the one that is there; the file stays as it is."""
         self._checked(name)
         raw = self._manifest_bytes(name)
         if raw is None:
@@ -247,11 +233,7 @@ class FileCache:
             return self.load(name)
 
     def _verified(self, name: str, raw: bytes | None) -> CachedFile | None:
-        """The file that a manifest describes.
-
-        Raises:
-            _Damaged: it is not there or not what the manifest says.
-        """
+        """The file that a manifest describes."""
         if raw is None:
             if any(one.suffix != ".tmp" for one in self._files(name)):
                 raise _Damaged("it has no manifest")
@@ -259,11 +241,7 @@ class FileCache:
         return self._measured(self._manifest(name, raw))
 
     def _measured(self, manifest: CacheManifest) -> CachedFile:
-        """The file of a manifest.
-
-        Raises:
-            _Damaged: it is not there or not what the manifest says.
-        """
+        """The file of a manifest."""
         path = self._folder / manifest.file
         try:
             length, found = _measured(path)
@@ -276,11 +254,7 @@ class FileCache:
         return CachedFile(str(path), manifest.about)
 
     def _manifest(self, name: str, raw: bytes) -> CacheManifest:
-        """A manifest that is whole and of this name.
-
-        Raises:
-            _Damaged: it is not.
-        """
+        """A manifest that is whole and of this name."""
         try:
             manifest = CacheManifest.model_validate(json.loads(raw))
         except (ValidationError, ValueError, RecursionError):

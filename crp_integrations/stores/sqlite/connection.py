@@ -67,11 +67,7 @@ class SqliteConnection:
     packs_references = True
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
-        """Open a database, and set up what lasts as long as the connection.
-
-        Raises:
-            StoreDamaged, StoreNewer, StoreBusy, StoreError: the file cannot be used.
-        """
+        """Open a database, and set up what lasts as long as the connection."""
         self._path = path
         self._busy_seconds = busy_seconds
         # Whether the file was seen to be one of ours with today's tables.
@@ -140,12 +136,7 @@ class SqliteConnection:
         return row
 
     def version(self) -> int:
-        """The schema version; 0 for a database without tables.
-
-        Raises:
-            StoreNewer: a newer version of the package wrote it.
-            StoreDamaged: it is no database, or not one of ours.
-        """
+        """The schema version; 0 for a database without tables."""
         if self._is_ours:
             # Only the number can have changed since, and that is read out of the file's header.
             version = int(self.rows("PRAGMA user_version")[0][0])
@@ -178,11 +169,7 @@ class SqliteConnection:
             self.execute(f"PRAGMA user_version = {len(schema.STEPS)}")
 
     def in_turn(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement that needs the write lock, asking for it again and again.
-
-        Raises:
-            StoreBusy: another process used the file for too long.
-        """
+        """Run a statement that needs the write lock, asking for it again and again."""
         deadline = time.monotonic() + self._busy_seconds
         with self.impatient():
             while True:

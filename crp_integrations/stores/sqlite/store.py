@@ -54,17 +54,7 @@ class SqliteStore:
     """Keeps namespaces in a folder; safe under threads and beside other processes."""
 
     def __init__(self, path: str | Path, *, busy_seconds: float = 30.0) -> None:
-        """Point at a folder; nothing is made before the first write.
-
-        Args:
-            path: the store's folder, there or not.
-            busy_seconds: how long to wait for another writer of the same namespace; long, since
-                an answer that waits to be sealed was paid for.
-
-        Raises:
-            ConfigError: the path is that of a file, or leads through one.
-            EngineError: this Python's SQLite is too old.
-        """
+        """Point at a folder; nothing is made before the first write."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise EngineError(
                 f"SQLite {sqlite3.sqlite_version} of this Python is too old; "
@@ -95,24 +85,14 @@ class SqliteStore:
     def begin(
         self, namespace: str, *, write: bool = True
     ) -> AbstractContextManager[SqliteTransaction]:
-        """Open a transaction: commits when the block ends, undoes everything when it raises.
-
-        Raises:
-            StoreBusy: another thread or process held the write lock for too long.
-            StoreDamaged, StoreNewer: the namespace's file cannot be used.
-            StoreError: the store is closed, or its folder cannot be made or written.
-        """
+        """Open a transaction: commits when the block ends, undoes everything when it raises."""
         pool = self._pool(checked_name(namespace))
         if write:
             return self._writing(pool, namespace)
         return self._reading(pool, namespace)
 
     def must_write(self, namespace: str) -> None:
-        """Refuse where an answer could not be sealed: a file that is only read, or a full disk.
-
-        Raises:
-            StoreError: it could not be, or the store is closed.
-        """
+        """Refuse where an answer could not be sealed: a file that is only read, or a full disk."""
         pool = self._pool(checked_name(namespace))
         try:
             refuse_unwritable(pool.path, namespace, there=self._present(pool.path) is not None)
@@ -146,23 +126,12 @@ class SqliteStore:
         return scratch_beside(self._root)
 
     def scrub(self, namespace: str) -> bool:
-        """Take every byte of what was removed off the disk; cheap when nothing was.
-
-        Returns:
-            False when a reader still holds an old state; call it again later.
-
-        Raises:
-            StoreBusy: another process wrote for too long.
-        """
+        """Take every byte of what was removed off the disk; cheap when nothing was."""
         with self._alone(namespace) as connection:
             return connection is None or self._scrub(connection, namespace, always=False)
 
     def compact(self, namespace: str) -> None:
-        """Rewrite the namespace's files without free space, scrubbed.
-
-        Raises:
-            StoreBusy: another process used the files for too long.
-        """
+        """Rewrite the namespace's files without free space, scrubbed."""
         with self._alone(namespace) as connection:
             if connection is not None and not self._scrub(connection, namespace, always=True):
                 raise StoreBusy(
@@ -171,11 +140,7 @@ class SqliteStore:
                 )
 
     def check(self, namespace: str) -> list[str]:
-        """What is wrong with the namespace's files, one sentence each; empty when nothing is.
-
-        Raises:
-            StoreBusy: another process wrote for too long.
-        """
+        """What is wrong with the namespace's files, one sentence each; empty when nothing is."""
         try:
             with self._alone(namespace) as connection:
                 if connection is None:
@@ -379,21 +344,13 @@ def _begin_writing(connection: SqliteConnection, pool: SqlitePool, namespace: st
 
 
 def owner(connection: SqliteConnection, path: Path, wanted: str | None = None) -> str:
-    """The namespace that a database belongs to.
-
-    Raises:
-        StoreDamaged: it belongs to none, to another than the one wanted, or lies elsewhere.
-    """
+    """The namespace that a database belongs to."""
     row = connection.one("SELECT value FROM own WHERE name = 'namespace'")
     return checked_owner(None if row is None else row[0], path, wanted)
 
 
 def checked_owner(found: Any, path: Path, wanted: str | None) -> str:
-    """The owner that a database names.
-
-    Raises:
-        StoreDamaged: as of `owner`.
-    """
+    """The owner that a database names."""
     if found is None or (wanted is not None and found != wanted):
         raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
     # Of a namespace that is wanted, the path was made from its name.

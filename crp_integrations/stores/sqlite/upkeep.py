@@ -43,14 +43,7 @@ def rewrite(connection: SqliteConnection) -> None:
 
 
 def truncate_log(connection: SqliteConnection, seconds: float) -> bool:
-    """Move the write-ahead log into the database and cut it to nothing.
-
-    Args:
-        seconds: how long to wait for readers of an old state.
-
-    Returns:
-        False when one of them is still there.
-    """
+    """Move the write-ahead log into the database and cut it to nothing."""
     deadline = time.monotonic() + seconds
     # SQLite would hold the write lock while it waits for readers, and keep every writer out.
     with connection.impatient():
