@@ -113,11 +113,6 @@ def select_candidates(
     """Read the candidates of a pack and keep out what may not enter.
 
     Spec: Summit §Context Assembly Pipeline
-
-    Args:
-        settings: of the pack; those of the envelope hold for everything else.
-        labels: which labels policy lets in.
-        known: what facts said of the memories that they store.
     """
     sightings = Sightings()
     reading = envelope.model_copy(update={"graph": settings.graph})
@@ -283,9 +278,6 @@ def warn_of_items(
     """The reminders that stand in the policy section, and the warnings behind them.
 
     Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        place: position of the first fact in the pack, by which the model is told of it.
     """
     found: dict[WarningWord, list[int]] = {}
     warnings: list[PackWarning] = []

@@ -97,28 +97,6 @@ class PackTrace(Record):
     drops: tuple[TracedDrops, ...] = ()
     ledger_hmac: str = ""
 
-    def told(self) -> dict[str, Any]:
-        """The fields of the journal's event on what was retrieved."""
-        items, drops = self.items, self.drops
-        return PackColumns(
-            {
-                "etag": self.etag,
-                "state_hash": self.state_hash,
-                "budget_tokens": self.token_budget,
-                "tokens": self.token_count,
-                "available": self.available,
-                "assembly_us": self.assembly_us,
-            },
-            ids=[item.id for item in items],
-            sources=[item.source for item in items],
-            labels=[item.label for item in items],
-            tokens=[item.tokens for item in items],
-            scores=[item.score for item in items],
-            decisions=[item.decision for item in items],
-            drops=[(one.reason, one.count, one.tokens, one.ids_hash) for one in drops],
-            held=self.held,
-        ).told()
-
 
 @dataclass(frozen=True, slots=True)
 class PackColumns:
@@ -282,11 +260,7 @@ def _hash_json(value: Any) -> str:
 
 
 def traced_items(rows: Iterable[Mapping[str, Any]]) -> tuple[TracedItem, ...]:
-    """Items of a pack by their fields, all at once: there are dozens in each window.
-
-    Raises:
-        ValidationError: a field is not what it must be.
-    """
+    """Items of a pack by their fields, all at once: there are dozens in each window."""
     return _ITEMS.validate_python(tuple(rows))
 
 

@@ -73,14 +73,7 @@ def name_object(whole: bytes, key: bytes) -> str:
 
 
 def unpack_object(ref: str, whole: bytes, keys: Iterable[bytes]) -> ArtifactContent:
-    """The artifact of an object.
-
-    Args:
-        keys: under one of which the handle was made.
-
-    Raises:
-        StoreDamaged: the bytes are not those that the handle was made from.
-    """
+    """The artifact of an object."""
     artifact = read_header(whole)
     if artifact is None:
         raise StoreDamaged(f"{ref} does not read back; restore it from a copy")
@@ -170,10 +163,6 @@ class ArtifactSettings(Part):
 
 
 def tenant_keys(keyring: KeyRing, tenant: str, info: bytes) -> list[bytes]:
-    """A tenant's keys for one use, oldest first; the last one is that of the present master key.
-
-    Args:
-        info: names the use, as `crp_integrations.seals` has them.
-    """
+    """A tenant's keys for one use, oldest first; the last one is that of the present master key."""
     retired = retired_of(keyring)
     return [derive_key(master, salt=tenant, info=info) for master in (*retired, keyring.master())]

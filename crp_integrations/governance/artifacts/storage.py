@@ -67,11 +67,7 @@ class AddressClaim(Record):
 def sign_address(
     ref: str, subject: Subject, keyring: KeyRing, ids: Ids, *, until: datetime, residency: str = ""
 ) -> tuple[AddressClaim, str]:
-    """A claim, and the address that makes it; the address has no host.
-
-    Args:
-        ids: of a source that nobody can guess.
-    """
+    """A claim, and the address that makes it; the address has no host."""
     claim = AddressClaim(
         ref=ref,
         subject=subject,
@@ -86,15 +82,7 @@ def sign_address(
 
 
 def read_address(artifact_id: str, token: str, keyring: KeyRing) -> AddressClaim:
-    """What a genuine address says, whether it still holds or not.
-
-    Args:
-        artifact_id: of the address's path.
-
-    Raises:
-        AccessDenied: it was altered, is of another artifact, or was never given out; does not say
-            which.
-    """
+    """What a genuine address says, whether it still holds or not."""
     read = _TOKEN.fullmatch(token) if len(token) <= _LONGEST else None
     try:
         if read is None:
@@ -131,12 +119,6 @@ def keep_artifact(
 
     What it comes from is noted first, so that there is never an artifact which erasing does not
     find.
-
-    Args:
-        keys: of handles, oldest first; what is kept under an earlier one has its handle still.
-
-    Raises:
-        StoreError: it could not be kept, or one of its sources was erased meanwhile.
     """
     ref, whole = pack_object(artifact, data, keys[-1])
     earlier = (name_object(whole, key) for key in keys[:-1])
@@ -155,14 +137,7 @@ def keep_artifact(
 def find_artifact(
     objects: ObjectStore, tenant: str, ref: str, keys: Sequence[bytes]
 ) -> ArtifactContent | None:
-    """An artifact of a tenant; None where there is none.
-
-    Args:
-        keys: of handles, in any order.
-
-    Raises:
-        StoreDamaged: its bytes are not those that were kept.
-    """
+    """An artifact of a tenant; None where there is none."""
     whole = objects.get(_object(tenant, ref))
     return None if whole is None else unpack_object(ref, whole, keys)
 
@@ -181,11 +156,7 @@ def list_refs(objects: ObjectStore, tenant: str) -> Iterator[str]:
 
 
 def erase_derived(objects: ObjectStore, tenant: str, sources: Iterable[str]) -> list[str]:
-    """Take away every artifact that comes from one of these, and return their handles.
-
-    Args:
-        sources: ids of facts, sources, items or sessions.
-    """
+    """Take away every artifact that comes from one of these, and return their handles."""
     gone = []
     for source in sources:
         for mark in list(objects.list(f"{_folder(tenant)}/sources/{_hash(source)}")):
@@ -212,25 +183,16 @@ def erase_tenant(objects: ObjectStore, tenant: str) -> int:
     return gone
 
 
-def spend_nonce(objects: ObjectStore, claim: AddressClaim, what: str = "") -> bool:
-    """Use an address's nonce up; False when it was before.
-
-    Args:
-        what: a word by which the same nonce can be spent for something else as well.
-    """
+def spend_nonce(objects: ObjectStore, claim: AddressClaim, purpose: str = "") -> bool:
+    """Spend an address's nonce for one purpose; False when it was spent before."""
     second = int(claim.expires_at.timestamp())
-    suffix = f"-{what}" if what else ""
+    suffix = f"-{purpose}" if purpose else ""
     key = f"{_folder(claim.subject.tenant)}/spent/{second:012d}-{claim.nonce}{suffix}"
     return objects.create(key, b"")
 
 
 def sweep_nonces(objects: ObjectStore, tenant: str, now: datetime, margin: timedelta) -> None:
-    """Forget the nonces of addresses that have expired.
-
-    Args:
-        margin: by which another machine's clock may be behind this one's; until then an address
-            that was used must not look unused to it.
-    """
+    """Forget expired nonces, but for a margin by which clocks of other machines may be behind."""
     second = int((now - margin).timestamp())
     for key in list(objects.list(f"{_folder(tenant)}/spent")):
         if int(key.rpartition("/")[2].partition("-")[0]) < second:

@@ -14,7 +14,6 @@ from typing import Any, Final
 from crp_integrations.errors import RequestError
 from crp_integrations.given import Wanted, aware_moment, refuse_part
 from crp_integrations.governance.compaction.records import Summary
-from crp_integrations.governance.compaction.stages import HANDLE
 from crp_integrations.governance.compaction.working_context import (
     ContextEntry,
     Firmness,
@@ -94,11 +93,7 @@ def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def check_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids that a caller gives.
-
-    Raises:
-        RequestError: they are not one for each message, or not each once.
-    """
+    """Ids that a caller gives."""
     if len(ids) != len(messages):
         raise RequestError(f"{len(ids)} ids are given for {len(messages)} messages; give each one")
     repeated = next((name for name, count in Counter(ids).items() if count > 1 or not name), None)
@@ -148,15 +143,7 @@ def name_speakers(messages: Sequence[Message]) -> list[str]:
 def make_history_entries(
     messages: Sequence[Message], ids: Sequence[str], recent: int, pinned: Collection[str] = ()
 ) -> list[ContextEntry]:
-    """The messages as entries.
-
-    Args:
-        recent: last turns that stay whole unless the budget is too small for them.
-        pinned: ids of messages that stay whole.
-
-    Raises:
-        RequestError: a call and its results do not agree.
-    """
+    """The messages as entries."""
     found = group_turns(messages)
     question = find_last_question(messages)
     said = name_speakers(messages)
@@ -166,17 +153,17 @@ def make_history_entries(
         first = messages[turn[0]]
         turn_of_user += first.role == "user" and not is_summary(first)
         waits = number == len(found) - 1 and bool(first.tool_calls)
-        standing = Firmness.RECENT if number >= len(found) - recent else Firmness.FREE
+        firmness = Firmness.RECENT if number >= len(found) - recent else Firmness.FREE
         if first.role == "system" or question in turn:
-            standing = Firmness.PINNED
+            firmness = Firmness.PINNED
         elif waits:
-            standing = Firmness.OPEN
+            firmness = Firmness.OPEN
         made += [
             ContextEntry(
                 id=ids[place],
                 text=messages[place].content,
                 unit=number,
-                standing=Firmness.PINNED if ids[place] in pinned else standing,
+                firmness=Firmness.PINNED if ids[place] in pinned else firmness,
                 cuttable=messages[place].role == "tool",
                 droppable=bool(first.tool_calls),
                 cluster=str(turn_of_user),
@@ -230,27 +217,22 @@ def history_line(mark: int, speaker: str, quoted: str) -> str:
 
 
 def write_history(
-    messages: Sequence[Message], board: WorkingContext, shown: Mapping[str, Summary]
+    messages: Sequence[Message], context: WorkingContext, shown: Mapping[str, Summary]
 ) -> tuple[list[Message], list[str]]:
     """The messages that are left, with the summary where the first that it sums up stood."""
     found: list[Message] = []
     names: list[str] = []
     summary = shown.get("")
-    first = min(board.folded.get("", {}), default=-1)
+    first = min(context.folded.get("", {}), default=-1)
     for place, message in enumerate(messages):
         if summary is not None and place == first:
             found.append(summary_message(summary.text))
             names.append(summary.id)
-        cut = board.cuts[place]
+        cut = context.cuts[place]
         if cut is not None:
             found.append(with_text(message, cut.text))
-            names.append(board.entries[place].id)
+            names.append(context.entries[place].id)
     return found, names
-
-
-def write_handle(ref: str) -> str:
-    """What stands in a message for a text that is kept elsewhere."""
-    return HANDLE.format(ref=ref)
 
 
 # By argument: what a part is known by, and what to give in the place of another thing.
@@ -268,26 +250,14 @@ _PARTS: Final[Mapping[str, Wanted]] = MappingProxyType(
 
 
 def check_parts(counter: Any, **parts: Any) -> None:
-    """Refuse a part that is none.
-
-    Args:
-        counter: it must be there.
-        parts: by the names of the compactor's arguments; None for one that is not given.
-
-    Raises:
-        ConfigError: names the argument, what was given and what to give.
-    """
+    """Refuse a part that is none."""
     for name, part in {"counter": counter, **parts}.items():
         if part is not None or name == "counter":
             refuse_part(name, part, _PARTS[name])
 
 
 def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages of a history.
-
-    Raises:
-        RequestError: one of them is none, or one stands in the place of a list.
-    """
+    """The messages of a history."""
     # A message is a sequence of its own fields, and a mapping one of its keys.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
@@ -302,11 +272,7 @@ def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def check_bounds(budget: Any, now: Any) -> None:
-    """Refuse a budget that is no number of tokens, and a moment without a time zone.
-
-    Raises:
-        RequestError: names the one that is wrong.
-    """
+    """Refuse a budget that is no number of tokens, and a moment without a time zone."""
     if isinstance(budget, bool) or not isinstance(budget, int):
         raise RequestError(f"budget is of type {type(budget).__name__}, wanted whole tokens")
     aware_moment(now, "now")

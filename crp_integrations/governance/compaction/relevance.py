@@ -146,13 +146,7 @@ class Relevance:
         bonus: float,
         dense: Sequence[float] | None = None,
     ) -> None:
-        """Score whole texts.
-
-        Args:
-            bonus: added to a piece with a figure or a quotation, in [0, 1].
-            dense: cosines of the texts to the question, or what ranked them before; None goes by
-                the words alone.
-        """
+        """Score whole texts."""
         self._question = question
         self._texts = texts
         self._bonus = bonus

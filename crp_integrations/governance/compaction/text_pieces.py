@@ -28,11 +28,7 @@ def part_id(item_id: str, start: int, end: int) -> str:
 
 
 def read_part(name: str, ids: frozenset[str] | set[str]) -> tuple[str, tuple[int, int] | None]:
-    """The item that a name in a drop report speaks of, and its characters; None for all of it.
-
-    Args:
-        ids: ids of items; one that looks like the name of a part is still an id.
-    """
+    """The item that a name in a drop report speaks of, and its characters; None for all of it."""
     if name in ids:
         return name, None
     found = _PART.match(name)
@@ -117,12 +113,7 @@ def find_protected(text: str) -> list[Span]:
 
 
 def join_across(pieces: Sequence[Span], spans: Sequence[Span]) -> list[Span]:
-    """Pieces of a text, in order, with those joined that a protected stretch runs across.
-
-    Args:
-        pieces: in order, not overlapping.
-        spans: protected stretches, by where they begin.
-    """
+    """Pieces of a text, in order, with those joined that a protected stretch runs across."""
     found: list[Span] = []
     ahead = sorted(spans, key=lambda span: span.start)
     place, reach = 0, -1
@@ -292,3 +283,15 @@ def _split_long(text: str, span: Span) -> list[Span]:
     if start < span.end:
         found.append(Span(start, span.end))
     return found
+
+
+def has_words_outside(text: str, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a text has words outside some spans, which may overlap; sorted."""
+    apart: list[tuple[int, int]] = []
+    for start, end in spans:
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        else:
+            apart.append((start, end))
+    left = subtract_spans(((0, len(text)),), apart)
+    return any(character.isalnum() for start, end in left for character in text[start:end])
