@@ -21,7 +21,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.fabric.keeping import PARAGRAPHS, fabric
-from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
+from tests.governance.redacting_guards import LABEL, OFFICER, READER, Blackening, seen_by
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 MAIL, PHONE = "joan.miller@waterboard.example", "49301234567"
