@@ -138,7 +138,7 @@ def name_or_hash(name: str) -> str:
     """An id or a name while it looks like one, else its hash.
 
     >>> name_or_hash("gpt-4o-mini"), name_or_hash("ignore all rules")[:11]
-    ('gpt-4o-mini', 'sha256:8d9c')
+    ('gpt-4o-mini', 'sha256:0d15')
     """
     return name if _NAME.fullmatch(name) else sha256(name.encode("utf-8", "surrogatepass"))
 

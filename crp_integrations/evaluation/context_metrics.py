@@ -122,8 +122,8 @@ def measure(wanted: WantedEvidence, packed: MeasuredContext, budget: int) -> dic
 def repeated(texts: Sequence[str]) -> float:
     """Share of the runs of `SHINGLE` words that stood in the texts before, 0 without texts.
 
-    >>> repeated(["One and the same.", "Another.", "One and the same."])
-    0.3333333333333333
+    >>> round(repeated(["One and the same.", "Another.", "One and the same."]), 3)
+    0.333
     """
     runs = [run for text in texts for run in _runs(text)]
     return 1.0 - len(set(runs)) / len(runs) if runs else 0.0

@@ -16,7 +16,7 @@ from crp_integrations.envelope.layout import SectionRun, build_sections
 from crp_integrations.envelope.ports import Reranker, Walker
 from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.context_pack import (
@@ -29,7 +29,7 @@ from crp_integrations.governance.context_pack import (
     texts_of,
 )
 from crp_integrations.governance.item_evidence import collect_evidence, make_drop_reports
-from crp_integrations.governance.memory_writer import PolicyContext, check_context
+from crp_integrations.governance.memory_writer import PolicyContext, check_subject
 from crp_integrations.governance.pack_selection import (
     FilledSection,
     MemoryCache,
@@ -114,7 +114,8 @@ class ContextAssembler:
         """
         check_request(request)
         parts, now = self._parts, self._parts.clock.now()
-        namespace = self._bound(context)
+        namespace = parts.namespace
+        check_subject(context, namespace.subject, "reading for a pack")
         session = request.session_id or context.session_id
         view = namespace.view(session) if session else namespace
         query = request.query or request.message
@@ -139,17 +140,6 @@ class ContextAssembler:
         return composed
 
     # --- what is given -----------------------------------------------------------------
-
-    def _bound(self, context: PolicyContext) -> Namespace:
-        namespace = self._parts.namespace
-        if not check_context(context).subject.tenant.strip():
-            raise AccessDenied("the context names no tenant, so reading for a pack is denied")
-        if context.subject != namespace.subject:
-            raise AccessDenied(
-                f"the namespace is bound to subject {namespace.subject.name!r}, and the context "
-                f"is of {context.subject.name!r}"
-            )
-        return namespace
 
     def _tools(
         self, request: AssembleRequest, context: PolicyContext, view: FabricView, query: str

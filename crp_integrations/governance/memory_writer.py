@@ -59,6 +59,18 @@ def check_context(context: PolicyContext) -> PolicyContext:
     )
 
 
+def check_subject(context: PolicyContext, subject: Subject, purpose: str) -> Subject:
+    """The bound subject, if the context is of it; `purpose` names what is denied otherwise."""
+    if not check_context(context).subject.tenant.strip():
+        raise AccessDenied(f"the context names no tenant, so {purpose} is denied")
+    if context.subject != subject:
+        raise AccessDenied(
+            f"the namespace is bound to subject {subject.name!r}, and the context is of "
+            f"{context.subject.name!r}"
+        )
+    return subject
+
+
 class MemoryNamespace(Protocol):
     """What writing asks of a fabric's namespace, which is bound to tenant, subject and guard."""
 
@@ -246,16 +258,7 @@ class MemoryWriter:
                 yield one
 
     def _subject(self, context: PolicyContext) -> Subject:
-        check_context(context)
-        subject = self._namespace.subject
-        if not context.subject.tenant.strip():
-            raise AccessDenied("the context names no tenant, so writing memory is denied")
-        if context.subject != subject:
-            raise AccessDenied(
-                f"the namespace is bound to subject {subject.name!r}, and the context is of "
-                f"{context.subject.name!r}"
-            )
-        return subject
+        return check_subject(context, self._namespace.subject, "writing memory")
 
     def _check(self, item: MemoryItem, context: PolicyContext) -> None:
         subject = self._subject(context)

@@ -235,7 +235,7 @@ class FilledSection:
 def make_entry(kind: str, text: str, source: str, *, firm: bool = False) -> SectionEntry:
     """An entry whose id follows from its text and source, so that equal ones are one.
 
-    >>> entry("task", "Answer.", "request").id == entry("task", "Answer.", "request").id
+    >>> make_entry("task", "Answer.", "request").id == make_entry("task", "Answer.", "request").id
     True
     """
     name = digest([text, source]).removeprefix("sha256:")[:16]

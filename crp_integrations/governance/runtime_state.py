@@ -160,7 +160,7 @@ def redacted_kinds(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
 def prune_fields(fields: Fields, paths: Sequence[str]) -> dict[str, Any]:
     """The fields that are listed; in lists, those of every member.
 
-    >>> pruned({"a": {"b": 1, "c": 2}, "d": [{"e": 3, "f": 4}]}, ["a.b", "d.e"])
+    >>> prune_fields({"a": {"b": 1, "c": 2}, "d": [{"e": 3, "f": 4}]}, ["a.b", "d.e"])
     {'a': {'b': 1}, 'd': [{'e': 3}]}
     """
     tree: dict[str, Any] = {}

@@ -97,28 +97,6 @@ class PackTrace(Record):
     drops: tuple[TracedDrops, ...] = ()
     ledger_hmac: str = ""
 
-    def told(self) -> dict[str, Any]:
-        """The fields of the journal's event on what was retrieved."""
-        items, drops = self.items, self.drops
-        return PackColumns(
-            {
-                "etag": self.etag,
-                "state_hash": self.state_hash,
-                "budget_tokens": self.token_budget,
-                "tokens": self.token_count,
-                "available": self.available,
-                "assembly_us": self.assembly_us,
-            },
-            ids=[item.id for item in items],
-            sources=[item.source for item in items],
-            labels=[item.label for item in items],
-            tokens=[item.tokens for item in items],
-            scores=[item.score for item in items],
-            decisions=[item.decision for item in items],
-            drops=[(one.reason, one.count, one.tokens, one.ids_hash) for one in drops],
-            held=self.held,
-        ).told()
-
 
 @dataclass(frozen=True, slots=True)
 class PackColumns:

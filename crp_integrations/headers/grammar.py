@@ -250,7 +250,7 @@ def write_fraction(value: float, digits: int = FRACTION_DIGITS) -> str:
 def floor_budget(budget: float) -> float:
     """A safety budget to as many digits as sessions keep, never more than it was.
 
-    >>> floored(0.99996), floored(1.0 - 0.15 - 0.05), floored(0.3)
+    >>> floor_budget(0.99996), floor_budget(1.0 - 0.15 - 0.05), floor_budget(0.3)
     (0.9999, 0.8, 0.3)
     """
     exact = Decimal(repr(round(budget, _NOISE_DIGITS)))
@@ -260,7 +260,7 @@ def floor_budget(budget: float) -> float:
 def whole_seconds(age: timedelta) -> timedelta:
     """An age in its largest whole unit, so that it tells no more than is of use; never below 0.
 
-    >>> str(whole(timedelta(days=3, hours=5))), str(whole(timedelta(minutes=61)))
+    >>> str(whole_seconds(timedelta(days=3, hours=5))), str(whole_seconds(timedelta(minutes=61)))
     ('3 days, 0:00:00', '1:00:00')
     """
     seconds = max(0, int(age.total_seconds()))
@@ -271,7 +271,7 @@ def whole_seconds(age: timedelta) -> timedelta:
 def write_duration(age: timedelta) -> str:
     """A time of whole seconds as an ISO 8601 duration; below 0 it counts as 0.
 
-    >>> duration(timedelta(days=3, hours=5)), duration(timedelta(hours=6)), duration(-timedelta(1))
+    >>> write_duration(timedelta(days=3, hours=5)), write_duration(timedelta(hours=6)), write_duration(-timedelta(1))
     ('P3DT5H', 'PT6H', 'PT0S')
     """
     rest = max(0, int(age.total_seconds()))
@@ -288,7 +288,7 @@ def write_duration(age: timedelta) -> str:
 def write_moment(when: datetime) -> str:
     """A moment as ISO 8601 in UTC.
 
-    >>> moment(datetime(2026, 5, 25, 10, tzinfo=UTC))
+    >>> write_moment(datetime(2026, 5, 25, 10, tzinfo=UTC))
     '2026-05-25T10:00:00Z'
     """
     return when.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -41,7 +41,7 @@ def count_reasoning(messages: Sequence[ChatMessage]) -> int:
 
     >>> said = ["When?", "Thought: I look.\nAction: look\nAction Input: {}", "Observation: 1957"]
     >>> roles = ["user", "assistant", "user"]
-    >>> reasoned([ChatMessage(role=role, content=text) for role, text in zip(roles, said)])
+    >>> count_reasoning([ChatMessage(role=role, content=text) for role, text in zip(roles, said)])
     2
     """
     end = len(messages)

@@ -139,7 +139,7 @@ def render_policy(policy: Policy) -> str:
     Raises:
         RequestError: it is no policy, but the text of one, say.
 
-    >>> from crp_integrations.policy.policy_text import parse
+    >>> from crp_integrations.policy.policy_text import parse_policy
     >>> render_policy(parse_policy("block-pii;HALT-ON high ; halt-on critical"))
     'default-src context parametric; halt-on HIGH; block-pii'
     """

@@ -28,7 +28,7 @@ from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.fabric.bm25 import TextIndex
 from tests.fabric.lifecycle_fixtures import ACME, PARAGRAPHS, Labelled, fabric, sentence, store
-from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
+from tests.governance.redacting_guards import LABEL, OFFICER, READER, Blackening, seen_by
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 __all__ = ["store"]

@@ -22,7 +22,7 @@ from crp_integrations.governance.compaction.verification import (
 from crp_integrations.governance.context_pack import DropReport
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from tests.doubles import NOON, WordCounter
-from tests.governance.kept import Shelf
+from tests.governance.agent_histories import Shelf
 
 COUNTER = WordCounter()
 FILLER = "The weather over the bay was mild and nothing else of note was said on that day."

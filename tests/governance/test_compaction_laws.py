@@ -19,8 +19,7 @@ from crp_integrations.governance.compaction.stages import SAME
 from crp_integrations.governance.compaction.text_pieces import find_protected
 from crp_integrations.messages import Message
 from tests.doubles import NOON, WordCounter
-from tests.governance.histories import history
-from tests.governance.kept import Shelf
+from tests.governance.agent_histories import Shelf, history
 
 COUNTER = WordCounter()
 SHARES = (0.05, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0, 1.3)

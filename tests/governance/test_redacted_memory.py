@@ -15,8 +15,8 @@ from crp_integrations.governance.memory_stores import MemoryEventStore
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.seals import sha256
 from tests.fabric.lifecycle_fixtures import fabric
-from tests.governance.hidden import OFFICER, READER, Blackening, seen_by
 from tests.governance.memories import memory
+from tests.governance.redacting_guards import OFFICER, READER, Blackening, seen_by
 
 MAIL = "joan.miller@waterboard.example"
 TEXT = f"The pump in hall four is looked after by {MAIL} until the end of spring."

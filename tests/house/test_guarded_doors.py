@@ -12,7 +12,7 @@ import crp_integrations
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.guard.decisions import Decision, LabelFilter
 from tests.doubles import HashEmbedder
-from tests.governance.test_tools import REGISTRY
+from tests.governance.test_tool_selection import REGISTRY
 
 ROOT = Path(crp_integrations.__file__).parent
 # What selects, packs and shortens, and what a run's state is shown through.

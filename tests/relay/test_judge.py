@@ -25,7 +25,7 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import HaltReason, RiskLevel, Verification
 from tests.doubles import HashEmbedder
-from tests.governance.hidden import Hiding
+from tests.governance.redacting_guards import HidingGuard
 from tests.judges import asked, by_figures, claims_of, judge_double, judging, material, named
 from tests.relay.conftest import FACTS, Opener
 from tests.relay.scripted_relays import HIGH, LOW, QUESTION, SESSION, opened
@@ -436,7 +436,7 @@ def test_what_a_session_holds_in_memory_is_left_out(open_relay: Opener, judge: D
 
 def test_the_guards_redaction_runs_before(open_relay: Opener, judge: Double) -> None:
     mail = "joan.miller@waterboard.example"
-    relay, _ = opened(open_relay, LOW, judge=named(judge), guard=Hiding())
+    relay, _ = opened(open_relay, LOW, judge=named(judge), guard=HidingGuard())
     relay.fabric.add([Fact(content=f"The Meridian reactor is led by {mail}.", labels=("pii:low",))])
     said = relay.ask("Who leads the Meridian reactor, and what does it deliver?")
     assert any("[redacted email]" in fact.content for fact in said.envelope.facts)

@@ -224,7 +224,7 @@ def locate(
         outside: spans of the text; a place that lies in none of them is preferred.
 
     >>> locate("4.2 MILLION", Folded("It was **4.2** million."))
-    (9, 21)
+    (9, 22)
     >>> locate("2 million", Folded("It was 4.2 million.")) is None
     True
     """

@@ -52,7 +52,7 @@ def best(windows: Sequence[WindowScore]) -> Judgement:
     That which entails most surely, if one entails; else that which contradicts most surely, if
     one contradicts; else the nearest to entailing. Of equals the first.
 
-    >>> best([Seen(0.1, 0.0, 0), Seen(0.1, 0.7, 1)]).passage
+    >>> best([WindowScore(0.1, 0.0, 0), WindowScore(0.1, 0.7, 1)]).passage
     1
     """
     entailing = max(windows, key=lambda seen: seen.entailment)

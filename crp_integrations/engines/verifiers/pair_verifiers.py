@@ -184,7 +184,7 @@ def pieces(passages: Sequence[str], longest: int) -> list[tuple[int, str]]:
     """Passages in pieces of at most so many characters, with their positions; none is left out.
 
     >>> pieces(["abc", "defghij"], 4)
-    [(0, 'abc'), (1, 'defg'), (1, 'fghi'), (1, 'ghij')]
+    [(0, 'abc'), (1, 'defg'), (1, 'efgh'), (1, 'ghij')]
     """
     overlap = min(CHARACTER_OVERLAP, longest // 2)
     return [

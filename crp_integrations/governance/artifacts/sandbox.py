@@ -148,7 +148,7 @@ class Sandbox:
                 forgotten or is in quarantine.
             StoreDamaged: its bytes are not those that were kept.
         """
-        content = self._readable(ref)
+        content = self._known(ref, "read")
         self._note("read", ref)
         return content
 
@@ -168,7 +168,7 @@ class Sandbox:
         longest = self.settings.longest_url_seconds
         if not 1 <= chosen <= longest:
             raise RequestError(f"an address holds 1 to {longest} seconds; got {chosen}")
-        self._readable(ref)
+        self._known(ref, "read")
         now = self.clock.now()
         margin = timedelta(seconds=self.settings.clock_skew_seconds)
         storage.sweep_nonces(self.objects, self.subject.tenant, now, margin)
@@ -211,7 +211,7 @@ class Sandbox:
                 claim, "revoked", "who the address was made for has no key any more"
             )
         try:
-            content = self._readable(claim.ref)
+            content = self._known(claim.ref, "read")
         except _WithdrawnError as error:
             raise self._refused(claim, "withdrawn", str(error)) from None
         except AccessDenied:
@@ -267,9 +267,6 @@ class Sandbox:
     def _labels(self, artifact: Artifact) -> tuple[str, ...]:
         """Its own labels, and those that what it comes from has by now."""
         return tuple(sorted({*artifact.labels, *self.labels_of(artifact.sources)}))
-
-    def _readable(self, ref: str) -> ArtifactContent:
-        return self._known(ref, "read")
 
     def _known(self, ref: str, action: Action) -> ArtifactContent:
         content = None

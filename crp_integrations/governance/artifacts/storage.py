@@ -183,16 +183,16 @@ def erase_tenant(objects: ObjectStore, tenant: str) -> int:
     return gone
 
 
-def spend_nonce(objects: ObjectStore, claim: AddressClaim, what: str = "") -> bool:
-    """Use an address's nonce up; False when it was before."""
+def spend_nonce(objects: ObjectStore, claim: AddressClaim, purpose: str = "") -> bool:
+    """Spend an address's nonce for one purpose; False when it was spent before."""
     second = int(claim.expires_at.timestamp())
-    suffix = f"-{what}" if what else ""
+    suffix = f"-{purpose}" if purpose else ""
     key = f"{_folder(claim.subject.tenant)}/spent/{second:012d}-{claim.nonce}{suffix}"
     return objects.create(key, b"")
 
 
 def sweep_nonces(objects: ObjectStore, tenant: str, now: datetime, margin: timedelta) -> None:
-    """Forget the nonces of addresses that have expired."""
+    """Forget expired nonces, but for a margin by which clocks of other machines may be behind."""
     second = int((now - margin).timestamp())
     for key in list(objects.list(f"{_folder(tenant)}/spent")):
         if int(key.rpartition("/")[2].partition("-")[0]) < second:

@@ -128,7 +128,7 @@ class AutoCompactor:
         relevance = self._relevance(
             history.find_question(given) if question is None else question, made
         )
-        means = CompactionOptions(
+        options = CompactionOptions(
             settings=self.settings,
             question=history.find_question(given) if question is None else question,
             head=history.HEAD,
@@ -141,18 +141,18 @@ class AutoCompactor:
         )
         slack = 0
         for _ in range(_RUNS):
-            board, outcome = pipeline.run_compaction(
-                lambda: WorkingContext(made, costs, relevance), budget, fired, means, slack
+            context, outcome = pipeline.run_compaction(
+                lambda: WorkingContext(made, costs, relevance), budget, fired, options, slack
             )
-            left, kept = history.write_history(given, board, outcome.shown)
+            left, kept = history.write_history(given, context, outcome.shown)
             after = self._counter.count_messages(left) + defined
-            if after <= budget or board.total > budget - slack:
+            if after <= budget or context.total > budget - slack:
                 break
             slack += after - budget
         compact = CompactHistory(
             messages=tuple(left),
             ids=tuple(kept),
-            account=_make_account(board, outcome, fired, before, after, budget, now),
+            account=_make_account(context, outcome, fired, before, after, budget, now),
         )
         check_history(given, compact, names)
         return compact
@@ -199,13 +199,13 @@ class AutoCompactor:
             asked = next((item.evidence.query for item in pack.items if item.evidence.query), "")
         scores = [item.score for item in pack.items]
         order = sorted(range(len(made)), key=lambda at: (scores[at], -at))
-        means = CompactionOptions(
+        options = CompactionOptions(
             settings=self.settings,
             question=asked,
             head=pack_entries.HEAD,
             line=pack_entries.pack_line,
             in_place=False,
-            order=[made[at].unit for at in order if made[at].standing < Firmness.PINNED],
+            order=[made[at].unit for at in order if made[at].firmness < Firmness.PINNED],
             fewer=Trigger.ITEMS in fired,
             artifacts=self._artifacts,
             summariser=self._summariser,
@@ -214,17 +214,17 @@ class AutoCompactor:
         costs = pack_entries.ItemCosts(self._counter)
         slack = 0
         for _ in range(_RUNS):
-            board, outcome = pipeline.run_compaction(
-                lambda: WorkingContext(made, costs, relevance), budget, fired, means, slack
+            context, outcome = pipeline.run_compaction(
+                lambda: WorkingContext(made, costs, relevance), budget, fired, options, slack
             )
-            left, own = pack_entries.write_pack(pack, budget, board, outcome.shown, self._counter)
-            if left.token_actual <= budget or board.total > budget - slack:
+            left, own = pack_entries.write_pack(pack, budget, context, outcome.shown, self._counter)
+            if left.token_actual <= budget or context.total > budget - slack:
                 break
             slack += left.token_actual - budget
         compact = CompactPack(
             compacted=left,
             texts=own,
-            account=_make_account(board, outcome, fired, before, left.token_actual, budget, now),
+            account=_make_account(context, outcome, fired, before, left.token_actual, budget, now),
         )
         check_pack(pack, compact, texts)
         return compact
@@ -242,7 +242,7 @@ class AutoCompactor:
 
 def _foldable_units(made: Sequence[ContextEntry], firmest: Firmness) -> list[int]:
     """Units that may go, in their order."""
-    return list(dict.fromkeys(entry.unit for entry in made if entry.standing <= firmest))
+    return list(dict.fromkeys(entry.unit for entry in made if entry.firmness <= firmest))
 
 
 def _unchanged_account(tokens: int, budget: int, made: Sequence[ContextEntry]) -> CompactionAccount:
@@ -259,7 +259,7 @@ def _unchanged_account(tokens: int, budget: int, made: Sequence[ContextEntry]) -
 
 
 def _make_account(
-    board: WorkingContext,
+    context: WorkingContext,
     outcome: CompactionOutcome,
     fired: tuple[Trigger, ...],
     before: int,
@@ -268,11 +268,11 @@ def _make_account(
     now: datetime,
 ) -> CompactionAccount:
     fits = after <= budget
-    stay = sum(1 for cut in board.cuts if cut is not None)
+    stay = sum(1 for cut in context.cuts if cut is not None)
     firm = f"{stay} items that must stay have {after} of at most {budget} tokens"
     return CompactionAccount(
         triggers=fired,
-        reports=pipeline.make_loss_reports(board, now),
+        reports=pipeline.make_loss_reports(context, now),
         summaries=tuple(dict.fromkeys(outcome.summaries)),
         artifacts=tuple(outcome.artifacts),
         tokens_before=before,

@@ -14,7 +14,6 @@ from typing import Any, Final
 from crp_integrations.errors import RequestError
 from crp_integrations.given import Wanted, aware_moment, refuse_part
 from crp_integrations.governance.compaction.records import Summary
-from crp_integrations.governance.compaction.stages import HANDLE
 from crp_integrations.governance.compaction.working_context import (
     ContextEntry,
     Firmness,
@@ -151,17 +150,17 @@ def make_history_entries(
         first = messages[turn[0]]
         turn_of_user += first.role == "user" and not is_summary(first)
         waits = number == len(found) - 1 and bool(first.tool_calls)
-        standing = Firmness.RECENT if number >= len(found) - recent else Firmness.FREE
+        firmness = Firmness.RECENT if number >= len(found) - recent else Firmness.FREE
         if first.role == "system" or question in turn:
-            standing = Firmness.PINNED
+            firmness = Firmness.PINNED
         elif waits:
-            standing = Firmness.OPEN
+            firmness = Firmness.OPEN
         made += [
             ContextEntry(
                 id=ids[place],
                 text=messages[place].content,
                 unit=number,
-                standing=Firmness.PINNED if ids[place] in pinned else standing,
+                firmness=Firmness.PINNED if ids[place] in pinned else firmness,
                 cuttable=messages[place].role == "tool",
                 droppable=bool(first.tool_calls),
                 cluster=str(turn_of_user),
@@ -215,27 +214,22 @@ def history_line(mark: int, speaker: str, quoted: str) -> str:
 
 
 def write_history(
-    messages: Sequence[Message], board: WorkingContext, shown: Mapping[str, Summary]
+    messages: Sequence[Message], context: WorkingContext, shown: Mapping[str, Summary]
 ) -> tuple[list[Message], list[str]]:
     """The messages that are left, with the summary where the first that it sums up stood."""
     found: list[Message] = []
     names: list[str] = []
     summary = shown.get("")
-    first = min(board.folded.get("", {}), default=-1)
+    first = min(context.folded.get("", {}), default=-1)
     for place, message in enumerate(messages):
         if summary is not None and place == first:
             found.append(summary_message(summary.text))
             names.append(summary.id)
-        cut = board.cuts[place]
+        cut = context.cuts[place]
         if cut is not None:
             found.append(with_text(message, cut.text))
-            names.append(board.entries[place].id)
+            names.append(context.entries[place].id)
     return found, names
-
-
-def write_handle(ref: str) -> str:
-    """What stands in a message for a text that is kept elsewhere."""
-    return HANDLE.format(ref=ref)
 
 
 # By argument: what a part is known by, and what to give in the place of another thing.

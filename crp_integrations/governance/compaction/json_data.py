@@ -52,7 +52,7 @@ class _NotJsonError(Exception):
 def parse_json(text: str) -> JsonNode | None:
     """The tree of a text that is an object or array of JSON; None for any other text.
 
-    >>> tree = parse('{"a": [1, {"b": "x"}]}')
+    >>> tree = parse_json('{"a": [1, {"b": "x"}]}')
     >>> [child.path for child in tree.children]
     ['a']
     """

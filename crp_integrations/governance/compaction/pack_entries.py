@@ -57,7 +57,7 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
                     id=item.id,
                     text=text_of(item, item.shown_ref, texts),
                     unit=len(found),
-                    standing=Firmness.PINNED if pinned else Firmness.FREE,
+                    firmness=Firmness.PINNED if pinned else Firmness.FREE,
                     cuttable=not pinned and section.type != "tools",
                     droppable=not pinned,
                     shelf=f"{number}{_PARTED}{item.security_label}",
@@ -87,7 +87,7 @@ class ItemCosts:
 def write_pack(
     pack: ContextPack,
     budget: int,
-    board: WorkingContext,
+    context: WorkingContext,
     shown: Mapping[str, Summary],
     counter: TokenCounter,
 ) -> tuple[ContextPack, dict[str, str]]:
@@ -101,8 +101,8 @@ def write_pack(
         items: list[ContextItem] = []
         contents: list[str] = []
         for item in section.items:
-            cut = board.cuts[place]
-            whole = board.is_whole(place)
+            cut = context.cuts[place]
+            whole = context.is_whole(place)
             place += 1
             if cut is None:
                 continue
@@ -115,7 +115,7 @@ def write_pack(
         for shelf, summary in sorted(shown.items()):
             if shelf.partition(_PARTED)[0] != str(number):
                 continue
-            summed = [board.entries[at].id for at in board.folded[shelf]]
+            summed = [context.entries[at].id for at in context.folded[shelf]]
             texts[summary.checksum] = summary.text
             items.append(_summary_item(section, summary, summed))
             contents.append(summary.text)

@@ -66,7 +66,7 @@ class CompactionOptions:
 
 @dataclass(slots=True)
 class CompactionOutcome:
-    """What a run leaves beside the board.
+    """What a run leaves beside the context.
 
     Attributes:
         shown: the summary that is shown for each shelf.
@@ -82,169 +82,173 @@ def run_compaction(
     make: Callable[[], WorkingContext],
     budget: int,
     fired: Sequence[Trigger],
-    means: CompactionOptions,
+    options: CompactionOptions,
     slack: int = 0,
 ) -> tuple[WorkingContext, CompactionOutcome]:
     """Compact as far as the triggers ask for.
 
     Spec: Summit §Compression Strategy
     """
-    board, outcome = make(), CompactionOutcome()
-    settings = means.settings
+    context, outcome = make(), CompactionOutcome()
+    settings = options.settings
     limit = budget - slack
     aim = min(limit, budget_share(budget, settings.target_share) - slack)
     if Trigger.TOOL_CALL in fired:
-        _shorten_results(board, budget_share(budget, settings.blob_share), means, outcome)
+        _shorten_results(context, budget_share(budget, settings.blob_share), options, outcome)
     if set(fired) - {Trigger.TOOL_CALL}:
         room = budget_share(budget, settings.summary_share)
-        _reduce_loose(board, aim, room, means, outcome)
-        if board.total + (room if board.folded else 0) > limit:
-            _reduce_firm(board, limit, room, means, outcome)
-    elif board.total > limit:
+        _reduce_loose(context, aim, room, options, outcome)
+        if context.total + (room if context.folded else 0) > limit:
+            _reduce_firm(context, limit, room, options, outcome)
+    elif context.total > limit:
         # The switch of a tool call alone fires below the share, so this is a budget just passed.
-        _reduce_firm(board, limit, budget_share(budget, settings.summary_share), means, outcome)
-    _make_summaries(board, limit, budget, means, outcome)
-    _record_shortened(board, outcome)
-    return board, outcome
+        _reduce_firm(context, limit, budget_share(budget, settings.summary_share), options, outcome)
+    _make_summaries(context, limit, budget, options, outcome)
+    _record_shortened(context, outcome)
+    return context, outcome
 
 
-def make_loss_reports(board: WorkingContext, now: datetime) -> tuple[DropReport, ...]:
+def make_loss_reports(context: WorkingContext, now: datetime) -> tuple[DropReport, ...]:
     """One for each reason by which something has gone.
 
     Spec: Summit §Context Assembly Data Contracts
     """
     return tuple(
-        DropReport.of(reason.value, names, max(0, board.savings.get(reason, 0)), now)
-        for reason, names in board.losses().items()
+        DropReport.of(reason.value, names, max(0, context.savings.get(reason, 0)), now)
+        for reason, names in context.losses().items()
     )
 
 
 def _shorten_results(
-    board: WorkingContext, most: int, means: CompactionOptions, outcome: CompactionOutcome
+    context: WorkingContext, most: int, options: CompactionOptions, outcome: CompactionOutcome
 ) -> None:
     """Shorten the results of the last call, each kind in its own way."""
-    at = [n for n, entry in enumerate(board.entries) if entry.standing is Firmness.OPEN]
-    at = [n for n in at if board.entries[n].cuttable]
-    cost = sum(board.cost[n] for n in at)
+    at = [n for n, entry in enumerate(context.entries) if entry.firmness is Firmness.OPEN]
+    at = [n for n in at if context.entries[n].cuttable]
+    cost = sum(context.cost[n] for n in at)
     if cost <= most:
         return
-    aim = board.total - (cost - most)
-    _offload(board, aim, Firmness.OPEN, means, outcome, least_standing=Firmness.OPEN)
-    stages.prune(board, aim, Firmness.OPEN, reason=LossReason.TARGETED, only=at, keep=0.0)
+    aim = context.total - (cost - most)
+    _offload(context, aim, Firmness.OPEN, options, outcome, least_firmness=Firmness.OPEN)
+    stages.prune(context, aim, Firmness.OPEN, reason=LossReason.TARGETED, only=at, keep=0.0)
 
 
 def _reduce_loose(
-    board: WorkingContext, aim: int, room: int, means: CompactionOptions, outcome: CompactionOutcome
+    context: WorkingContext,
+    aim: int,
+    room: int,
+    options: CompactionOptions,
+    outcome: CompactionOutcome,
 ) -> None:
     """Everything that may go without asking whether the budget itself is too small."""
-    settings = means.settings
-    stages.deduplicate(board, in_place=means.in_place)
-    stages.drop(board, aim, settings.drop_below, Firmness.FREE)
-    _offload(board, aim, Firmness.FREE, means, outcome)
-    stages.prune(board, aim, Firmness.FREE, keep=settings.prune_to)
-    loose = [unit for unit in means.order if board.standing(unit) is Firmness.FREE]
-    stages.fold(board, aim, settings.max_items, loose, room)
+    settings = options.settings
+    stages.deduplicate(context, in_place=options.in_place)
+    stages.drop(context, aim, settings.drop_below, Firmness.FREE)
+    _offload(context, aim, Firmness.FREE, options, outcome)
+    stages.prune(context, aim, Firmness.FREE, keep=settings.prune_to)
+    loose = [unit for unit in options.order if context.firmness(unit) is Firmness.FREE]
+    stages.fold(context, aim, settings.max_items, loose, room)
 
 
 def _reduce_firm(
-    board: WorkingContext,
+    context: WorkingContext,
     limit: int,
     room: int,
-    means: CompactionOptions,
+    options: CompactionOptions,
     outcome: CompactionOutcome,
 ) -> None:
     """What is recent, and at last the results that the model has not seen."""
-    settings = means.settings
-    _offload(board, limit - room, Firmness.OPEN, means, outcome)
-    stages.prune(board, limit - room, Firmness.RECENT, keep=settings.prune_to)
-    recent = [unit for unit in means.order if board.standing(unit) <= Firmness.RECENT]
-    stages.fold(board, limit, settings.max_items, recent, room)
+    settings = options.settings
+    _offload(context, limit - room, Firmness.OPEN, options, outcome)
+    stages.prune(context, limit - room, Firmness.RECENT, keep=settings.prune_to)
+    recent = [unit for unit in options.order if context.firmness(unit) <= Firmness.RECENT]
+    stages.fold(context, limit, settings.max_items, recent, room)
     for keep in (settings.prune_to, 0.0):
-        stages.prune(board, limit - (room if board.folded else 0), Firmness.OPEN, keep=keep)
+        stages.prune(context, limit - (room if context.folded else 0), Firmness.OPEN, keep=keep)
 
 
 def _offload(
-    board: WorkingContext,
+    context: WorkingContext,
     aim: int,
-    standing: Firmness,
-    means: CompactionOptions,
+    firmness: Firmness,
+    options: CompactionOptions,
     outcome: CompactionOutcome,
-    least_standing: Firmness = Firmness.FREE,
+    least_firmness: Firmness = Firmness.FREE,
 ) -> None:
     found = stages.offload(
-        board,
+        context,
         aim,
-        means.artifacts,
-        least=means.settings.offload_tokens,
-        extract=means.settings.extract_tokens,
-        standings=(least_standing, standing),
+        options.artifacts,
+        least=options.settings.offload_tokens,
+        extract=options.settings.extract_tokens,
+        firmness_range=(least_firmness, firmness),
     )
     outcome.artifacts += [ref for _, ref in found]
 
 
 def _make_summaries(
-    board: WorkingContext,
+    context: WorkingContext,
     limit: int,
     budget: int,
-    means: CompactionOptions,
+    options: CompactionOptions,
     outcome: CompactionOutcome,
 ) -> None:
     """Sum up what was folded, each shelf with its part of the room."""
-    room = min(budget_share(budget, means.settings.summary_share), limit - board.total)
+    room = min(budget_share(budget, options.settings.summary_share), limit - context.total)
     weights = {
-        shelf: sum(len(cut.text) for cut in cuts.values()) for shelf, cuts in board.folded.items()
+        shelf: sum(len(cut.text) for cut in cuts.values()) for shelf, cuts in context.folded.items()
     }
     total = max(_WHOLE_SHELVES, sum(weights.values()))
     for shelf in sorted(weights):
         own = room * weights[shelf] // total
-        built = build_summary(board, shelf, own, means.head, means.line)
+        built = build_summary(context, shelf, own, options.head, options.line)
         if built is None:
-            board.forgo(shelf)
+            context.forgo(shelf)
             continue
         summary, levels, tokens = built.summary, list(built.levels), built.tokens
-        if tokens >= board.folded_tokens(shelf) and not means.fewer:
-            board.unfold(shelf)
+        if tokens >= context.folded_tokens(shelf) and not options.fewer:
+            context.unfold(shelf)
             continue
-        written = _model_summary(board, built, own, means, outcome)
+        written = _model_summary(context, built, own, options, outcome)
         if written is not None:
             summary, tokens = written
             levels.append(summary)
-        board.charge(LossReason.SUMMARISED, tokens)
+        context.charge(LossReason.SUMMARISED, tokens)
         outcome.shown[shelf] = summary
         outcome.summaries += levels
-        if means.artifacts is not None:
+        if options.artifacts is not None:
             for level in levels:
                 sources = [citation.item_id for citation in level.citations]
                 outcome.artifacts.append(
-                    means.artifacts.put(level.text, kind="summary", sources=sources)
+                    options.artifacts.put(level.text, kind="summary", sources=sources)
                 )
 
 
 def _model_summary(
-    board: WorkingContext,
+    context: WorkingContext,
     built: LayeredSummary,
     room: int,
-    means: CompactionOptions,
+    options: CompactionOptions,
     outcome: CompactionOutcome,
 ) -> tuple[Summary, int] | None:
     """A summary by a model, if there is one and everything in it has a source."""
-    if means.summariser is None:
+    if options.summariser is None:
         return None
     try:
-        said = means.summariser.summarise(built.passages, means.question, room)
+        said = options.summariser.summarise(built.passages, options.question, room)
     except ModelError as error:
-        outcome.fallbacks.append(f"{means.summariser.identity}: {type(error).__name__}")
+        outcome.fallbacks.append(f"{options.summariser.identity}: {type(error).__name__}")
         return None
-    text = f"{means.head}\n{said.strip()}" if means.head else said.strip()
+    text = f"{options.head}\n{said.strip()}" if options.head else said.strip()
     fault = find_unsupported(said, built.passages)
-    (tokens,) = board.costs.summaries([text])
+    (tokens,) = context.costs.summaries([text])
     if not fault and tokens > room:
         fault = f"it has {tokens} tokens, at most {room} were asked for"
     if fault:
-        outcome.fallbacks.append(f"{means.summariser.identity}: {fault}")
+        outcome.fallbacks.append(f"{options.summariser.identity}: {fault}")
         return None
     citations = [
-        Citation(mark=mark, item_id=board.entries[at].id)
+        Citation(mark=mark, item_id=context.entries[at].id)
         for mark, at in enumerate(built.sources, start=1)
     ]
     return (
@@ -253,7 +257,7 @@ def _model_summary(
             text,
             citations,
             kind=built.summary.kind,
-            method=means.summariser.identity,
+            method=options.summariser.identity,
             children=[one.id for one in built.levels if one.level == "cluster"],
             dropped_fields=built.summary.dropped_fields,
         ),
@@ -261,17 +265,17 @@ def _model_summary(
     )
 
 
-def _record_shortened(board: WorkingContext, outcome: CompactionOutcome) -> None:
+def _record_shortened(context: WorkingContext, outcome: CompactionOutcome) -> None:
     """The records of texts that are shown in part in their place."""
-    for at, cut in enumerate(board.cuts):
-        if cut is None or board.is_whole(at) or not (cut.spans or at in board.frames):
+    for at, cut in enumerate(context.cuts):
+        if cut is None or context.is_whole(at) or not (cut.spans or at in context.frames):
             continue
         outcome.summaries.append(
             Summary.of(
                 "targeted",
                 cut.text,
-                [Citation(item_id=board.entries[at].id, spans=cut.spans)],
-                kind=board.relevance.reading(at).kind,
+                [Citation(item_id=context.entries[at].id, spans=cut.spans)],
+                kind=context.relevance.reading(at).kind,
                 method=EXTRACTIVE,
                 dropped_fields=cut.fields,
             )

@@ -43,15 +43,15 @@ class LayeredSummary:
 
 
 def build_summary(
-    board: WorkingContext, shelf: str, room: int, head: str, line: Line
+    context: WorkingContext, shelf: str, room: int, head: str, line: Line
 ) -> LayeredSummary | None:
     """Sum up a shelf's folded entries within so many tokens.
 
     Spec: Summit §Compression Strategy
     """
-    folded = board.folded[shelf]
+    folded = context.folded[shelf]
     stay: Chosen = {
-        at: list(cut.kept) if cut.text != board.entries[at].text else _all_pieces(board, at)
+        at: list(cut.kept) if cut.text != context.entries[at].text else _all_pieces(context, at)
         for at, cut in sorted(folded.items())
     }
     stay = {at: numbers for at, numbers in stay.items() if numbers}
@@ -59,8 +59,8 @@ def build_summary(
         return None
     clusters: dict[str, list[int]] = {}
     for at in stay:
-        clusters.setdefault(board.entries[at].cluster, []).append(at)
-    weights = _PieceWeights(board, folded)
+        clusters.setdefault(context.entries[at].cluster, []).append(at)
+    weights = _PieceWeights(context, folded)
     by_source: Chosen = {}
     for at, numbers in stay.items():
         by_source |= weights.best({at: numbers}, _SOURCE_PART * room // len(stay))
@@ -72,10 +72,10 @@ def build_summary(
     }
     united = {at: numbers for chosen in of_cluster.values() for at, numbers in chosen.items()}
     chosen = weights.best({at: united[at] for at in sorted(united)}, room, least=False)
-    writer = _SummaryWriter(board, head, line)
+    writer = _SummaryWriter(context, head, line)
     tokens = 0
     while chosen:
-        (tokens,) = board.costs.summaries([writer.text(chosen)])
+        (tokens,) = context.costs.summaries([writer.text(chosen)])
         if tokens <= room:
             break
         chosen = weights.lightened(chosen, tokens - room)
@@ -100,10 +100,10 @@ def build_summary(
 class _PieceWeights:
     """Chooses pieces by their scores; what repeats another's words is chosen once."""
 
-    def __init__(self, board: WorkingContext, folded: Mapping[int, object]) -> None:
-        self._board = board
-        texts = [board.entries[at].text for at in folded]
-        counts = board.costs.summaries(texts)
+    def __init__(self, context: WorkingContext, folded: Mapping[int, object]) -> None:
+        self._context = context
+        texts = [context.entries[at].text for at in folded]
+        counts = context.costs.summaries(texts)
         self._rate = {
             at: tokens / max(1, len(text))
             for at, tokens, text in zip(folded, counts, texts, strict=True)
@@ -139,50 +139,50 @@ class _PieceWeights:
 
     def _ranked(self, offered: Chosen) -> list[tuple[int, int, int]]:
         return sorted(
-            (-self._board.relevance.pieces(at)[number], at, number)
+            (-self._context.relevance.pieces(at)[number], at, number)
             for at, numbers in offered.items()
             for number in numbers
         )
 
     def _words(self, at: int, number: int) -> str:
-        piece = self._board.relevance.reading(at).pieces[number]
-        return self._board.entries[at].text[piece.start : piece.end]
+        piece = self._context.relevance.reading(at).pieces[number]
+        return self._context.entries[at].text[piece.start : piece.end]
 
 
 class _SummaryWriter:
     """Writes chosen pieces as lines with marks, in the order of the entries."""
 
-    def __init__(self, board: WorkingContext, head: str, line: Line) -> None:
-        self._board = board
+    def __init__(self, context: WorkingContext, head: str, line: Line) -> None:
+        self._context = context
         self._head = head
         self._line = line
 
     def quoted(self, at: int, numbers: Sequence[int]) -> str:
         """Pieces of one entry as they stand, with an ellipsis between those apart."""
-        return quote_spans(self._board.entries[at].text, self._spans(at, numbers))
+        return quote_spans(self._context.entries[at].text, self._spans(at, numbers))
 
     def text(self, chosen: Chosen) -> str:
         """The whole text of a summary."""
         lines = [self._head] if self._head else []
         for mark, at in enumerate(self._used(chosen), start=1):
             lines.append(
-                self._line(mark, name_speaker(self._board, at), self.quoted(at, chosen[at]))
+                self._line(mark, name_speaker(self._context, at), self.quoted(at, chosen[at]))
             )
         return "\n".join(lines)
 
     def summary(self, level: SummaryLevel, chosen: Chosen, children: Sequence[str] = ()) -> Summary:
         """The record of a summary."""
         used = self._used(chosen)
-        kinds = {self._board.relevance.reading(at).kind for at in used}
+        kinds = {self._context.relevance.reading(at).kind for at in used}
         citations = [
             Citation(
-                mark=mark, item_id=self._board.entries[at].id, spans=self._spans(at, chosen[at])
+                mark=mark, item_id=self._context.entries[at].id, spans=self._spans(at, chosen[at])
             )
             for mark, at in enumerate(used, start=1)
         ]
         fields: dict[str, None] = {}
         for at in chosen:
-            pieces, stay = self._board.relevance.reading(at).pieces, set(chosen[at])
+            pieces, stay = self._context.relevance.reading(at).pieces, set(chosen[at])
             fields |= dict.fromkeys(p.field for n, p in enumerate(pieces) if n not in stay)
         return Summary.of(
             level,
@@ -198,20 +198,20 @@ class _SummaryWriter:
         return [at for at in sorted(chosen) if chosen[at]]
 
     def _spans(self, at: int, numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        pieces = self._board.relevance.reading(at).pieces
+        pieces = self._context.relevance.reading(at).pieces
         return merge_spans(
-            [(pieces[n].start, pieces[n].end) for n in numbers], self._board.entries[at].text
+            [(pieces[n].start, pieces[n].end) for n in numbers], self._context.entries[at].text
         )
 
 
-def name_speaker(board: WorkingContext, at: int) -> str:
+def name_speaker(context: WorkingContext, at: int) -> str:
     """Who says an entry, with the handle of its whole text where that is kept elsewhere."""
-    said, handle = board.entries[at].speaker, board.frames.get(at, "")
+    said, handle = context.entries[at].speaker, context.frames.get(at, "")
     return f"{said} {handle}".strip() if handle else said
 
 
-def _all_pieces(board: WorkingContext, at: int) -> list[int]:
-    return list(range(len(board.relevance.reading(at).pieces)))
+def _all_pieces(context: WorkingContext, at: int) -> list[int]:
+    return list(range(len(context.relevance.reading(at).pieces)))
 
 
 ASKING: Final = (

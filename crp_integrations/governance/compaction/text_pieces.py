@@ -101,7 +101,7 @@ def find_protected(text: str) -> list[Span]:
     They may overlap: a date in a quotation is protected with it.
 
     >>> text = 'He said "not before 3 May 2025" of order PX-0042.'
-    >>> [span.of(text) for span in protected(text)]
+    >>> [span.of(text) for span in find_protected(text)]
     ['"not before 3 May 2025"', '3 May 2025', 'PX-0042']
     """
     found = [Span(one.start, one.end) for one in quantities(text)]
@@ -283,3 +283,15 @@ def _split_long(text: str, span: Span) -> list[Span]:
     if start < span.end:
         found.append(Span(start, span.end))
     return found
+
+
+def has_words_outside(text: str, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a text has words outside some spans, which may overlap; sorted."""
+    apart: list[tuple[int, int]] = []
+    for start, end in spans:
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        else:
+            apart.append((start, end))
+    left = subtract_spans(((0, len(text)),), apart)
+    return any(character.isalnum() for start, end in left for character in text[start:end])

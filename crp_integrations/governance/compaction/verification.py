@@ -23,8 +23,8 @@ from crp_integrations.governance.compaction.stages import SAME
 from crp_integrations.governance.compaction.text_pieces import (
     QUOTATION,
     find_code,
+    has_words_outside,
     read_part,
-    subtract_spans,
 )
 from crp_integrations.governance.context_pack import ContextPack, text_of
 from crp_integrations.language.dates import DateMention, dates, gives
@@ -192,29 +192,17 @@ def _find_faults(
             continue
         lost = sorted(gone.get(name, ()))
         if shown is None:
-            if name not in gone or _has_words(text, lost):
+            if name not in gone or has_words_outside(text, lost):
                 yield f"item {name} is gone, and no report names all of it"
             continue
         kept = spans.get(name, ())
         if not _is_made_of(shown, text, kept):
             yield f"item {name} is shown in words that are not its own"
-        if _has_words(text, sorted((*lost, *kept))):
+        if has_words_outside(text, sorted((*lost, *kept))):
             yield f"item {name} is shown in part, and no report names the rest"
     for name in after:
         if name not in ids and name not in summaries:
             yield f"item {name} is new and no summary"
-
-
-def _has_words(text: str, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether a text has words outside some spans, which may overlap; sorted."""
-    apart: list[tuple[int, int]] = []
-    for start, end in spans:
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
-        else:
-            apart.append((start, end))
-    left = subtract_spans(((0, len(text)),), apart)
-    return any(character.isalnum() for start, end in left for character in text[start:end])
 
 
 def _is_made_of(shown: str, text: str, spans: Sequence[tuple[int, int]]) -> bool:

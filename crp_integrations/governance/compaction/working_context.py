@@ -11,6 +11,7 @@ from crp_integrations.governance.compaction.relevance import Relevance
 from crp_integrations.governance.compaction.text_pieces import (
     ShortenedText,
     Spans,
+    has_words_outside,
     keep_whole,
     merge_spans,
     part_id,
@@ -31,7 +32,7 @@ class LossReason(StrEnum):
 
 
 class Firmness(IntEnum):
-    """How firmly an entry stands, loosest first."""
+    """How firmly an entry stays, loosest first."""
 
     FREE = 0
     RECENT = 1
@@ -56,7 +57,7 @@ class ContextEntry:
     id: str
     text: str
     unit: int
-    standing: Firmness
+    firmness: Firmness
     cuttable: bool
     droppable: bool
     shelf: str = ""
@@ -65,7 +66,7 @@ class ContextEntry:
 
 
 class TokenCosts(Protocol):
-    """Counts what entries and summaries cost where they are shown."""
+    """Counts the tokens of entries and summaries in their place."""
 
     @property
     def base(self) -> int:
@@ -109,9 +110,9 @@ class WorkingContext:
         self._losses: dict[LossReason, dict[int, list[tuple[int, int]]]] = {}
         self.savings: dict[LossReason, int] = {}
 
-    def standing(self, unit: int) -> Firmness:
-        """The firmest standing in a unit."""
-        return max(self.entries[number].standing for number in self.units[unit])
+    def firmness(self, unit: int) -> Firmness:
+        """The highest firmness in a unit."""
+        return max(self.entries[number].firmness for number in self.units[unit])
 
     def is_whole(self, at: int) -> bool:
         """Whether an entry is shown as it was."""
@@ -128,7 +129,7 @@ class WorkingContext:
         return list(cut.kept)
 
     def show(self, changes: Mapping[int, ShortenedText], reason: LossReason) -> int:
-        """Show entries in another way, each where that saves tokens."""
+        """Show entries in another way, each where that saves tokens; return the tokens saved."""
         at = [number for number in changes if self.cuts[number] is not None]
         counts = self.costs.entries(at, [changes[number].text for number in at])
         saved = 0
@@ -144,7 +145,7 @@ class WorkingContext:
         return saved
 
     def drop(self, unit: int, reason: LossReason) -> int:
-        """Take a unit away."""
+        """Take a unit away and return the tokens saved."""
         saved = 0
         for number in self.units[unit]:
             cut = self.cuts[number]
@@ -157,7 +158,7 @@ class WorkingContext:
         return saved
 
     def fold(self, unit: int) -> int:
-        """Take a unit away to be summed up."""
+        """Take a unit away to be summed up and return the tokens saved before the summary."""
         for number in self.units[unit]:
             cut = self.cuts[number]
             if cut is not None:
@@ -165,7 +166,7 @@ class WorkingContext:
         return self.drop(unit, LossReason.SUMMARISED)
 
     def forgo(self, shelf: str) -> None:
-        """Say of what was to be summed up that there was no room for a summary."""
+        """Count folded entries as lost to the budget, where no summary fits."""
         saved = self.folded_tokens(shelf)
         folded = self.folded.pop(shelf)
         losses = self._losses.get(LossReason.SUMMARISED, {})
@@ -177,7 +178,7 @@ class WorkingContext:
         self._save(LossReason.BUDGET, saved)
 
     def unfold(self, shelf: str) -> None:
-        """Show again what was to be summed up, where a summary would be no shorter."""
+        """Show folded entries again, where a summary would be no shorter."""
         folded = self.folded.pop(shelf)
         at = list(folded)
         counts = self.costs.entries(at, [folded[number].text for number in at])
@@ -187,16 +188,16 @@ class WorkingContext:
         self._save(LossReason.SUMMARISED, -sum(counts))
 
     def folded_tokens(self, shelf: str) -> int:
-        """Tokens that the entries to be summed up had where they stood."""
+        """Tokens that the folded entries had in their place."""
         folded = self.folded[shelf]
         return sum(self.costs.entries(list(folded), [cut.text for cut in folded.values()]))
 
     def charge(self, reason: LossReason, tokens: int) -> None:
-        """Count what stands in the place of what has gone."""
+        """Count the tokens of what replaces the lost entries."""
         self._save(reason, -tokens)
 
     def losses(self) -> dict[LossReason, list[str]]:
-        """What has gone by each reason, as names of items and of their parts, in order."""
+        """Names of the items and parts lost by each reason, in order."""
         found: dict[LossReason, list[str]] = {}
         for reason in LossReason:
             names: list[str] = []
@@ -205,7 +206,7 @@ class WorkingContext:
                 text = entry.text
                 gone = merge_spans(spans, text)
                 # All of it by one reason: its id says it in fewer words.
-                if self.cuts[number] is None and not _has_words_outside(text, gone):
+                if self.cuts[number] is None and not has_words_outside(text, gone):
                     names.append(entry.id)
                 else:
                     names += [part_id(entry.id, *span) for span in gone]
@@ -220,12 +221,3 @@ class WorkingContext:
     def _save(self, reason: LossReason, tokens: int) -> None:
         self.total -= tokens
         self.savings[reason] = self.savings.get(reason, 0) + tokens
-
-
-def _has_words_outside(text: str, gone: Spans) -> bool:
-    """Whether a text has words outside some spans."""
-    return any(
-        character.isalnum()
-        for start, end in subtract_spans(((0, len(text)),), gone)
-        for character in text[start:end]
-    )

@@ -1,12 +1,15 @@
-"""Random agent histories with parallel tool calls, and results of every kind."""
+"""Agent histories for compaction tests, and an artifact store in memory."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import date, timedelta
 from random import Random
 
+from crp_integrations.governance.compaction.records import ArtifactRef
 from crp_integrations.messages import Message, ToolCall
+from crp_integrations.seals import sha256
 
 NAMES = "harbour quay dredging budget crane pilot ferry tariff survey permit audit ledger".split()
 VERBS = "approved delayed measured billed moved closed opened inspected repaired".split()
@@ -129,3 +132,18 @@ def history(seed: int) -> list[Message]:
         while messages[-1].role != "tool" and len(messages) > 2:
             messages.pop()
     return messages
+
+
+class Shelf:
+    """Keeps texts by their hash."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.sources: dict[str, tuple[str, ...]] = {}
+
+    def put(self, text: str, *, kind: str, sources: Sequence[str]) -> ArtifactRef:
+        checksum = sha256(text)
+        ref = f"artifact:{checksum.removeprefix('sha256:')[:20]}"
+        self.texts[ref] = text
+        self.sources[ref] = tuple(sources)
+        return ArtifactRef(ref=ref, checksum=checksum, kind=kind, sources=tuple(sources))

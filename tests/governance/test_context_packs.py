@@ -31,8 +31,7 @@ from crp_integrations.governance.context_pack import (
 )
 from crp_integrations.seals import sha256
 from tests.doubles import NOON, WordCounter
-from tests.governance.histories import Random, result, sentence
-from tests.governance.kept import Shelf
+from tests.governance.agent_histories import Random, Shelf, result, sentence
 
 COUNTER = WordCounter()
 

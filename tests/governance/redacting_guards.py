@@ -17,7 +17,7 @@ _KINDS = {
 }
 
 
-class Hiding:
+class HidingGuard:
     """Everything may be read; what is labelled `pii:low` without addresses and numbers."""
 
     name = "hiding"
@@ -47,4 +47,4 @@ class Blackening:
 
 def seen_by(made: Fabric, subject: Subject = READER) -> Namespace:
     """The tenant's namespace behind the guard that hides."""
-    return made.bind(subject, Hiding())
+    return made.bind(subject, HidingGuard())
