@@ -43,7 +43,7 @@ def find_cited(text: str, item_ids: Sequence[str]) -> tuple[CitedSpan, ...]:
     Args:
         item_ids: of what was shown; the first one's number is 1.
 
-    >>> [one.item_ids for one in find_cited("Built in 1957 [2]. Run by Northfield [1][3].", ["a", "b"])]
+    >>> [one.item_ids for one in find_cited("Built in 1957 [2]. Run by N [1][3].", ["a", "b"])]
     [('b',), ('a', '')]
     """
     found, start = [], 0
