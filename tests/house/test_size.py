@@ -1,0 +1,30 @@
+"""The package does not grow back: lines, modules and names.
+
+The ceilings of `size` are where the house goes; these are where it stands, and only come down.
+"""
+
+from __future__ import annotations
+
+from tests.house import size
+
+LINES, MODULES = 123_000, 566
+LONGEST = 500
+MISNAMED = 10
+
+
+def test_the_package_does_not_grow_back() -> None:
+    found = size.modules()
+    assert sum(found.values()) <= LINES, "python -m tests.house.size"
+    assert len(found) <= MODULES, "python -m tests.house.size"
+    assert max(found.values()) <= LONGEST
+
+
+def test_modules_are_named_by_nouns() -> None:
+    assert len(size.misnamed(size.modules())) <= MISNAMED
+
+
+def test_a_gerund_is_seen() -> None:
+    assert size.misnamed({"relay.asking": 1, "fabric.kept": 1, "envelope.ranking": 1}) == [
+        "relay.asking",
+        "fabric.kept",
+    ]
