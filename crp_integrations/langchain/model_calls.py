@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # in older versions they take no parameter
     AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-class ModelCalls(AgentModelCalls[ModelResponse[Any]]):
+# A text, since the response of LangChain 1.2 is no generic class.
+class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
     """The model behind an agent's middleware, as the model of a turn."""
 
     def __init__(
