@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_a_claim_without_tokens_is_not_entailed_and_no_passage_is_an_error(tmp_p
 def test_the_identity_names_model_hash_and_versions(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "nli", NLI)
     verifier = nli(folder)
-    for part in ("nli@1", "nli@local", model_hash(folder), torch.__version__):
+    for part in ("nli@1", "nli@local", model_hash(folder), version("torch")):
         assert part in verifier.identity
     assert f"transformers {transformers.__version__}" in verifier.identity
     assert verifier.thresholds["nli_max_tokens"] == 96
@@ -205,7 +206,7 @@ def test_a_failing_run_names_the_library(tmp_path: Path) -> None:
     verifier._forward = broken
     with pytest.raises(EngineError, match="torch") as caught:
         verifier.judge(CLAIM, [PREMISE])
-    assert (caught.value.engine, caught.value.version) == ("torch", torch.__version__)
+    assert (caught.value.engine, caught.value.version) == ("torch", version("torch"))
     verifier._forward = lambda feed: torch.full((len(feed["input_ids"]), 3), torch.nan)
     with pytest.raises(EngineError, match="not finite"):
         verifier.judge(CLAIM, [PREMISE])
