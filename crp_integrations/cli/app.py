@@ -1,4 +1,4 @@
-"""The command's entry point: groups are registered here, errors become one sentence."""
+"""The entry point of `crp`: the list of commands, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crp_integrations.errors import CRPError
 INTERRUPTED = 130
 # How an output handles letters that it has not: by an error, or by one for all but odd names.
 _FALLIBLE = ("strict", "surrogateescape")
-UNHEARD = "the output cannot be written, and what the command did before stays done"
+UNWRITABLE = "the output cannot be written, and what the command did before stays done"
 
 # Where each command is, and the first paragraph of its help, which a test compares.
 COMMANDS = {
@@ -44,7 +44,7 @@ COMMANDS = {
         "Print a context with a marker for each document (CFS-021); no model is called.",
     ),
     "tokens": (
-        "tokens:tokens",
+        "ask:tokens",
         "Count the tokens of a file as a model does, and say how sure the count is.",
     ),
     "conformance": (
@@ -120,13 +120,13 @@ def main() -> None:
     """
     # Without a handler, Python prints the warnings of libraries beside our sentence.
     logging.getLogger().addHandler(logging.NullHandler())
-    _write_anything()
+    _set_output_encoding()
     try:
         _run()
     except OSError as error:
-        _unheard()
+        _discard_output()
         if not isinstance(error, BrokenPipeError):
-            what = f"{error.filename!r:.200} cannot be used" if error.filename else UNHEARD
+            what = f"{error.filename!r:.200} cannot be used" if error.filename else UNWRITABLE
             with suppress(OSError):
                 typer.echo(f"crp: {what}: {error.strerror or error}", err=True)
         sys.exit(1)
@@ -149,7 +149,7 @@ def _run() -> None:
             sys.stdout.flush()
 
 
-def _write_anything() -> None:
+def _set_output_encoding() -> None:
     """See to it that every text of a fact can be written, whatever this machine writes by itself.
 
     A file or a pipe gets UTF-8, unless the user chose otherwise; on a screen, and then, what there
@@ -162,7 +162,7 @@ def _write_anything() -> None:
     out.reconfigure(encoding=out.encoding if chosen else "utf-8", errors="backslashreplace")
 
 
-def _unheard() -> None:
+def _discard_output() -> None:
     """Throw away what standard output holds back, which Python would try to write once more."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`crp audit …`: what was sealed, whether it is whole, and how it leaves the store."""
+"""`crp audit …`: verify, export and show the trail of a store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import AuditTrail, verify_events
 from crp_integrations.cli import options, store_views
-from crp_integrations.cli.facts import opened
-from crp_integrations.cli.store_access import existing, looking, place, subject_of
+from crp_integrations.cli.fabric import new_file
+from crp_integrations.cli.store_access import (
+    existing_store,
+    opened_relay,
+    printable_store,
+    subject_of,
+)
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.shared_namespace import stored_name
 from crp_integrations.guard.decisions import LOCAL
@@ -36,7 +41,7 @@ app = typer.Typer(
 )
 
 
-class Form(StrEnum):
+class TrailExportFormat(StrEnum):
     """How a trail is exported."""
 
     NDJSON = "ndjson"
@@ -63,9 +68,11 @@ def verify(
     subject_of(tenant, shared)
     try:
         if file:
-            trail = _of_file(file, _keys(keys, store), stored_name(shared) if shared else tenant)
+            trail = _verified_export(
+                file, _keys(keys, store), stored_name(shared) if shared else tenant
+            )
         else:
-            with looking(store, shared, residency, tenant) as relay:
+            with opened_relay(store, shared, residency, tenant) as relay:
                 trail = relay.verify()
     except ChainBroken as error:
         if not as_json:
@@ -74,16 +81,17 @@ def verify(
         typer.echo(json.dumps(told, indent=2))
         raise typer.Exit(1) from None
     if as_json:
-        typer.echo(json.dumps(store_views.fields(trail), indent=2))
+        typer.echo(json.dumps(store_views.trail_fields(trail), indent=2))
     else:
-        store_views.verified(trail)
+        store_views.draw_trail(trail)
 
 
 @app.command("export")
 def export(
     form: Annotated[
-        Form, typer.Option("--format", help="Lines that can be verified, or OCSF class 6003.")
-    ] = Form.NDJSON,
+        TrailExportFormat,
+        typer.Option("--format", help="Lines that can be verified, or OCSF class 6003."),
+    ] = TrailExportFormat.NDJSON,
     out: Annotated[
         str, typer.Option("--out", help="A new file; standard output when left out.")
     ] = "",
@@ -110,16 +118,16 @@ def export(
         types=frozenset(types or ()),
     )
     with (
-        looking(store, shared, residency, tenant) as relay,
-        opened(out) as target,
+        opened_relay(store, shared, residency, tenant) as relay,
+        new_file(out) as target,
         relay.fabric.begin(write=False) as transaction,
     ):
         events = transaction.journal.events()
         if session or window:
-            events = _some(events, chosen)
+            events = _selected_events(events, chosen)
         lines = (
             exports.write_ndjson(events, chosen)
-            if form is Form.NDJSON
+            if form is TrailExportFormat.NDJSON
             else exports.write_ocsf(events, chosen, version=__version__)
         )
         for line in lines:
@@ -137,22 +145,22 @@ def show(
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (
-        looking(store, shared, residency, tenant) as relay,
+        opened_relay(store, shared, residency, tenant) as relay,
         relay.fabric.begin(write=False) as transaction,
     ):
         if not session:
             every = transaction.journal.all_seals()
-            (store_views.sessions_json if as_json else store_views.sessions)(every)
+            (store_views.print_sessions if as_json else store_views.draw_sessions)(every)
             return
         seals = transaction.journal.seals(session)
         if not seals:
             raise RequestError(f"no window of session {session!r:.80} was sealed in this store")
         chosen = exports.ExportSelection(session_id=session)
         events = [event for event in transaction.journal.events() if chosen.takes(event)]
-    (store_views.session_json if as_json else store_views.session)(session, seals, events)
+    (store_views.print_session if as_json else store_views.draw_session)(session, seals, events)
 
 
-def _some(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:
+def _selected_events(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:
     """The events as they are."""
     named = exports.ExportSelection(session_id=chosen.session_id, window_id=chosen.window_id)
     found = False
@@ -176,12 +184,12 @@ def _keys(path: str, store: str) -> KeyRing:
     if not (there or settings.key):
         raise RequestError(
             "an export is checked with its store's key, and there is no store at "
-            f"{place(store)!r}; give --store or --keys, or the key as CRP_KEY"
+            f"{printable_store(store)!r}; give --store or --keys, or the key as CRP_KEY"
         )
-    return keyring_of(settings, None if settings.key else Path(existing(store)))
+    return keyring_of(settings, None if settings.key else Path(existing_store(store)))
 
 
-def _of_file(file: str, keyring: KeyRing, name: str) -> AuditTrail:
+def _verified_export(file: str, keyring: KeyRing, name: str) -> AuditTrail:
     """Check an export."""
     first: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Commands and groups that are imported when they are called, so that `crp --help` needs none."""
+"""Groups whose commands are imported when they are called, so that `crp --help` needs none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN: Final[dict[str, Any]] = {
 }
 
 
-class Rooms(TyperGroup):
+class LazyGroup(TyperGroup):
     """A group that names its commands, and imports the one that is called.
 
     Attributes:
@@ -33,26 +33,26 @@ class Rooms(TyperGroup):
         """Find the command of the first word and import it."""
         name, found, rest = super().resolve_command(ctx, args)
         if name is not None and found is not None:
-            found = loaded(self.places[name], name)
+            found = load_command(self.places[name], name)
         return name, found, rest
 
 
 def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
     """A group of commands that are elsewhere."""
     places = {name: place for name, (place, _) in said.items()}
-    app = typer.Typer(cls=type("Rooms", (Rooms,), {"places": places}), **PLAIN, **settings)
+    app = typer.Typer(cls=type("Rooms", (LazyGroup,), {"places": places}), **PLAIN, **settings)
     for name, (_, paragraph) in said.items():
-        app.command(name, help=paragraph)(_elsewhere)
+        app.command(name, help=paragraph)(_placeholder)
     return app
 
 
-def loaded(place: str, name: str) -> Any:
+def load_command(place: str, name: str) -> Any:
     """Import a command."""
     module, _, attribute = place.partition(":")
     found = getattr(import_module(f"crp_integrations.cli.{module}"), attribute)
     around = typer.Typer(**PLAIN)
     # With a callback it is a group, also around one command.
-    around.callback()(_elsewhere)
+    around.callback()(_placeholder)
     if isinstance(found, typer.Typer):
         around.add_typer(found, name=name)
     else:
@@ -60,24 +60,24 @@ def loaded(place: str, name: str) -> Any:
     made = typer.main.get_command(around)
     assert isinstance(made, TyperGroup)
     command = made.commands[name]
-    _heed(command)
+    _refuse_empty_options(command)
     return command
 
 
-def _heed(command: Any) -> None:
+def _refuse_empty_options(command: Any) -> None:
     """Have a command, or each one of a group, refuse an option that is given as an empty text.
 
     A variable of a script that was not set is the usual cause. Taken as left out, `--key ""` would
     verify by any key, `--policy ""` ask without a policy, and `--tenant ""` act on another's facts.
     """
     for one in getattr(command, "commands", {}).values():
-        _heed(one)
+        _refuse_empty_options(one)
     for parameter in command.params:
         if parameter.param_type_name == "option" or parameter.default == "":
-            parameter.process_value = partial(_filled, parameter, parameter.process_value)
+            parameter.process_value = partial(_refuse_empty, parameter, parameter.process_value)
 
 
-def _filled(parameter: Any, process: Any, context: Any, value: Any) -> Any:
+def _refuse_empty(parameter: Any, process: Any, context: Any, value: Any) -> Any:
     # As it was typed: a path would be the folder that one stands in.
     empty = value == "" or (isinstance(value, (list, tuple)) and "" in value)
     source = context.get_parameter_source(parameter.name)
@@ -87,5 +87,5 @@ def _filled(parameter: Any, process: Any, context: Any, value: Any) -> Any:
     return process(context, value)
 
 
-def _elsewhere() -> None:
+def _placeholder() -> None:
     """Stands for a command until it is imported."""

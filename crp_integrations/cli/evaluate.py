@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table as Drawn
+from rich.text import Text
 
-from crp_integrations.cli import evaluate_context
+from crp_integrations.cli import options
 from crp_integrations.cli.command_groups import PLAIN
+from crp_integrations.cli.slo import (
+    BaselinePath,
+    JsonPath,
+    MetricsPath,
+    read_record,
+    save_record,
+    write_metrics,
+)
+from crp_integrations.cli.store_access import opened_relay
+from crp_integrations.cli.terminal import counted, terminal
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation import context_rot
 from crp_integrations.evaluation.answers import (
     OracleVerifier,
     ScoredAnswer,
@@ -29,15 +43,202 @@ from crp_integrations.evaluation.answers import (
     screened,
     verdict,
 )
+from crp_integrations.evaluation.context_rot import find_questions, measure_rot
 from crp_integrations.evaluation.figures import doubt_curve, figures
+from crp_integrations.evaluation.selection import (
+    BUDGETS,
+    PRESETS,
+    headings,
+    measure_sets,
+    plan_of,
+    table,
+)
+from crp_integrations.evaluation.selection_data import find
+from crp_integrations.observability.golden_drift import (
+    PRECISION,
+    RECALL,
+    GoldenDrift,
+    GoldenRun,
+    ShownSource,
+    compare_runs,
+    read_golden,
+    run_golden,
+)
+from crp_integrations.relay.build import clock
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import load
+
+Json = Annotated[Path | None, typer.Option("--json", help="File for the report.")]
+Cache = Annotated[
+    Path | None, typer.Option("--cache", help="Folder that keeps vectors between runs.")
+]
+
+
+def selection(
+    data: Annotated[Path, typer.Option("--data", help="A set's folder, or one that holds sets.")],
+    json_path: Json = None,
+    systems: Annotated[
+        str, typer.Option("--systems", help="Names with commas between; all without.")
+    ] = ",".join(PRESETS),
+    sets: Annotated[
+        str, typer.Option("--sets", help="Names with commas between; all without.")
+    ] = "",
+    budgets: Annotated[
+        str, typer.Option("--budgets", help="Tokens with commas between.")
+    ] = ",".join(map(str, BUDGETS)),
+    queries: Annotated[
+        int | None, typer.Option("--queries", min=1, help="At most so many questions of each set.")
+    ] = None,
+    cache: Cache = None,
+) -> None:
+    """Measure how much of the evidence for your questions stands in the context.
+
+    A set is a folder with documents.jsonl.gz (doc_id, title, collection, text) and
+    queries.jsonl.gz (query_id, query, collection, evidence: doc_id, start, end).
+    """
+    plan = plan_of(_parse_names(systems), _parse_numbers("--budgets", budgets, 1), queries)
+    folders = find(data, _parse_names(sets))
+    cache = cache or Path(tempfile.gettempdir()) / "crp-eval-vectors"
+    report = measure_sets(folders, plan, cache=cache, say=_print_progress).report(plan)
+    _write_report(json_path, report)
+    drawn = Drawn(title="Share of the evidence in the context, per cent", title_justify="left")
+    for name in headings(report):
+        drawn.add_column(name, justify="left" if name == "system" else "right", overflow="fold")
+    for row in table(report):
+        drawn.add_row(*map(Text, row))
+    terminal().print(drawn)
+
+
+def rot(
+    data: Annotated[
+        Path, typer.Option("--data", help="Questions with passages, or a folder of them.")
+    ],
+    json_path: Json = None,
+    questions: Annotated[
+        int, typer.Option("--questions", min=1, help="At most so many for each point.")
+    ] = context_rot.QUESTIONS,
+    sizes: Annotated[
+        str, typer.Option("--sizes", help="Passages of a store, with commas between.")
+    ] = ",".join(map(str, context_rot.SIZES)),
+    budgets: Annotated[
+        str, typer.Option("--budgets", help="Tokens with commas between.")
+    ] = ",".join(map(str, context_rot.BUDGETS)),
+    budget: Annotated[
+        int, typer.Option("--budget", min=1, help="Tokens of the context that a model answers on.")
+    ] = context_rot.BUDGET,
+    model: Annotated[
+        str, typer.Option("--model", help="Answers by depth and length too; a LiteLLM name.")
+    ] = "",
+    cache: Cache = None,
+) -> None:
+    """Measure how contexts hold up as they grow, and a model's answers over them.
+
+    A row of the data has query, answers (a list), title and passage. The passages of the other
+    questions are the distractors.
+    """
+    report = measure_rot(
+        find_questions(data)[0],
+        questions=questions,
+        sizes=_parse_numbers("--sizes", sizes, 2),
+        budgets=_parse_numbers("--budgets", budgets, 1),
+        budget=budget,
+        model=model,
+        cache=cache,
+        say=_print_progress,
+    )
+    _write_report(json_path, report)
+    for name, points in report["results"].items():
+        typer.echo(name)
+        for point in points:
+            typer.echo("  " + "  ".join(f"{key} {value}" for key, value in point.items()))
+
+
+def drift(
+    golden: Annotated[
+        str, typer.Argument(help="Golden questions, one JSON a line: id, question, sources.")
+    ],
+    baseline: BaselinePath = "",
+    json_path: JsonPath = "",
+    metrics: MetricsPath = "",
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+) -> None:
+    """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
+    questions = read_golden(Path(golden))
+    before = read_record(baseline, GoldenRun) if baseline else None
+    with opened_relay(store, shared, residency, tenant) as relay:
+        namespace = relay.region(residency or None)
+        uris = {source.source_id: source.uri for source in namespace.sources()}
+
+        def retrieve(question: str) -> Iterator[ShownSource]:
+            envelope = relay.turn(question, model=model, budget_tokens=budget_tokens).preview()
+            for fact in envelope.facts:
+                yield ShownSource(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
+
+        now = clock(relay.settings).now()
+        run = run_golden(questions, retrieve, now=now, state_hash=namespace.state_hash())
+    found = compare_runs(run, before) if before else None
+    if metrics:
+        _write_golden_metrics(metrics, run, before)
+    if json_path:
+        save_record(found or run, json_path)
+    _draw_golden_run(run, before, found)
+    if found and found.alerts:
+        raise typer.Exit(1)
+
+
+def _write_golden_metrics(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
+    from crp_integrations.observability.prometheus import LevelGauges
+
+    levels, at = LevelGauges(), run.ran_at.timestamp()
+    levels.golden(RECALL, run.recall, before.recall if before else None, at)
+    levels.golden(PRECISION, run.precision, before.precision if before else None, at)
+    write_metrics(levels, path)
+
+
+def _draw_golden_run(run: GoldenRun, before: GoldenRun | None, found: GoldenDrift | None) -> None:
+    drawn = Drawn(title=f"Golden set of {counted(len(run.scores), 'question')}")
+    for name in ("score", "now", "baseline", "state"):
+        drawn.add_column(name)
+    for name in (RECALL, PRECISION):
+        then = f"{getattr(before, name):.3f}" if before else "–"
+        fell = found is not None and name in found.alerts
+        state = Text("fell", "bold red") if fell else Text("" if found is None else "holds")
+        drawn.add_row(name, f"{getattr(run, name):.3f}", then, state)
+    terminal().print(drawn)
+    if found and found.worse:
+        terminal().print(Text("worse: " + ", ".join(found.worse)), soft_wrap=True)
+
+
+def _parse_names(text: str) -> list[str]:
+    return [name for one in text.split(",") if (name := one.strip())]
+
+
+def _parse_numbers(option: str, text: str, least: int) -> list[int]:
+    names = _parse_names(text)
+    if not all(name.isdecimal() and int(name) >= least for name in names):
+        raise RequestError(f"{option} is {text!r:.40}, wanted numbers from {least} with commas")
+    return [int(name) for name in names]
+
+
+def _write_report(path: Path | None, report: dict[str, Any]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def _print_progress(line: str) -> None:
+    typer.echo(line, err=True)
+
 
 app = typer.Typer(help="Figures on your own data.", no_args_is_help=True, **PLAIN)
 THREADS = 8
 
 
-class Oracle(StrEnum):
+class OracleKind(StrEnum):
     """What is made from the labels."""
 
     JUDGE = "judge"
@@ -74,7 +275,7 @@ def answers(
         Path | None, typer.Option("--replies", help="Replies to those prompts, by name.")
     ] = None,
     use_oracle: Annotated[
-        Oracle | None,
+        OracleKind | None,
         typer.Option("--oracle", help="A judge or verifier made from the labels: always right."),
     ] = None,
     errs: Annotated[
@@ -103,19 +304,19 @@ def answers(
     screens = [screened(case) for case in cases]
     if prompts_to is not None:
         with prompts_to.open("w", encoding="utf-8") as file:
-            for one in prompts(screens, _terms()):
+            for one in prompts(screens, _judge_terms()):
                 file.write(json.dumps(one, ensure_ascii=False) + "\n")
         typer.echo(f"{len(screens)} prompts are in {prompts_to}")
         return
     plain = [verdict(one) for one in screens]
     done = plain
     if judge:
-        done = _judged(screens, judge, judge_base)
+        done = _judge_answers(screens, judge, judge_base)
     elif known:
         done = [verdict(one, recorded(one, known[one.case.name])) for one in screens]
-    elif use_oracle is Oracle.JUDGE:
+    elif use_oracle is OracleKind.JUDGE:
         done = [verdict(one, oracle(one, errs, seed)) for one in screens]
-    elif use_oracle is Oracle.VERIFIER:
+    elif use_oracle is OracleKind.VERIFIER:
         done = [verdict(screened(case, verifier=OracleVerifier(case))) for case in cases]
     failed = Counter(one.failed for one in done if one.failed)
     if failed:
@@ -130,21 +331,21 @@ def answers(
         found["when"] = doubt_curve(plain, done)
     if json_path is not None:
         json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    _show(found)
+    _print_figures(found)
 
 
-app.command("selection")(evaluate_context.selection)
-app.command("rot")(evaluate_context.rot)
-app.command("drift")(evaluate_context.drift)
+app.command("selection")(selection)
+app.command("rot")(rot)
+app.command("drift")(drift)
 
 
-def _terms() -> JudgeTerms:
+def _judge_terms() -> JudgeTerms:
     """How a judge of the settings is asked: their prompt, rubric and language."""
     chosen = load().judge
     return JudgeTerms("judge", JudgePrompt(chosen.prompt, chosen.rubric, chosen.language))
 
 
-def _judged(screens: Sequence[Screened], name: str, base: str) -> list[ScoredAnswer]:
+def _judge_answers(screens: Sequence[Screened], name: str, base: str) -> list[ScoredAnswer]:
     reach: dict[str, Any] = {"api_base": base} if base else {}
     judge = Judge(name, settings=load().judge, **reach)
 
@@ -155,13 +356,13 @@ def _judged(screens: Sequence[Screened], name: str, base: str) -> list[ScoredAns
         return list(pool.map(one, screens))
 
 
-def _show(found: dict[str, Any]) -> None:
+def _print_figures(found: dict[str, Any]) -> None:
     typer.echo(f"{'':26}" + "".join(f"{title:>10}" for _, title in _COLUMNS))
     typer.echo(_row("all", found["all"]))
-    for table in ("domain", "style", "kind"):
-        if found[table]:
-            typer.echo(f"\nby {table}")
-            for name, row in found[table].items():
+    for grouping in ("domain", "style", "kind"):
+        if found[grouping]:
+            typer.echo(f"\nby {grouping}")
+            for name, row in found[grouping].items():
                 typer.echo(_row(name, row))
     auroc = found["all"]["auroc"]
     if auroc is not None:

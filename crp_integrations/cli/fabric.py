@@ -1,20 +1,210 @@
-"""`crp fabric …`: what is in a store, its upkeep, facts that go in and out, and moving a store."""
+"""`crp fabric …`: statistics, upkeep, facts and sources, the export, and copies of a store."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from crp_integrations.cli import facts, options, store_views, terminal
-from crp_integrations.cli.store_access import kept, moving, place
-from crp_integrations.cli.terminal import many, plain
-from crp_integrations.errors import RequestError, StoreError
+from crp_integrations.cli import options, store_views, terminal
+from crp_integrations.cli.store_access import (
+    opened_namespace,
+    printable_store,
+    reembedding,
+    sources_named,
+)
+from crp_integrations.cli.terminal import counted, plain
+from crp_integrations.errors import ConfigError, RequestError, StoreError
+from crp_integrations.vocabulary import FactStatus
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.ports import Store
+    from crp_integrations.fabric.records import Source, Where
+
+FactIds = Annotated[list[str], typer.Argument(help="Fact ids.", metavar="FACT_ID...")]
+
+
+class FactExportFormat(StrEnum):
+    """How an export is written."""
+
+    JSONL = "jsonl"
+    GRAPHML = "graphml"
+
+
+class ExportStatus(StrEnum):
+    """Which facts an export lists."""
+
+    ACTIVE = "active"
+    STALE = "stale"
+    QUARANTINED = "quarantined"
+    ARCHIVED = "archived"
+
+    def where(self) -> Where:
+        """The facts that are meant."""
+        from crp_integrations.fabric.records import Where
+
+        if self is ExportStatus.ARCHIVED:
+            return Where(statuses=(FactStatus.ACTIVE, FactStatus.STALE), archived=True)
+        archived = None if self is ExportStatus.QUARANTINED else False
+        return Where(statuses=(FactStatus(self.value.upper()),), archived=archived)
+
+
+def fact_command(change: str) -> Callable[..., None]:
+    """The command of a namespace's verb that takes fact ids and nothing else."""
+
+    def command(
+        facts: FactIds,
+        store: options.Store = options.DEFAULT_STORE,
+        shared: options.Shared = "",
+        residency: options.Residency = "",
+        tenant: options.Tenant = "",
+        as_json: options.AsJson = False,
+    ) -> None:
+        with opened_namespace(store, shared, residency, tenant) as namespace:
+            report = getattr(namespace, change)(facts)
+        store_views.draw_change(report, as_json=as_json)
+
+    return command
+
+
+def quarantine(
+    facts: FactIds,
+    reason: Annotated[
+        str, typer.Option("--reason", help="One sentence for who reviews it; shown, never stored.")
+    ] = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Take facts out of retrieval until they were reviewed."""
+    with opened_namespace(store, shared, residency, tenant) as namespace:
+        report = namespace.quarantine(facts, reason)
+    store_views.draw_change(report, as_json=as_json, reason=reason)
+
+
+def forget(
+    facts: Annotated[list[str] | None, typer.Argument(metavar="FACT_ID...")] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="A source by id, URI or path: all of its facts.")
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Delete facts, or a source; their bytes go after the retention period."""
+    with opened_namespace(store, shared, residency, tenant) as namespace:
+        chosen = None
+        if source is not None:
+            named = sources_named(namespace, source)
+            if len(named) > 1:
+                raise RequestError(
+                    f"{source!r:.80} is {len(named)} sources, one a line; give one by its id"
+                )
+            chosen = named[0].source_id
+        report = namespace.forget(facts=facts or (), source=chosen)
+    store_views.draw_change(report, as_json=as_json)
+
+
+def erase(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="Sources by id, URI or the path they were ingested from.", metavar="SOURCE..."
+        ),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
+    with opened_namespace(store, shared, residency, tenant) as namespace:
+        chosen = {one.source_id: one for name in sources for one in sources_named(namespace, name)}
+        if not yes:
+            _confirm(list(chosen.values()))
+        # One graph for all of them: it is built after the last.
+        last = list(chosen)[-1]
+        reports = [namespace.erase(id_, graph=id_ == last) for id_ in chosen]
+    store_views.draw_erasures(reports, as_json=as_json)
+    if not all(report.scrubbed for report in reports):
+        raise typer.Exit(1)
+
+
+def export(
+    out: Annotated[
+        str, typer.Option("--out", help="A new file; standard output when left out.")
+    ] = "",
+    form: Annotated[
+        FactExportFormat, typer.Option("--format", help="Sources and facts, or the graph of facts.")
+    ] = FactExportFormat.JSONL,
+    status: Annotated[
+        ExportStatus | None,
+        typer.Option("--status", help="Only facts of this status; all that a search may find."),
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
+) -> None:
+    """Write sources and facts as JSON lines, or the graph of facts as GraphML."""
+    if form is FactExportFormat.GRAPHML and not out:
+        raise RequestError("GraphML is written to a file; give --out")
+    if form is FactExportFormat.GRAPHML and status is not None:
+        raise RequestError("the graph is that of all facts that a search may find; leave --status")
+    with opened_namespace(store, shared, residency, tenant) as namespace, new_file(out) as file:
+        if form is FactExportFormat.GRAPHML:
+            # Ids, communities, sources and weights; no text.
+            from crp_integrations.engines.fact_graphs import write_graphml
+
+            write_graphml(namespace.graph(), out)
+            return
+        for record in namespace.export(None if status is None else status.where()):
+            file.write(record.model_dump_json() + "\n")
+
+
+def _confirm(sources: list[Source]) -> None:
+    """Ask before an erasure, which nothing brings back."""
+    if not sys.stdin.isatty():
+        raise RequestError("an erasure cannot be undone; give --yes where nobody can be asked")
+    store_views.list_sources(sources)
+    typer.confirm("Erase for good?", abort=True, err=True)
+
+
+@contextmanager
+def new_file(out: str) -> Iterator[TextIO]:
+    """A new file, or standard output for an empty name; a file that is not finished is removed."""
+    if not out:
+        # None where whoever called closed it.
+        if sys.stdout is None:
+            raise ConfigError("standard output is closed; open it, or give --out")
+        yield sys.stdout
+        return
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(Path(out).open("x", encoding="utf-8", newline="\n"))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"{out!r:.200} cannot be written: {reason}") from error
+        unfinished = stack.enter_context(ExitStack())
+        unfinished.callback(Path(out).unlink, missing_ok=True)
+        try:
+            yield file
+            # A disk that is full is noticed here at the latest, and not while the file is closed.
+            file.flush()
+        except OSError as error:
+            raise ConfigError(f"{out!r:.200} cannot be written: {error.strerror}") from error
+        unfinished.pop_all()
 
 
 def migrate(
@@ -26,9 +216,11 @@ def migrate(
     from crp_integrations.stores.transfer import move, moved_already
 
     if not holds_store(source):
-        raise RequestError(f"there is no store at {place(source)!r:.80}; nothing was copied")
+        raise RequestError(
+            f"there is no store at {printable_store(source)!r:.80}; nothing was copied"
+        )
     with ExitStack() as opened:
-        old, new = (opened.enter_context(closing(_store(one))) for one in (source, target))
+        old, new = (opened.enter_context(closing(_open_store(one))) for one in (source, target))
         if old.name == new.name:
             raise RequestError(f"{old.name} was given as both stores; nothing was copied")
         # Before anything is copied: what a copy that was cut off has done is left as it is.
@@ -38,15 +230,15 @@ def migrate(
         refused = [name for name, same in done.items() if same is None]
         if refused:
             raise StoreError(
-                f"{new.name} has {many(len(refused), 'namespace')} of these names already, such as "
-                f"{refused[0]!r:.80}, with other content; nothing was copied"
+                f"{new.name} has {counted(len(refused), 'namespace')} of these names already, such "
+                f"as {refused[0]!r:.80}, with other content; nothing was copied"
             )
         for name in names:
             there = done.get(name)
             moved = there or move(old, new, name, lambda table, rows: None)
             typer.echo(
-                f"{plain(name, whole=True)}: {many(moved.facts, 'fact')}, "
-                f"{many(moved.events, 'event')}, state hash {moved.state_hash}"
+                f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
+                f"{counted(moved.events, 'event')}, state hash {moved.state_hash}"
                 f"{', there already' if there else ''}"
             )
     keys = Path(source) / "keys"
@@ -57,7 +249,7 @@ def migrate(
         )
 
 
-def _store(name: str) -> Store:
+def _open_store(name: str) -> Store:
     from crp_integrations.stores.address import place_of
     from crp_integrations.stores.sqlite import SqliteStore
 
@@ -70,17 +262,17 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("quarantine")(facts.quarantine)
+app.command("quarantine")(quarantine)
 for _name, _help, _change in (
     ("lift", "End the quarantine of facts after review.", "lift"),
     ("archive", "Put facts aside until they are restored.", "archive"),
     ("restore", "Bring archived facts back.", "restore"),
     ("stale", "Mark facts as out of date; they keep being found, as old.", "mark_stale"),
 ):
-    app.command(_name, help=_help)(facts.verb(_change))
-app.command("forget")(facts.forget)
-app.command("erase")(facts.erase)
-app.command("export")(facts.export)
+    app.command(_name, help=_help)(fact_command(_change))
+app.command("forget")(forget)
+app.command("erase")(erase)
+app.command("export")(export)
 app.command("migrate")(migrate)
 
 
@@ -93,12 +285,12 @@ def stats(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what is stored: counts, hashes, sizes."""
-    with kept(store, shared, residency, tenant) as namespace:
+    with opened_namespace(store, shared, residency, tenant) as namespace:
         found = namespace.stats()
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        store_views.stats(found)
+        store_views.draw_stats(found)
 
 
 @app.command("doctor")
@@ -110,12 +302,12 @@ def doctor(
     as_json: options.AsJson = False,
 ) -> None:
     """Read everything that is stored; status 1 when something is wrong."""
-    with kept(store, shared, residency, tenant) as namespace:
+    with opened_namespace(store, shared, residency, tenant) as namespace:
         found = namespace.doctor()
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        store_views.examination(found)
+        store_views.draw_examination(found)
     if found.findings:
         raise typer.Exit(1)
 
@@ -129,12 +321,15 @@ def recluster(
     as_json: options.AsJson = False,
 ) -> None:
     """Find the communities of facts anew, whether or not it is due."""
-    with kept(store, shared, residency, tenant) as namespace, terminal.progress(quiet=as_json):
+    with (
+        opened_namespace(store, shared, residency, tenant) as namespace,
+        terminal.progress_bar(quiet=as_json),
+    ):
         report = namespace.recluster()
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        store_views.reclustered(report)
+        store_views.draw_clusters(report)
 
 
 @app.command("maintain")
@@ -147,14 +342,14 @@ def maintain(
 ) -> None:
     """Do what time has made due: ttl, retention, disuse, communities, index."""
     with (
-        kept(store, shared, residency, tenant) as namespace,
-        terminal.progress(quiet=as_json) as advance,
+        opened_namespace(store, shared, residency, tenant) as namespace,
+        terminal.progress_bar(quiet=as_json) as advance,
     ):
         report = namespace.maintain(advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        store_views.maintained(report)
+        store_views.draw_maintenance(report)
 
 
 @app.command("reembed")
@@ -172,12 +367,15 @@ def reembed(
     as_json: options.AsJson = False,
 ) -> None:
     """Make all vectors anew by another embedder, and switch to it; a kill loses nothing."""
-    with moving(store, shared, model, tenant) as move, terminal.progress(quiet=as_json) as advance:
+    with (
+        reembedding(store, shared, model, tenant) as move,
+        terminal.progress_bar(quiet=as_json) as advance,
+    ):
         report = move(advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        store_views.reembedded(report)
+        store_views.draw_reembedding(report)
 
 
 @app.command("compact")
@@ -188,8 +386,8 @@ def compact(
     as_json: options.AsJson = False,
 ) -> None:
     """Rewrite the files without free space and without bytes of what was removed."""
-    with kept(store, shared, tenant=tenant) as namespace:
+    with opened_namespace(store, shared, tenant=tenant) as namespace:
         before = namespace.stats().files
         namespace.compact()
         after = namespace.stats().files
-    store_views.compacted(sum(before.values()), sum(after.values()), as_json=as_json)
+    store_views.draw_compaction(sum(before.values()), sum(after.values()), as_json=as_json)

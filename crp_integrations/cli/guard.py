@@ -14,7 +14,7 @@ from rich.text import Text
 
 from crp_integrations import Relay
 from crp_integrations.cli import options
-from crp_integrations.cli.store_access import existing
+from crp_integrations.cli.store_access import existing_store
 from crp_integrations.cli.terminal import terminal
 from crp_integrations.engines.guards import guard_of, read_bundle, run_tests, tests_of
 from crp_integrations.errors import RequestError
@@ -100,13 +100,16 @@ def exceptions(
     as_json: options.AsJson = False,
 ) -> None:
     """List the registered exceptions: what each allows, who answers, its state and its uses."""
-    with _untouched(store, LOCAL.tenant) as relay:
+    with _open_unmaintained(store, LOCAL.tenant) as relay:
         guard = relay.fabric.guard
         entries = guard.ledger() if isinstance(guard, ExceptionGuard) else ()
     uses: Counter[object] = Counter()
     for tenant in sorted({one.scope.tenant for one in entries}):
         # Each use stands in the journal of the tenant that it was for.
-        with _untouched(store, tenant) as relay, relay.fabric.begin(write=False) as transaction:
+        with (
+            _open_unmaintained(store, tenant) as relay,
+            relay.fabric.begin(write=False) as transaction,
+        ):
             uses.update(
                 event.data["exception"]
                 for event in transaction.journal.events()
@@ -116,15 +119,15 @@ def exceptions(
     if as_json:
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found], indent=2))
     else:
-        _drawn(found)
+        _draw_exceptions(found)
 
 
-def _untouched(store: str, tenant: str) -> Relay:
+def _open_unmaintained(store: str, tenant: str) -> Relay:
     subject = Subject(tenant=tenant)
-    return Relay.open(existing(store), subject=subject, fabric={"maintain_on_open": False})
+    return Relay.open(existing_store(store), subject=subject, fabric={"maintain_on_open": False})
 
 
-def _drawn(found: list[LedgerEntry]) -> None:
+def _draw_exceptions(found: list[LedgerEntry]) -> None:
     drawn = Table(title="Governed exceptions", title_justify="left")
     for name in ("id", "owner", "state", "expires", "tenant", "subjects", "actions", "labels"):
         drawn.add_column(name)

@@ -1,4 +1,4 @@
-"""`crp ingest`, and `crp quickstart`: the whole path once, on the package's documentation."""
+"""`crp ingest` and `crp quickstart`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def ingest(
     subject = subject_of(tenant, shared)
     with (
         Relay.open(store, subject=subject, shared=shared, residency=residency) as relay,
-        terminal.progress(quiet=as_json) as advance,
+        terminal.progress_bar(quiet=as_json) as advance,
     ):
         report = relay.ingest(paths, kind=kind, ttl=ttl, progress=advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        terminal.ingested(report, store, skipped_files(paths))
+        terminal.draw_ingestion(report, store, skipped_files(paths))
 
 
 PACKAGED = "documentation"
@@ -97,22 +97,22 @@ def quickstart(
 ) -> None:
     """Ingest pages of the package's documentation and ask three questions, without any key."""
     if store is not None:
-        _run(store)
+        _run_quickstart(store)
         return
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-        _run(folder)
+        _run_quickstart(folder)
 
 
-def _run(store: str) -> None:
+def _run_quickstart(store: str) -> None:
     with Relay.open(store) as relay:
-        with terminal.progress() as advance:
+        with terminal.progress_bar() as advance:
             report = relay.ingest(
                 [documentation_path() / f"{page}.md" for page in PAGES],
                 kind=SourceKind.OFFICIAL,
                 prefix=URI_PREFIX,
                 progress=advance,
             )
-        terminal.ingested(report, store, ())
+        terminal.draw_ingestion(report, store, ())
         for question in QUESTIONS:
-            terminal.question(question)
-            terminal.answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))
+            terminal.draw_question(question)
+            terminal.draw_answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))

@@ -1,4 +1,4 @@
-"""`crp memory lint`: a gate for memory items in files, or in a store."""
+"""`crp memory lint`: check memory items in files or in a store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from crp_integrations.cli import options
-from crp_integrations.cli.store_access import kept, place
-from crp_integrations.cli.terminal import many, plain
+from crp_integrations.cli.store_access import opened_namespace, printable_store
+from crp_integrations.cli.terminal import counted, plain
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.memory_items import MemoryItem, item, of_fact
@@ -26,24 +26,24 @@ SUFFIXES = (".json", ".jsonl", ".ndjson")
 NO_OBJECT = "is no JSON object"
 _BOM = b"\xef\xbb\xbf"
 # Where something is, and its fields; or the sentence that says why there are none.
-Found = tuple[str, dict[str, Any] | str]
+FoundItem = tuple[str, dict[str, Any] | str]
 
 
-def items_in(names: Iterable[str]) -> Iterator[Found]:
+def items_in(names: Iterable[str]) -> Iterator[FoundItem]:
     """What the files hold, in their order, each with file and line, or file and number in a
     list.
     """
     for name in names:
-        for file in _files(name):
+        for file in _files_of(name):
             try:
-                yield from _of_file(file)
+                yield from _items_in_file(file)
             except (OSError, ValueError) as error:
                 # A name with a NUL is a ValueError, which has no message of the system's.
                 reason = getattr(error, "strerror", None) or "no usable path"
                 raise RequestError(f"{file!r:.200} cannot be read: {reason}") from error
 
 
-def _files(name: str) -> list[str]:
+def _files_of(name: str) -> list[str]:
     if name == STANDARD_INPUT or "\x00" in name or not Path(name).is_dir():
         return [name]
     within = sorted(Path(name).rglob("*"))
@@ -56,7 +56,7 @@ def _files(name: str) -> list[str]:
     return found
 
 
-def _of_file(name: str) -> Iterator[Found]:
+def _items_in_file(name: str) -> Iterator[FoundItem]:
     with ExitStack() as stack:
         file: BinaryIO
         if name == STANDARD_INPUT:
@@ -65,10 +65,10 @@ def _of_file(name: str) -> Iterator[Found]:
             file = stack.enter_context(Path(name).open("rb"))
         first = file.readline().removeprefix(_BOM)
         lines: Iterable[bytes] = chain([first], file)
-        if not isinstance(_parsed(first), dict) and first.lstrip()[:1] in (b"[", b"{"):
+        if not isinstance(_parse(first), dict) and first.lstrip()[:1] in (b"[", b"{"):
             # A list, or an object over several lines; what is neither is looked at line by line.
             data = first + file.read()
-            whole = _parsed(data)
+            whole = _parse(data)
             if isinstance(whole, list):
                 for number, one in enumerate(whole, 1):
                     yield f"{name}[{number}]", one if isinstance(one, dict) else NO_OBJECT
@@ -76,17 +76,17 @@ def _of_file(name: str) -> Iterator[Found]:
             lines = [data] if isinstance(whole, dict) else data.split(b"\n")
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield f"{name}:{number}", _object(line.rstrip())
+                yield f"{name}:{number}", _parse_object(line.rstrip())
 
 
-def _object(line: bytes) -> dict[str, Any] | str:
-    found = _parsed(line)
-    if isinstance(found, _Unread):
+def _parse_object(line: bytes) -> dict[str, Any] | str:
+    found = _parse(line)
+    if isinstance(found, _Unreadable):
         return found.why
     return found if isinstance(found, dict) else NO_OBJECT
 
 
-class _Unread(ValueError):
+class _Unreadable(ValueError):
     """What is no JSON, and why."""
 
     @property
@@ -94,33 +94,33 @@ class _Unread(ValueError):
         return str(self)
 
 
-def _parsed(data: bytes) -> Any:
+def _parse(data: bytes) -> Any:
     """The JSON value; `_Unread` where there is none."""
     try:
-        return json.loads(data.decode(), object_pairs_hook=_once)
+        return json.loads(data.decode(), object_pairs_hook=_unique_fields)
     except UnicodeDecodeError as error:
-        return _Unread(f"is no UTF-8 text: byte {error.start} does not decode")
+        return _Unreadable(f"is no UTF-8 text: byte {error.start} does not decode")
     except json.JSONDecodeError as error:
-        return _Unread(f"{NO_OBJECT}: {error.msg} at column {error.colno}")
-    except _Unread as error:
+        return _Unreadable(f"{NO_OBJECT}: {error.msg} at column {error.colno}")
+    except _Unreadable as error:
         return error
     except (ValueError, RecursionError):
         # A number with thousands of digits, or lists within lists.
-        return _Unread(NO_OBJECT)
+        return _Unreadable(NO_OBJECT)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; two readers may take different ones of two fields with one name."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _Unread("has two fields of one name in an object")
+        raise _Unreadable("has two fields of one name in an object")
     return fields
 
 
 app = typer.Typer(help="Memory items.", no_args_is_help=True, rich_markup_mode=None)
 
 # Where an item is, and what is wrong with it; None for nothing.
-Looked = tuple[str, str | None]
+CheckedItem = tuple[str, str | None]
 
 
 @app.command("lint")
@@ -149,7 +149,7 @@ def lint(
         raise RequestError("--tenant goes with --store; an item in a file names its own tenant")
     seen = 0
     problems = []
-    for looked in (_of_files(names), _of_store(store, tenant)):
+    for looked in (_check_files(names), _check_store(store, tenant)):
         for where, wrong in looked:
             seen += 1
             if wrong is None:
@@ -159,18 +159,18 @@ def lint(
                 typer.echo(plain(f"{where}: {wrong}", whole=True))
     if not seen:
         # A gate that looked at nothing must not stand open.
-        sought = ", ".join([*names, *([place(store)] if store else [])])
+        sought = ", ".join([*names, *([printable_store(store)] if store else [])])
         raise RequestError(f"there is no memory item in {sought:.200}, so nothing was checked")
     if as_json:
         told = {"items": seen, "refused": len(problems), "problems": problems}
         typer.echo(json.dumps(told, indent=2))
     else:
-        typer.echo(f"{many(seen, 'item')}, {len(problems)} refused")
+        typer.echo(f"{counted(seen, 'item')}, {len(problems)} refused")
     if problems:
         raise typer.Exit(1)
 
 
-def _of_files(names: list[str]) -> Iterator[Looked]:
+def _check_files(names: list[str]) -> Iterator[CheckedItem]:
     # By id: where an item was first, and the hash of its content.
     known: dict[str, tuple[str, str]] = {}
     for where, found in items_in(names):
@@ -182,10 +182,10 @@ def _of_files(names: list[str]) -> Iterator[Looked]:
         except FactRejected as error:
             yield where, str(error)
             continue
-        yield where, _twice(one, known.setdefault(one.id, (where, sha256(one.text))))
+        yield where, _duplicate_problem(one, known.setdefault(one.id, (where, sha256(one.text))))
 
 
-def _twice(one: MemoryItem, first: tuple[str, str]) -> str | None:
+def _duplicate_problem(one: MemoryItem, first: tuple[str, str]) -> str | None:
     """What is wrong where another item of the same id came before, which a writer refuses."""
     where, content = first
     if content == sha256(one.text):
@@ -193,16 +193,16 @@ def _twice(one: MemoryItem, first: tuple[str, str]) -> str | None:
     return f"memory item is refused: id is that of {where}, which has another content"
 
 
-def _of_store(store: str, tenant: str) -> Iterator[Looked]:
+def _check_store(store: str, tenant: str) -> Iterator[CheckedItem]:
     if not store:
         return
-    with kept(store, tenant=tenant) as namespace:
+    with opened_namespace(store, tenant=tenant) as namespace:
         for record in namespace.export():
             if not isinstance(record, Fact):
                 continue
             try:
                 if of_fact(record) is not None:
-                    yield place(store), None
+                    yield printable_store(store), None
             except FactRejected as error:
                 # It names the fact.
-                yield place(store), str(error)
+                yield printable_store(store), str(error)

@@ -1,4 +1,4 @@
-"""`crp receipt …`: what a receipt shows, whether it holds, and copies of it. No store is needed."""
+"""`crp receipt …` on files: show, check and redact receipts, and draw their pages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from crp_integrations.cli import options, receipt_files, receipt_replay, receipt
 from crp_integrations.cli.receipt_files import (
     File,
     Out,
-    data_of,
-    keys_of,
-    read_of,
-    receipt_of,
-    save,
-    save_bytes,
+    read_bytes,
+    read_public_keys,
+    read_receipt,
+    read_signed,
+    write_receipt,
+    write_text,
 )
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.ledger import Inclusion, SignedHead
@@ -39,17 +39,17 @@ def show(file: File, as_json: options.AsJson = False) -> None:
 
     Status 1 when it does not verify.
     """
-    data = data_of(file)
+    data = read_bytes(file)
     found = check(data)
     # What is no receipt is refused here.
-    receipt = receipt_of(file)
+    receipt = read_receipt(file)
     if as_json:
         # What was signed, and no text.
         typer.echo(receipt.signed.payload.decode())
     else:
         # Before anything is drawn, what a signer may have made wrong is named.
         content_of(receipt)
-        receipt_views.summary(receipt, found)
+        receipt_views.draw_receipt(receipt, found)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -73,23 +73,23 @@ def verify(
     """Check signature, tree, texts and chain; status 1 and the place when one does not hold."""
     if bool(proof) != bool(head):
         raise RequestError("--proof and --head go together; give both or none")
-    pins = keys_of(key) if key else None
-    before = [check(data_of(one), key=pins) for one in parents or ()]
+    pins = read_public_keys(key) if key else None
+    before = [check(read_bytes(one), key=pins) for one in parents or ()]
     bad = next((n for n, one in enumerate(before) if not one.ok), None)
     if bad is not None:
         name = (parents or ())[bad]
         raise ReceiptBroken(f"{name!r:.200}, {before[bad].place}", before[bad].reason)
     found = check(
-        data_of(file),
+        read_bytes(file),
         key=pins,
-        parents=[receipt_of(one) for one in parents or ()],
-        inclusion=read_of(proof, Inclusion.read) if proof else None,
-        head=read_of(head, SignedHead.read) if head else None,
+        parents=[read_receipt(one) for one in parents or ()],
+        inclusion=read_signed(proof, Inclusion.read) if proof else None,
+        head=read_signed(head, SignedHead.read) if head else None,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        receipt_views.verified(found)
+        receipt_views.draw_verification(found)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -119,7 +119,7 @@ def redact(
     """Write a copy without some texts; its signature and tree still verify."""
     if not (facts or sources or texts):
         raise RequestError("nothing is left out; give --fact, --source or --text")
-    receipt = receipt_of(file)
+    receipt = read_receipt(file)
     copy = without(
         receipt,
         facts=facts or (),
@@ -127,8 +127,8 @@ def redact(
         names=texts or (),
         quoting=not keep_quoting,
     )
-    save(copy, out)
-    receipt_views.left_out(receipt, copy, out)
+    write_receipt(copy, out)
+    receipt_views.report_redacted(receipt, copy, out)
 
 
 @app.command("html")
@@ -143,6 +143,6 @@ def html(
     """Write a page that shows the receipt and checks it in the browser, without a network."""
     # What is no receipt gets no page; one that does not hold gets a page that says so.
     for one in (file, *(others or ())):
-        receipt_of(one)
-    save_bytes(page(data_of(file), [data_of(one) for one in others or ()]).encode(), out)
-    receipt_views.written(out, "page")
+        read_receipt(one)
+    write_text(page(read_bytes(file), [read_bytes(one) for one in others or ()]).encode(), out)
+    receipt_views.report_written(out, "page")

@@ -1,4 +1,4 @@
-"""Files that `crp receipt` reads and writes, and its commands that read a store."""
+"""Files of receipts, keys and proofs, and the `crp receipt` commands that read a store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from crp_integrations.cli import options, receipt_views
-from crp_integrations.cli.facts import opened
-from crp_integrations.cli.store_access import looking
-from crp_integrations.cli.terminal import many
+from crp_integrations.cli.fabric import new_file
+from crp_integrations.cli.store_access import opened_relay
+from crp_integrations.cli.terminal import counted
 from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
 from crp_integrations.receipt.dsse import KEY_BYTES
 from crp_integrations.receipt.ledger import SignedHead, check_consistency
@@ -33,7 +33,7 @@ Out = Annotated[str, typer.Option("--out", "-o", help="A new file; standard outp
 _PEM = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 
-def data_of(path: str) -> bytes:
+def read_bytes(path: str) -> bytes:
     """The bytes of a file."""
     try:
         return Path(path).read_bytes()
@@ -42,25 +42,25 @@ def data_of(path: str) -> bytes:
         raise ConfigError(f"{path!r:.200} cannot be read: {reason}") from error
 
 
-def receipt_of(path: str) -> Receipt:
+def read_receipt(path: str) -> Receipt:
     """The receipt of a file, as it is written; nothing of it is verified."""
-    return read_of(path, read)
+    return read_signed(path, read)
 
 
-def read_of(path: str, reading: Callable[[bytes], _T]) -> _T:
+def read_signed(path: str, reading: Callable[[bytes], _T]) -> _T:
     """What a file holds: a receipt, a proof or a head."""
     try:
-        return reading(data_of(path))
+        return reading(read_bytes(path))
     except ReceiptBroken as error:
         raise ReceiptBroken(f"{path!r:.200}, {error.place}", error.reason) from error
 
 
-def keys_of(path: str) -> list[bytes]:
+def read_public_keys(path: str) -> list[bytes]:
     """The public keys of a file: PEM, one or more, or 32 bytes as they are, in base64 or hex."""
-    data = data_of(path)
+    data = read_bytes(path)
     blocks = _PEM.findall(data)
     if blocks:
-        return [_of_pem(block, path) for block in blocks]
+        return [_key_of_pem(block, path) for block in blocks]
     if len(data) == KEY_BYTES:
         return [data]
     text = data.strip()
@@ -76,7 +76,7 @@ def keys_of(path: str) -> list[bytes]:
     )
 
 
-def _of_pem(block: bytes, path: str) -> bytes:
+def _key_of_pem(block: bytes, path: str) -> bytes:
     try:
         key = load_pem_public_key(block)
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -86,20 +86,20 @@ def _of_pem(block: bytes, path: str) -> bytes:
     return key.public_bytes_raw()
 
 
-def pem_of(key: bytes) -> str:
+def public_key_pem(key: bytes) -> str:
     """A public key as PEM."""
     made = Ed25519PublicKey.from_public_bytes(key)
     return made.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
 
 
-def save(receipt: Receipt, out: str) -> None:
+def write_receipt(receipt: Receipt, out: str) -> None:
     """Write the file of a receipt."""
-    save_bytes(write(receipt), out)
+    write_text(write(receipt), out)
 
 
-def save_bytes(data: bytes, out: str) -> None:
+def write_text(data: bytes, out: str) -> None:
     """Write canonical JSON, which is UTF-8, or another text."""
-    with opened(out) as file:
+    with new_file(out) as file:
         file.write(data.decode("utf-8"))
 
 
@@ -116,9 +116,9 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _kept(store: str, shared: str, residency: str, tenant: str) -> Iterator[Receipts]:
+def _opened_receipts(store: str, shared: str, residency: str, tenant: str) -> Iterator[Receipts]:
     """The receipts of a store that is there, as it is."""
-    with looking(store, shared, residency, tenant) as relay:
+    with opened_relay(store, shared, residency, tenant) as relay:
         yield relay.receipts()
 
 
@@ -131,9 +131,9 @@ def list_(
     as_json: options.AsJson = False,
 ) -> None:
     """List the receipts of a store: id, time, session, number and id of the window."""
-    with _kept(store, shared, residency, tenant) as receipts:
+    with _opened_receipts(store, shared, residency, tenant) as receipts:
         ids = receipts.ids(session, limit=receipts.head().head.size)
-        receipt_views.listed(
+        receipt_views.draw_receipt_list(
             (found for id_ in ids if (found := receipts.get(id_))), as_json=as_json
         )
 
@@ -147,13 +147,13 @@ def export(
     tenant: options.Tenant = "",
 ) -> None:
     """Write the receipt of a window to a file, with the texts that the store still has."""
-    with _kept(store, shared, residency, tenant) as receipts:
-        found = _named(receipts, name)
-    save(found, out)
-    receipt_views.written(out, found.receipt_id)
+    with _opened_receipts(store, shared, residency, tenant) as receipts:
+        found = _receipt_named(receipts, name)
+    write_receipt(found, out)
+    receipt_views.report_written(out, found.receipt_id)
 
 
-def _named(receipts: Receipts, name: str) -> Receipt:
+def _receipt_named(receipts: Receipts, name: str) -> Receipt:
     found = receipts.get(name)
     if found is None:
         raise RequestError(f"the store has no receipt {name!r:.80}; crp receipt list names them")
@@ -168,10 +168,10 @@ def key(
     tenant: options.Tenant = "",
 ) -> None:
     """Write the public key of a store's receipts as PEM, and after it those of earlier epochs."""
-    with _kept(store, shared, residency, tenant) as receipts:
-        blocks = [pem_of(one) for one in reversed(receipts.keys)]
-    save_bytes("".join(blocks).encode(), out)
-    receipt_views.written(out, "public key")
+    with _opened_receipts(store, shared, residency, tenant) as receipts:
+        blocks = [public_key_pem(one) for one in reversed(receipts.keys)]
+    write_text("".join(blocks).encode(), out)
+    receipt_views.report_written(out, "public key")
 
 
 def head(
@@ -185,8 +185,8 @@ def head(
     tenant: options.Tenant = "",
 ) -> None:
     """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
-    before = read_of(since, SignedHead.read) if since else None
-    with _kept(store, shared, residency, tenant) as receipts:
+    before = read_signed(since, SignedHead.read) if since else None
+    with _opened_receipts(store, shared, residency, tenant) as receipts:
         now = receipts.head()
         if before is not None:
             before.check(receipts.keys)
@@ -195,8 +195,8 @@ def head(
                 raise ReceiptBroken("head.size", reason)
             path = receipts.consistency(before.head.size, now.head.size)
             check_consistency(path, before.head, now.head)
-    save_bytes(now.write(), out)
-    receipt_views.written(out, f"head of a log of {many(now.head.size, 'receipt')}")
+    write_text(now.write(), out)
+    receipt_views.report_written(out, f"head of a log of {counted(now.head.size, 'receipt')}")
 
 
 def proof(
@@ -212,7 +212,7 @@ def proof(
     tenant: options.Tenant = "",
 ) -> None:
     """Write the proof that a receipt is in the log, for `crp receipt verify --proof`."""
-    with _kept(store, shared, residency, tenant) as receipts:
-        made = receipts.inclusion(_named(receipts, name).receipt_id, size)
-    save_bytes(made.write(), out)
-    receipt_views.written(out, f"proof in a log of {many(made.size, 'receipt')}")
+    with _opened_receipts(store, shared, residency, tenant) as receipts:
+        made = receipts.inclusion(_receipt_named(receipts, name).receipt_id, size)
+    write_text(made.write(), out)
+    receipt_views.report_written(out, f"proof in a log of {counted(made.size, 'receipt')}")

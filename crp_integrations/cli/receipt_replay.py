@@ -1,4 +1,4 @@
-"""`crp receipt replay` and `diff`: doing a receipt's window again, as it was or otherwise."""
+"""`crp receipt replay` and `diff`: repeat a receipt's window, or compare two receipts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crp_integrations.cli import options, receipt_views
-from crp_integrations.cli.receipt_files import File, data_of
-from crp_integrations.cli.store_access import existing
+from crp_integrations.cli.receipt_files import File, read_bytes
+from crp_integrations.cli.store_access import existing_store
 from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
 from crp_integrations.guard.ports import Bundle
@@ -68,30 +68,30 @@ def replay(
     from crp_integrations.relay.build import limits
     from crp_integrations.relay.settings import load
 
-    receipt = verified(file)
-    settings = load(Path(existing(store)) if store else None)
+    receipt = verified_receipt(file)
+    settings = load(Path(existing_store(store)) if store else None)
     change = Change(
         budget_tokens=budget,
         without=tuple(without or ()),
         policy=policy,
-        bundle=_bundle(bundle) if bundle else None,
+        bundle=_rego_bundle(bundle) if bundle else None,
         preset=preset,
         model=model,
         limit=None if model is None else limits(settings)(model)[0],
     )
-    tools = _tools(receipt, settings, model, own=bool(store), asked=not recorded)
+    tools = _replay_tools(receipt, settings, model, own=bool(store), asked=not recorded)
     if change != Change():
         supposed = whatif(receipt, change, tools)
         if as_json:
             typer.echo(supposed.model_dump_json(indent=2))
         else:
-            receipt_views.supposed(receipt, supposed)
+            receipt_views.draw_supposition(receipt, supposed)
         return
     found = again(receipt, tools)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        receipt_views.replayed(found)
+        receipt_views.draw_replay(found)
     if not found.same:
         raise typer.Exit(1)
 
@@ -102,25 +102,25 @@ def diff(
     as_json: options.AsJson = False,
 ) -> None:
     """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
-    found = compare(verified(left), verified(right))
+    found = compare(verified_receipt(left), verified_receipt(right))
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        receipt_views.compared(found)
+        receipt_views.draw_comparison(found)
     if not found.same:
         raise typer.Exit(1)
 
 
-def verified(file: str) -> Receipt:
+def verified_receipt(file: str) -> Receipt:
     """The receipt of a file, with signature, tree and texts checked."""
-    data = data_of(file)
+    data = read_bytes(file)
     found = verify(data)
     if not found.ok:
         raise ReceiptBroken(f"{file!r:.200}, {found.place}", found.reason)
     return read(data)
 
 
-def _tools(
+def _replay_tools(
     receipt: Receipt, settings: Settings, model: str | None, *, own: bool, asked: bool
 ) -> Tools:
     """What is at hand."""
@@ -149,10 +149,10 @@ def _tools(
     )
 
 
-def _bundle(path: str) -> Bundle:
+def _rego_bundle(path: str) -> Bundle:
     """A bundle of a file: Rego with the shipped catalogue's data and entrypoint, or all as JSON."""
     try:
-        text = data_of(path).decode("utf-8")
+        text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path!r:.200} cannot be read: it is not text") from error
     if not path.endswith(".json"):

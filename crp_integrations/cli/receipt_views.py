@@ -1,4 +1,4 @@
-"""Drawing receipts, replays and comparisons. Their texts are shown, never interpreted."""
+"""Tables for receipts and replays; their texts are printed and never interpreted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crp_integrations.cli.terminal import (
     ATTRIBUTION_STYLE,
     RISK_STYLE,
     STATUS_STYLE,
-    many,
+    counted,
     plain,
     terminal,
 )
@@ -45,7 +45,7 @@ GONE = {"redacted": "left out of this copy", "erased": "erased with its source"}
 DIGITS = 12
 
 
-def verified(found: Verified) -> None:
+def draw_verification(found: Verified) -> None:
     """The steps, and the first place that does not hold."""
     table = Table(title="Verification", title_justify="left", show_header=False)
     for step in found.steps:
@@ -55,7 +55,7 @@ def verified(found: Verified) -> None:
         table.add_row(str(step.number), step.name, *cells)
     lines = []
     if found.receipt_id:
-        here = f"{found.shown} of {many(found.texts, 'text')} here"
+        here = f"{found.shown} of {counted(found.texts, 'text')} here"
         gone = f"{found.redacted} left out, {found.erased} erased"
         lines.append(f"{found.receipt_id}: {here}, {gone}")
         whose = "whose it is the file cannot say"
@@ -70,7 +70,7 @@ def verified(found: Verified) -> None:
     terminal().print(verdict)
 
 
-def summary(receipt: Receipt, found: Verified) -> None:
+def draw_receipt(receipt: Receipt, found: Verified) -> None:
     """Question, answer, what the model saw, verdict per claim, policy, and where it stands."""
     state = Text("verifies", "green")
     if not found.ok:
@@ -79,7 +79,7 @@ def summary(receipt: Receipt, found: Verified) -> None:
     try:
         content = _printable(receipt.content)
         parts = Group(
-            Panel(Text(_named(receipt, "request")), title="Question", title_align="left"),
+            Panel(Text(_named_text(receipt, "request")), title="Question", title_align="left"),
             Panel(Text(_examined(receipt)), title=_answer_title(receipt), title_align="left"),
             _envelope(receipt, content),
             _claims(receipt, content),
@@ -103,25 +103,27 @@ def _printable(value: Any) -> Any:
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _answer(receipt: Receipt) -> int:
+def _answer_leaf(receipt: Receipt) -> int:
     """The leaf of the answer that was examined: of one that was withheld, what was."""
     told = (receipt.content.get("examined") or {}).get("answer")
     return told if isinstance(told, int) else receipt.number("answer")
 
 
 def _examined(receipt: Receipt) -> str:
-    return _text(receipt, _answer(receipt), whole=True)
+    return _text(receipt, _answer_leaf(receipt), whole=True)
 
 
 def _answer_title(receipt: Receipt) -> str:
-    released = _answer(receipt) == receipt.number("answer") and receipt.chain.outcome != "halted"
+    released = (
+        _answer_leaf(receipt) == receipt.number("answer") and receipt.chain.outcome != "halted"
+    )
     if not released:
         return "Answer, withheld"
     outcome = receipt.chain.outcome
     return "Answer" if outcome == "released" else plain(f"No answer, {outcome}", whole=True)
 
 
-def _named(receipt: Receipt, name: str) -> str:
+def _named_text(receipt: Receipt, name: str) -> str:
     return _text(receipt, receipt.numbers.get(name), whole=True)
 
 
@@ -155,10 +157,10 @@ def _envelope(receipt: Receipt, content: Mapping[str, Any]) -> Group:
             str(fact["tokens"]),
             Text(_text(receipt, candidate["leaf"])),
         )
-    counts = f"{envelope['token_count']} of {many(envelope['token_budget'], 'token')}"
+    counts = f"{envelope['token_count']} of {counted(envelope['token_budget'], 'token')}"
     score = _score(content, envelope["envelope_score"])
     tier = f"tier {envelope['quality_tier']}, score {score}"
-    lines = [f"{many(len(envelope['facts']), 'fact')}, {counts}; {tier}"]
+    lines = [f"{counted(len(envelope['facts']), 'fact')}, {counts}; {tier}"]
     lines += [f"  at most {ceiling}: {plain(reason)}" for ceiling, reason in envelope["caps"]]
     reasons = Counter(drop["reason"] for drop in envelope["dropped"])
     if reasons:
@@ -171,7 +173,7 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     report = content.get("report")
     if not report:
         return Group(Text("No answer was examined."))
-    answer = receipt.text(_answer(receipt))
+    answer = receipt.text(_answer_leaf(receipt))
     table = Table(title="Verdict per claim", title_justify="left")
     for name in ("claim", "verdict", "rests on"):
         table.add_column(name, overflow="fold")
@@ -283,13 +285,13 @@ def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
     return table
 
 
-def written(out: str, what: str) -> None:
+def report_written(out: str, what: str) -> None:
     """Where something was written, in one line; nothing when it went to standard output."""
     if out:
         terminal().print(Text(f"{what} written to {out}"), soft_wrap=True)
 
 
-def left_out(before: Receipt, after: Receipt, out: str) -> None:
+def report_redacted(before: Receipt, after: Receipt, out: str) -> None:
     """What a copy does not have, by the names of its texts; nothing beside standard output."""
     if not out:
         return
@@ -298,12 +300,12 @@ def left_out(before: Receipt, after: Receipt, out: str) -> None:
         for number, entry in enumerate(after.leaves)
         if after.state(number) == "redacted" and before.state(number) == "shown"
     ]
-    lines = [f"{many(len(gone), 'text')} left out of {out}"]
+    lines = [f"{counted(len(gone), 'text')} left out of {out}"]
     lines += [f"  {plain(name, whole=True)}" for name in gone]
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
-def listed(receipts: Iterable[Receipt], *, as_json: bool) -> None:
+def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
     """One line a receipt, in the order of the log."""
     if as_json:
         told = [
@@ -330,7 +332,7 @@ SOME = 5
 _LINES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def replayed(found: Replayed) -> None:
+def draw_replay(found: Replayed) -> None:
     """Each part with what became of it, and what a replay cannot show."""
     table = Table(title="Replay", title_justify="left")
     for name in ("part", "state", "where", "remark"):
@@ -352,21 +354,21 @@ def replayed(found: Replayed) -> None:
     terminal().print(verdict, soft_wrap=True)
 
 
-def supposed(receipt: Receipt, found: Supposed) -> None:
+def draw_supposition(receipt: Receipt, found: Supposed) -> None:
     """What would change of the context and of the verdict."""
     parts: list[RenderableType] = []
     if found.context is not None:
-        parts.append(_context(receipt, found.context))
+        parts.append(_context_change(receipt, found.context))
     if found.verdict is not None:
-        parts.append(_replayed_verdict(found.verdict))
+        parts.append(_verdict_change(found.verdict))
     parts += [Text(f"note: {plain(note, whole=True)}") for note in found.notes]
     terminal().print(Group(*parts, _limits(found.limits)))
 
 
-def compared(found: Compared) -> None:
+def draw_comparison(found: Compared) -> None:
     """Where two receipts differ, and their contexts line by line."""
     missing = found.not_compared
-    left_out = [Text(f"not compared, not in both copies: {_some(missing)}")] if missing else []
+    left_out = [Text(f"not compared, not in both copies: {_first_ids(missing)}")] if missing else []
     if found.same:
         what = "nothing that was compared" if missing else "nothing"
         said = Text(f"{what} differs but ids, times and places in the chain", "green")
@@ -386,19 +388,19 @@ def compared(found: Compared) -> None:
         ("candidates only in the left", found.candidates_out),
         ("candidates with other scores", found.rescored),
     )
-    lines = [Text(f"{what}: {_some(ids)}") for what, ids in sets if ids]
-    beside = _lines(found.left_context, found.right_context, ("left", "right"))
+    lines = [Text(f"{what}: {_first_ids(ids)}") for what, ids in sets if ids]
+    beside = _line_diff(found.left_context, found.right_context, ("left", "right"))
     terminal().print(Group(table, *lines, *left_out, *beside))
 
 
-def _some(ids: Sequence[str]) -> str:
+def _first_ids(ids: Sequence[str]) -> str:
     """Ids, the first of them where they are many."""
     more = len(ids) - SOME
     return ", ".join(map(plain, ids[:SOME])) + (f" and {more} more" if more > 0 else "")
 
 
-def _context(receipt: Receipt, change: ContextChange) -> Group:
-    table = _beside("Context")
+def _context_change(receipt: Receipt, change: ContextChange) -> Group:
+    table = _comparison_table("Context")
     table.add_row("tier", change.tier_before.value, change.tier_after.value)
     for name, two in (
         ("tokens", change.tokens),
@@ -412,21 +414,21 @@ def _context(receipt: Receipt, change: ContextChange) -> Group:
         ("out", change.facts_out),
         ("moved", change.moved),
     ):
-        lines += [f"{word}: {plain(fact_id)}  {_begins(receipt, fact_id)}" for fact_id in ids]
+        lines += [f"{word}: {plain(fact_id)}  {_fact_excerpt(receipt, fact_id)}" for fact_id in ids]
     if change.place:
         lines.append(f"first difference: {change.place}")
-    beside = _lines(change.before, change.after, ("as it was", "as it would be"))
+    beside = _line_diff(change.before, change.after, ("as it was", "as it would be"))
     return Group(table, *map(Text, lines), *beside)
 
 
-def _begins(receipt: Receipt, fact_id: str) -> str:
+def _fact_excerpt(receipt: Receipt, fact_id: str) -> str:
     number = receipt.numbers.get(f"fact/{fact_id}")
     text = None if number is None else receipt.text(number)
     return "(not in this copy)" if text is None else plain(text)
 
 
-def _replayed_verdict(change: VerdictChange) -> Group:
-    table = _beside("Verdict on the same answer")
+def _verdict_change(change: VerdictChange) -> Group:
+    table = _comparison_table("Verdict on the same answer")
     table.add_row("risk level", change.level_before.value, change.level_after.value)
     for name, two in (
         ("risk", change.risk),
@@ -452,7 +454,7 @@ def _replayed_verdict(change: VerdictChange) -> Group:
     return Group(table, *map(Text, lines))
 
 
-def _beside(title: str) -> Table:
+def _comparison_table(title: str) -> Table:
     table = Table(title=title, title_justify="left")
     for name in ("", "as it was", "as it would be"):
         table.add_column(name, overflow="fold")
@@ -463,7 +465,7 @@ def _decimals(two: Two) -> tuple[str, str]:
     return f"{two.before / SCALE:.3f}", f"{two.after / SCALE:.3f}"
 
 
-def _lines(before: str, after: str, names: tuple[str, str]) -> list[Text]:
+def _line_diff(before: str, after: str, names: tuple[str, str]) -> list[Text]:
     """A difference of two texts, line by line; none where they are the same or not here."""
     if not before or not after:
         return []

@@ -135,13 +135,13 @@ def serve(
             store, keys=known, upstream=server, settings=limits, options=opening, **arguments
         )
         new = not is_address(store) and not holds_store(store)
-        _warned(host, store if new else "")
+        _warn(host, store if new else "")
         check_free(host, port)
-        _logging(access=not no_log)
+        _configure_logging(access=not no_log)
         served(application, host=host, port=port, settings=limits)
 
 
-def _warned(host: str, missing: str) -> None:
+def _warn(host: str, missing: str) -> None:
     """Say that a store is not there, and that keys go over plain HTTP where others can listen."""
     if missing:
         typer.echo(f"crp: there is no store at {missing!r} yet; every tenant is empty", err=True)
@@ -154,7 +154,7 @@ def _warned(host: str, missing: str) -> None:
 
 
 @app.command("new")
-def new(
+def new_key_command(
     tenant: Annotated[str, typer.Argument(help="Whose facts, sessions and windows it reaches.")],
     keys: Keys = "crp-keys.jsonl",
     name: Annotated[
@@ -186,7 +186,7 @@ def new(
 
 
 @app.command("list")
-def listed(keys: Keys = "crp-keys.jsonl") -> None:
+def list_keys(keys: Keys = "crp-keys.jsonl") -> None:
     """List the keys of a file: id, tenant, name, scopes, until when."""
     from crp_integrations.gateway.keys import KeyFile
 
@@ -196,7 +196,7 @@ def listed(keys: Keys = "crp-keys.jsonl") -> None:
 
 
 @app.command("revoke")
-def revoke(
+def revoke_key(
     key_id: Annotated[
         str, typer.Argument(help="Id of the key, as crp keys list has it, or the key.")
     ],
@@ -218,7 +218,7 @@ def _scopes(given: list[str] | None) -> tuple[Scope, ...]:
     return tuple(Scope(name) for name in given or ())
 
 
-def _logging(*, access: bool) -> None:
+def _configure_logging(*, access: bool) -> None:
     """Write what the gateway and uvicorn say to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))

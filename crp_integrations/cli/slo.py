@@ -14,10 +14,10 @@ from rich.text import Text
 from crp_integrations import Relay, __version__
 from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options
-from crp_integrations.cli.facts import opened
-from crp_integrations.cli.receipt_files import data_of, keys_of
-from crp_integrations.cli.store_access import looking
-from crp_integrations.cli.terminal import many, terminal
+from crp_integrations.cli.fabric import new_file
+from crp_integrations.cli.receipt_files import read_bytes, read_public_keys
+from crp_integrations.cli.store_access import opened_relay
+from crp_integrations.cli.terminal import counted, terminal
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability import bundle as bundles
 from crp_integrations.observability.evaluations import (
@@ -45,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_Read = TypeVar("_Read", bound=Record)
+_RecordType = TypeVar("_RecordType", bound=Record)
 
 JsonPath = Annotated[str, typer.Option("--json", help="Where to write the report, a new file.")]
 BaselinePath = Annotated[
@@ -63,7 +63,7 @@ Evaluations = Annotated[
 ]
 
 
-def _ledger(relay: Relay, residency: str, after: int = 0) -> WindowLedger:
+def _window_ledger(relay: Relay, residency: str, after: int = 0) -> WindowLedger:
     with relay.region(residency or None).begin(write=False) as transaction:
         return WindowLedger.read(transaction, after=after)
 
@@ -84,18 +84,18 @@ def check(
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
     before = read_record(baseline, LatencyBaseline) if baseline else None
-    with looking(store, shared, residency, tenant) as relay:
-        found = _table(relay, residency, before, evaluations)
+    with opened_relay(store, shared, residency, tenant) as relay:
+        found = _level_table(relay, residency, before, evaluations)
     if metrics:
         _write_levels(metrics, found, before)
     if json_path:
         save_record(found, json_path)
-    _draw(found)
+    _draw_levels(found)
     if found.missed or found.hard_failure or (strict and found.unmeasured):
         raise typer.Exit(1)
 
 
-def _table(
+def _level_table(
     relay: Relay, residency: str, before: LatencyBaseline | None, evaluations: str
 ) -> ServiceLevelTable:
     after = before.last_seq if before else 0
@@ -103,7 +103,7 @@ def _table(
         # A log that nobody began yet is one only for who adds to it.
         raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
     log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
-    return measure_levels(_ledger(relay, residency, after), evaluations=log, baseline=before)
+    return measure_levels(_window_ledger(relay, residency, after), evaluations=log, baseline=before)
 
 
 @app.command("baseline")
@@ -115,9 +115,9 @@ def baseline(
     tenant: options.Tenant = "",
 ) -> None:
     """Capture the latency up to now; a later check compares what comes after with it."""
-    with looking(store, shared, residency, tenant) as relay:
+    with opened_relay(store, shared, residency, tenant) as relay:
         now = clock(relay.settings).now()
-        found = capture_baseline(_ledger(relay, residency), now)
+        found = capture_baseline(_window_ledger(relay, residency), now)
     if found is None:
         raise RequestError("no window of this store has a measured assembly; ask something first")
     save_record(found, out)
@@ -149,8 +149,8 @@ def review(
     said = Feedback(pack_correct=correct, task_correct=answered, completed=completed, csat=csat)
     if said == Feedback():
         raise RequestError("nothing was said; give --correct, --answered, --completed or --csat")
-    with looking(store, shared, residency, tenant) as relay:
-        packs = {pack.window_id: pack for pack in _ledger(relay, residency).packs}
+    with opened_relay(store, shared, residency, tenant) as relay:
+        packs = {pack.window_id: pack for pack in _window_ledger(relay, residency).packs}
     pack = packs.get(window)
     if pack is None:
         raise RequestError(f"no window {window!r:.60} with a pack was sealed in this store")
@@ -185,20 +185,22 @@ def bundle(
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
     before = read_record(baseline, LatencyBaseline) if baseline else None
-    files = {f"reports/{path.name}": data_of(str(path)) for path in reports or ()}
+    files = {f"reports/{path.name}": read_bytes(str(path)) for path in reports or ()}
     if len(files) < len(reports or ()):
         raise RequestError("two reports have one name; rename one of them")
     if evaluations:
-        files["evaluations.ndjson"] = data_of(evaluations)
-    with looking(store, shared, residency, tenant) as relay:
+        files["evaluations.ndjson"] = read_bytes(evaluations)
+    with opened_relay(store, shared, residency, tenant) as relay:
         namespace = relay.region(residency or None)
         with namespace.begin(write=False) as transaction:
             events = list(transaction.journal.events())
         files["trail.ndjson"] = "".join(
             f"{one}\n" for one in write_ndjson(events, ExportSelection())
         ).encode()
-        files["traces.ndjson"] = bundles.json_lines(_ledger(relay, residency).packs)
-        files["slo.json"] = bundles.json_lines([_table(relay, residency, before, evaluations)])
+        files["traces.ndjson"] = bundles.json_lines(_window_ledger(relay, residency).packs)
+        files["slo.json"] = bundles.json_lines(
+            [_level_table(relay, residency, before, evaluations)]
+        )
         files["log-head.json"] = relay.receipts(residency=residency or None).head().write()
         made = bundles.pack_bundle(
             files,
@@ -207,8 +209,8 @@ def bundle(
             version=__version__,
             state_hash=namespace.state_hash(),
         )
-    _write_whole(made, out)
-    terminal().print(f"{many(len(files), 'file')} in {out}", soft_wrap=True)
+    _write_new_file(made, out)
+    terminal().print(f"{counted(len(files), 'file')} in {out}", soft_wrap=True)
 
 
 @app.command("verify")
@@ -217,20 +219,20 @@ def verify(
     key: Annotated[str, typer.Option("--key", help="Public key, as crp receipt key writes it.")],
 ) -> None:
     """Check a bundle's signature and the hash of each of its files; status 1 when one differs."""
-    manifest, files = bundles.unpack_bundle(data_of(file), keys_of(key))
+    manifest, files = bundles.unpack_bundle(read_bytes(file), read_public_keys(key))
     names = ", ".join(sorted(files))
-    terminal().print(f"verifies: {many(len(manifest.files), 'file')}: {names}", soft_wrap=True)
+    terminal().print(f"verifies: {counted(len(manifest.files), 'file')}: {names}", soft_wrap=True)
 
 
-def read_record(path: str, kind: type[_Read]) -> _Read:
+def read_record(path: str, kind: type[_RecordType]) -> _RecordType:
     """A record of a file."""
     try:
-        return kind.model_validate_json(data_of(path))
+        return kind.model_validate_json(read_bytes(path))
     except ValidationError:
         raise ConfigError(f"{path!r:.200} is no {kind.SCHEMA}") from None
 
 
-def _write_whole(data: bytes, path: str) -> None:
+def _write_new_file(data: bytes, path: str) -> None:
     """Write a new file; one that is not finished is removed."""
     try:
         with Path(path).open("xb") as target, ExitStack() as unfinished:
@@ -245,7 +247,7 @@ def _write_whole(data: bytes, path: str) -> None:
 
 def save_record(record: Record, path: str) -> None:
     """Write a record as JSON into a new file."""
-    with opened(path) as target:
+    with new_file(path) as target:
         target.write(record.model_dump_json(indent=2) + "\n")
 
 
@@ -268,19 +270,21 @@ def write_metrics(levels: LevelGauges, path: str) -> None:
         raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
-def _draw(found: ServiceLevelTable) -> None:
-    drawn = Drawn(title=f"Service levels over {many(found.windows, 'window')}")
+def _draw_levels(found: ServiceLevelTable) -> None:
+    drawn = Drawn(title=f"Service levels over {counted(found.windows, 'window')}")
     for name in ("level", "value", "target", "met", "on"):
         drawn.add_column(name)
     for level in found.levels:
         value = "–" if level.value is None else f"{level.value:.3f}"
-        drawn.add_row(level.name, value, f"{level.target:.2f}", _met(level.met), Text(level.said))
+        drawn.add_row(
+            level.name, value, f"{level.target:.2f}", _met_text(level.met), Text(level.said)
+        )
     terminal().print(drawn)
     if found.hard_failure:
         terminal().print(Text("a pack is above its budget by more than a tenth", "bold red"))
 
 
-def _met(met: bool | None) -> Text:
+def _met_text(met: bool | None) -> Text:
     if met is None:
         return Text("not measured", "yellow")
     return Text("met", "green") if met else Text("missed", "bold red")

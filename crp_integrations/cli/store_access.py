@@ -1,4 +1,4 @@
-"""Opening a store for a command that looks after it."""
+"""Stores, tenants and namespaces as commands open them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crp_integrations.guard.decisions import Subject
 
 
-def existing(store: str, residency: str = "") -> str:
+def existing_store(store: str, residency: str = "") -> str:
     """The store's folder, so that a question never makes a store where there was none."""
     from crp_integrations.relay.settings import load
     from crp_integrations.stores.address import holds_store
@@ -29,11 +29,13 @@ def existing(store: str, residency: str = "") -> str:
         region = regions.get(residency.lower())
         there = region is not None and holds_store(str(region))
     if not there:
-        raise StoreError(f"there is no store at {place(store)!r}; make one with: crp ingest PATH")
+        raise StoreError(
+            f"there is no store at {printable_store(store)!r}; make one with: crp ingest PATH"
+        )
     return store
 
 
-def place(store: str) -> str:
+def printable_store(store: str) -> str:
     """A store as it may be printed: an address may hold a password, so only its kind is left.
 
     >>> place("postgresql://me:secret@host/kb"), place("kb")
@@ -52,12 +54,14 @@ def subject_of(tenant: str, shared: str) -> Subject:
 
 
 @contextmanager
-def looking(store: str, shared: str = "", residency: str = "", tenant: str = "") -> Iterator[Relay]:
+def opened_relay(
+    store: str, shared: str = "", residency: str = "", tenant: str = ""
+) -> Iterator[Relay]:
     """The relay of a store that is there, as it is: opening it does none of the upkeep."""
     from crp_integrations import Relay
 
     with Relay.open(
-        existing(store, residency),
+        existing_store(store, residency),
         subject=subject_of(tenant, shared),
         shared=shared,
         residency=residency,
@@ -68,20 +72,20 @@ def looking(store: str, shared: str = "", residency: str = "", tenant: str = "")
 
 
 @contextmanager
-def kept(
+def opened_namespace(
     store: str, shared: str = "", residency: str = "", tenant: str = ""
 ) -> Iterator[Namespace]:
     """The namespace of a store that is there, for who looks after it."""
-    with looking(store, shared, residency, tenant) as relay:
+    with opened_relay(store, shared, residency, tenant) as relay:
         yield relay.fabric
 
 
 @contextmanager
-def asked(store: str, tenant: str = "") -> Iterator[Relay]:
+def questioned_relay(store: str, tenant: str = "") -> Iterator[Relay]:
     """The relay of a store that is there, for who asks it."""
     from crp_integrations import Relay
 
-    with Relay.open(existing(store), subject=subject_of(tenant, "")) as relay:
+    with Relay.open(existing_store(store), subject=subject_of(tenant, "")) as relay:
         _refuse_unknown(relay, tenant)
         yield relay
 
@@ -98,7 +102,7 @@ def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
 
 
 @contextmanager
-def moving(
+def reembedding(
     store: str, shared: str, model: str, tenant: str = ""
 ) -> Iterator[Callable[[Progress], ReembedReport]]:
     """The move of a store's namespace to another embedder; nothing is done before it is called.
@@ -110,7 +114,7 @@ def moving(
     from crp_integrations.relay.build import moving_fabric
 
     subject = subject_of(tenant, shared)
-    folder = existing(store)
+    folder = existing_store(store)
     with moving_fabric(folder, Path(model) if model else None) as fabric:
         if shared:
             check_configured(shared, fabric.settings.shared)

@@ -1,4 +1,4 @@
-"""Drawing what `crp fabric` and `crp audit` found and did."""
+"""Tables and lines for the results of `crp fabric` and `crp audit`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.cli.terminal import many, plain, terminal
+from crp_integrations.cli.terminal import counted, plain, terminal
 
 if TYPE_CHECKING:
     from crp_integrations.audit.trail import AuditTrail
@@ -31,7 +31,7 @@ _NAMED = 10
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
-def stats(found: NamespaceStats) -> None:
+def draw_stats(found: NamespaceStats) -> None:
     """What is stored, as a table."""
     table = Table(title=f"Fabric in {found.store}", title_justify="left", show_header=False)
     # A hash that is cut off says nothing.
@@ -54,32 +54,32 @@ def stats(found: NamespaceStats) -> None:
     terminal().print(table)
 
 
-def examination(found: NamespaceExamination) -> None:
+def draw_examination(found: NamespaceExamination) -> None:
     """What is wrong, one paragraph each, or that nothing is."""
-    counts = f"{many(found.facts, 'fact')}, {many(found.sources, 'source')}"
-    looked = f"{counts} and {many(found.events, 'event')} looked at"
+    counts = f"{counted(found.facts, 'fact')}, {counted(found.sources, 'source')}"
+    looked = f"{counts} and {counted(found.events, 'event')} looked at"
     if not found.findings:
         terminal().print(Text(f"{looked}; nothing is wrong"))
         return
     wrong = len(found.findings)
-    lines = [f"{looked}; {many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong"]
+    lines = [f"{looked}; {counted(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong"]
     for finding in found.findings:
         lines += [f"{finding.check}: {finding.problem}", f"  {finding.remedy}"]
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
-def changed(report: ChangeReport, *, as_json: bool, reason: str = "") -> None:
+def draw_change(report: ChangeReport, *, as_json: bool, reason: str = "") -> None:
     """What a verb did, in one line; with the reason that the operator is given."""
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
         return
     facts, sources = len(report.facts), len(report.sources)
     why = f": {plain(reason, whole=True)}" if reason else ""
-    line = f"{many(facts, 'fact')} of {many(sources, 'source')} {report.verb}{why}"
+    line = f"{counted(facts, 'fact')} of {counted(sources, 'source')} {report.verb}{why}"
     terminal().print(Text(line), soft_wrap=True)
 
 
-def erased(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
+def draw_erasures(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
     """What erasures removed, and where it is written down that they did."""
     if as_json:
         typer.echo(json.dumps([report.model_dump(mode="json") for report in reports], indent=2))
@@ -88,7 +88,7 @@ def erased(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
     for report in reports:
         if report.event_seq:
             lines.append(
-                f"source {report.source_id} erased: {many(len(report.facts), 'fact')}; "
+                f"source {report.source_id} erased: {counted(len(report.facts), 'fact')}; "
                 f"event {report.event_seq} of the journal, {report.event_hmac}"
             )
         else:
@@ -98,21 +98,21 @@ def erased(reports: Sequence[ErasureReport], *, as_json: bool) -> None:
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
-def about_to_erase(sources: Sequence[Source]) -> None:
+def list_sources(sources: Sequence[Source]) -> None:
     """Which sources an erasure is about, on standard error."""
     from crp_integrations.fabric.records import shown
 
     for source in sources[:_NAMED]:
         name = plain(shown(source.uri) or source.source_id, whole=True)
-        typer.echo(f"{name}: {many(source.fact_count, 'fact')}", err=True)
+        typer.echo(f"{name}: {counted(source.fact_count, 'fact')}", err=True)
     if len(sources) > _NAMED:
         typer.echo(f"and {len(sources) - _NAMED} more sources", err=True)
 
 
-def maintained(report: MaintenanceReport) -> None:
+def draw_maintenance(report: MaintenanceReport) -> None:
     """What was due, in one line."""
     done = [
-        f"{many(count, 'fact')} {word}"
+        f"{counted(count, 'fact')} {word}"
         for count, word in (
             (report.stale, "gone stale"),
             (report.purged, "removed for good"),
@@ -123,7 +123,7 @@ def maintained(report: MaintenanceReport) -> None:
     done += [
         words
         for happened, words in (
-            (report.forgotten, f"{many(report.forgotten, 'session')} forgotten"),
+            (report.forgotten, f"{counted(report.forgotten, 'session')} forgotten"),
             (report.reclustered, "communities found anew"),
             (report.graph_rebuilt, "index built"),
             (report.changes_trimmed, "log of changes cut"),
@@ -136,30 +136,30 @@ def maintained(report: MaintenanceReport) -> None:
     terminal().print(Text("; ".join(done) or "nothing was due"), soft_wrap=True)
 
 
-def reclustered(report: ClusterReport) -> None:
+def draw_clusters(report: ClusterReport) -> None:
     """Which communities there are now, in one line."""
     groups = "1 community" if report.communities == 1 else f"{report.communities} communities"
     line = (
-        f"{groups} among {many(report.facts, 'fact')}, {report.unclustered} in none; "
-        f"{many(report.edges, 'edge')}, modularity {report.modularity:.3f}; "
-        f"{many(report.relabelled, 'label')} changed"
+        f"{groups} among {counted(report.facts, 'fact')}, {report.unclustered} in none; "
+        f"{counted(report.edges, 'edge')}, modularity {report.modularity:.3f}; "
+        f"{counted(report.relabelled, 'label')} changed"
     )
     terminal().print(Text(line), soft_wrap=True)
 
 
-def reembedded(report: ReembedReport) -> None:
+def draw_reembedding(report: ReembedReport) -> None:
     """Which embedder the vectors are of now, in one line."""
     if report.before == report.embedder:
         line = f"the vectors are of {report.embedder} already"
     else:
         line = (
-            f"{many(report.facts, 'fact')} moved from {report.before} to {report.embedder}; "
-            f"{many(report.embedded, 'text')} embedded now"
+            f"{counted(report.facts, 'fact')} moved from {report.before} to {report.embedder}; "
+            f"{counted(report.embedded, 'text')} embedded now"
         )
     terminal().print(Text(line), soft_wrap=True)
 
 
-def compacted(before: int, after: int, *, as_json: bool) -> None:
+def draw_compaction(before: int, after: int, *, as_json: bool) -> None:
     """The size of the files before and after."""
     if as_json:
         typer.echo(json.dumps({"bytes_before": before, "bytes_after": after}, indent=2))
@@ -187,7 +187,7 @@ _ELSEWHERE = frozenset(
 ) | {"report_hash", "risk_level"}
 
 
-def fields(trail: AuditTrail) -> dict[str, Any]:
+def trail_fields(trail: AuditTrail) -> dict[str, Any]:
     """A trail for a program."""
     return {
         "state": trail.state,
@@ -199,15 +199,15 @@ def fields(trail: AuditTrail) -> dict[str, Any]:
     }
 
 
-def verified(trail: AuditTrail) -> None:
+def draw_trail(trail: AuditTrail) -> None:
     """What was checked, and the tip to be noted elsewhere."""
     counts = (
-        f"{many(trail.events, 'event')}, {many(trail.windows, 'window')} and "
-        f"{many(trail.sessions, 'session')} checked: {trail.state}"
+        f"{counted(trail.events, 'event')}, {counted(trail.windows, 'window')} and "
+        f"{counted(trail.sessions, 'session')} checked: {trail.state}"
     )
     lines = [counts, f"tip {trail.tip or 'none'}"]
     if trail.left_out:
-        lines.insert(1, f"{many(trail.left_out, 'event')} left out, of which there is the HMAC")
+        lines.insert(1, f"{counted(trail.left_out, 'event')} left out, of which there is the HMAC")
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
@@ -215,7 +215,7 @@ def verified(trail: AuditTrail) -> None:
 SESSION_WIDTH = 41
 
 
-def sessions(seals: Iterable[WindowSeal]) -> None:
+def draw_sessions(seals: Iterable[WindowSeal]) -> None:
     """Which sessions there are, one line each."""
     # Whole, so that it can be handed to `crp audit show`.
     whole = Column("Session", no_wrap=True, min_width=SESSION_WIDTH)
@@ -225,12 +225,12 @@ def sessions(seals: Iterable[WindowSeal]) -> None:
     terminal().print(table if table.row_count else Text("no session was sealed in this store"))
 
 
-def sessions_json(seals: Iterable[WindowSeal]) -> None:
+def print_sessions(seals: Iterable[WindowSeal]) -> None:
     """The same as one JSON document: a list with an object for each session."""
     typer.echo(json.dumps(list(_spans(seals)), indent=2))
 
 
-def session_json(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
+def print_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
     """A session's windows and events as one JSON document."""
     found = {
         "session_id": session_id,
@@ -252,7 +252,7 @@ def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
         }
 
 
-def session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
+def draw_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
     """A session's windows and events, as two tables."""
     # Here, since it brings cryptography and numpy along, which no help text needs.
     from crp_integrations.audit.window_seals import parents_of
@@ -271,17 +271,17 @@ def session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event
             seal.outcome,
             seal.risk_level,
             ", ".join(follows),
-            _short(seal.hmac),
+            _shortened(seal.hmac),
         )
         windows.add_row(*(Text(plain(cell)) for cell in cells))
     told = Table("Seq", "Event", "Window", "Says", title="Events", title_justify="left")
     for event in events:
-        row = (str(event.seq), event.event_type.value, event.window_id, _says(event))
+        row = (str(event.seq), event.event_type.value, event.window_id, _event_summary(event))
         told.add_row(*(Text(plain(cell, whole=True)) for cell in row))
     terminal().print(Text(plain(session_id)), windows, told)
 
 
-def _says(event: Event) -> str:
+def _event_summary(event: Event) -> str:
     said = []
     for name, value in event.data.items():
         if name in _ELSEWHERE or value in ("", []):
@@ -291,11 +291,11 @@ def _says(event: Event) -> str:
         else:
             shown = value[0] if isinstance(value, list) else value
             text = shown if isinstance(shown, str) else json.dumps(shown)
-            said.append(f"{name}: {_short(text)}")
+            said.append(f"{name}: {_shortened(text)}")
     return ", ".join(said)
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     """A hash by its first digits; other text up to a length."""
     hashed = text.removeprefix("sha256:")
     return hashed[:DIGITS] if hashed != text else text[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Drawing for a terminal with rich. Text of facts and models is shown, never interpreted."""
+"""Tables for answers, previews and ingestions; texts are printed and never interpreted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.cli.store_access import place
+from crp_integrations.cli.store_access import printable_store
 from crp_integrations.vocabulary import Attribution, Checked, ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def terminal() -> Console:
     return Console(highlight=False)
 
 
-def question(text: str) -> None:
+def draw_question(text: str) -> None:
     """The question as a rule across the screen."""
     console = terminal()
     console.print()
     console.rule(Text(text, style="bold"))
 
 
-def answer(given: Answer) -> None:
+def draw_answer(given: Answer) -> None:
     """Answer, envelope, verdict per claim and headers, in this order."""
     terminal().print(
         Panel(Text(plain(given.text, whole=True)), title="Answer", title_align="left"),
@@ -71,7 +71,7 @@ def answer(given: Answer) -> None:
     )
 
 
-def many(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """A count with its noun.
 
     >>> many(1, "source"), many(2, "fact")
@@ -80,7 +80,7 @@ def many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def preview(seen: EnvelopePreview) -> None:
+def draw_preview(seen: EnvelopePreview) -> None:
     """A preview as a table."""
     table = Table(title="Preview", title_justify="left", show_header=False)
     table.add_row("Quality tier", seen.quality_tier.value)
@@ -93,33 +93,35 @@ def preview(seen: EnvelopePreview) -> None:
     terminal().print(table)
 
 
-def ingested(report: IngestReport, store: str, passed: Sequence[Path]) -> None:
+def draw_ingestion(report: IngestReport, store: str, passed: Sequence[Path]) -> None:
     """What an ingestion added, in one line, and what it left out, by name."""
-    facts, sources = many(len(report.facts), "fact"), many(len(report.sources), "source")
-    parts = [f"{facts} from {sources} added to {place(store)}"]
+    facts, sources = counted(len(report.facts), "fact"), counted(len(report.sources), "source")
+    parts = [f"{facts} from {sources} added to {printable_store(store)}"]
     if report.stale:
-        parts.append(f"{many(len(report.stale), 'fact')} gone stale")
+        parts.append(f"{counted(len(report.stale), 'fact')} gone stale")
     if report.returned:
-        parts.append(f"{many(len(report.returned), 'fact')} active again")
+        parts.append(f"{counted(len(report.returned), 'fact')} active again")
     if report.unchanged:
-        parts.append(f"{many(len(report.unchanged), 'source')} unchanged")
+        parts.append(f"{counted(len(report.unchanged), 'source')} unchanged")
     lines = ["; ".join(parts)]
     if report.skipped:
         from crp_integrations.fabric.records import shown
 
-        lines.append(f"{many(len(report.skipped), 'document')} skipped: too little text for a fact")
-        lines += _named([shown(uri) for uri in report.skipped])
+        lines.append(
+            f"{counted(len(report.skipped), 'document')} skipped: too little text for a fact"
+        )
+        lines += _first_names([shown(uri) for uri in report.skipped])
     if passed:
         lines.append(
-            f"{many(len(passed), 'file')} passed over: of a type that is not read, or a link that "
-            "leads out of its folder"
+            f"{counted(len(passed), 'file')} passed over: of a type that is not read, or a link "
+            "that leads out of its folder"
         )
-        lines += _named(list(map(str, passed)))
+        lines += _first_names(list(map(str, passed)))
     # No line is broken, so that a path can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
-def _named(names: Sequence[str]) -> list[str]:
+def _first_names(names: Sequence[str]) -> list[str]:
     """A line for each of the first of several files, and one for how many there are besides."""
     lines = [f"  {plain(' '.join(name.splitlines()), whole=True)}" for name in names[:MOST_NAMES]]
     more = len(names) - MOST_NAMES
@@ -127,7 +129,7 @@ def _named(names: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+def progress_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar on a terminal's standard error, one line a step; nothing when quiet."""
     columns = (
         TextColumn("{task.description}"),
@@ -206,14 +208,14 @@ def _judge(report: Report, run: JudgeRun) -> str:
     """Whether a judge was asked, what that took, and what it was not shown."""
     if run.skipped:
         return f"No judge was asked: {run.skipped}"
-    took = f"{many(len(run.calls), 'call')}, {many(run.tokens, 'token')}"
+    took = f"{counted(len(run.calls), 'call')}, {counted(run.tokens, 'token')}"
     price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
     said = f"Judge {plain(run.model)}: {took}{price}"
     failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
     if failed:
         said += f"; {failed[0]}, so the word of the stages without it stands"
     if run.left_out:
-        said += f"; it was not shown {many(len(run.left_out), 'passage')}"
+        said += f"; it was not shown {counted(len(run.left_out), 'passage')}"
     return said
 
 

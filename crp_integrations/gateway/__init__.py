@@ -2,10 +2,9 @@
 
 In: OpenAI requests with CRP headers, from callers whose bearer keys are bound to a tenant. Out:
 OpenAI responses with CRP headers, previews, facts, reports, trails and receipts of that tenant
-alone. Read `app.py` (the routes), `door.py` with `sending.py` (who may come in, how much of it,
-what is logged), `tenants.py` (a relay a tenant) with `keys.py`, `asking.py` (a request as a
-question), `chat.py` with `completion.py` and `upstream.py`, then `facts.py`, `windows.py` and
-`server.py`.
+alone. Read `app.py` (the routes), `endpoint.py` with `responses.py` (admission, limits, answers,
+the access log), `tenants.py` (a relay a tenant, and where models are) with `keys.py`,
+`request_bodies.py` and `chat_completions.py`, then `resources.py` and `server.py`.
 The room never logs a text, and hands no header of a caller on to a model's provider.
 """
 
@@ -21,7 +20,7 @@ from crp_integrations.gateway.app import create_app
 from crp_integrations.gateway.keys import Key, KeyFile, Scope
 from crp_integrations.gateway.server import serve
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.upstream import OpenAIServer, Routed
+from crp_integrations.gateway.tenants import OpenAIServer, Routed
 
 __all__ = [
     "GatewaySettings",

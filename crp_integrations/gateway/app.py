@@ -22,10 +22,9 @@ from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport
 from crp_integrations.fabric.records import Fact
 from crp_integrations.gateway import chat_completions, resources
 from crp_integrations.gateway.chat_completions import EVENTS
-from crp_integrations.gateway.endpoint import Door, House, Keys, Operation
+from crp_integrations.gateway.endpoint import Endpoint, GatewayState, KeyStore, Operation
 from crp_integrations.gateway.keys import Scope as KeyScope
-from crp_integrations.gateway.openapi import ASKING, Told, document
-from crp_integrations.gateway.rate_limits import MEDIA_TYPE, Exposed, Metrics, Rates, Together
+from crp_integrations.gateway.openapi import ASKING, OperationDoc, document
 from crp_integrations.gateway.records import (
     ChatRequest,
     Completion,
@@ -36,10 +35,16 @@ from crp_integrations.gateway.records import (
     SessionTrail,
     StoredFacts,
 )
-from crp_integrations.gateway.responses import Answered, Call, record
+from crp_integrations.gateway.responses import GatewayRequest, GatewayResponse, json_response
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import Tenants
-from crp_integrations.gateway.upstream import Routed, Upstream
+from crp_integrations.gateway.tenants import Routed, TenantRelays, Upstream
+from crp_integrations.gateway.traffic import (
+    MEDIA_TYPE,
+    ConcurrencyLimit,
+    GatewayMetrics,
+    MetricsSource,
+    RequestRates,
+)
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of
@@ -63,7 +68,7 @@ _WITH_SLASHES: Final = ("{fact_id}", "{source_id}")
 def create_app(
     store: str | Path,
     *,
-    keys: Keys,
+    keys: KeyStore,
     upstream: Upstream | None = None,
     settings: GatewaySettings | None = None,
     options: Mapping[str, Any] | None = None,
@@ -85,7 +90,7 @@ def create_app(
     """
     limits = settings or GatewaySettings()
     root = None if is_address(store) else Path(store)
-    tree = _with_addresses(load(root, **arguments))
+    tree = _with_gateway_addresses(load(root, **arguments))
     if root is not None:
         # A place that can hold no store is refused now, not at the first request.
         SqliteStore(root).close()
@@ -106,23 +111,23 @@ def create_app(
         )
         return Relay.open(own, subject=subject, settings=tree, **(options or {}))
 
-    tenants = Tenants(opened, limits.tenants)
-    house = House(
+    tenants = TenantRelays(opened, limits.tenants)
+    house = GatewayState(
         settings=limits,
         keys=keys,
         tenants=tenants,
         upstream=asked,
         models=models,
-        rates=Rates(limits.requests_per_minute, limits.burst),
-        together=Together(limits.at_once, limits.at_once_in_all),
-        metrics=Metrics(),
+        rates=RequestRates(limits.requests_per_minute, limits.burst),
+        together=ConcurrencyLimit(limits.at_once, limits.at_once_in_all),
+        metrics=GatewayMetrics(),
         clock=clock_of(tree),
         keyring=keyring or keyring_of(tree, root),
     )
     house.metrics.gauge("crp_gateway_requests_running", lambda: house.together.running)
     house.metrics.gauge("crp_gateway_relays_open", lambda: tenants.open)
     watching = (options or {}).get("tracer")
-    if isinstance(watching, Exposed):
+    if isinstance(watching, MetricsSource):
         house.metrics.also(watching)
 
     @asynccontextmanager
@@ -136,18 +141,18 @@ def create_app(
                 await asyncio.to_thread(shared.close)
             await asked.aclose()
 
-    table = _table()
+    table = _operation_table()
     routes = [
         Route(
-            _pattern(path),
-            Door(path, {method: one for method, (one, _) in methods.items()}, house),
+            _route_pattern(path),
+            Endpoint(path, {method: one for method, (one, _) in methods.items()}, house),
             include_in_schema=False,
         )
         for path, methods in table.items()
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False
-    app.router.default = Door("other", {}, house)
+    app.router.default = Endpoint("other", {}, house)
     return app
 
 
@@ -162,12 +167,12 @@ def openapi() -> dict[str, Any]:
     return document(
         {
             path: {method: told for method, (_, told) in methods.items()}
-            for path, methods in _table().items()
+            for path, methods in _operation_table().items()
         }
     )
 
 
-def _with_addresses(tree: Settings) -> Settings:
+def _with_gateway_addresses(tree: Settings) -> Settings:
     """The settings with the places where the gateway itself serves reports and trails.
 
     An operator's own addresses stay.
@@ -181,35 +186,35 @@ def _with_addresses(tree: Settings) -> Settings:
     return tree.model_copy(update={"headers": tree.headers.model_copy(update=given)})
 
 
-def _pattern(path: str) -> str:
+def _route_pattern(path: str) -> str:
     """A path as the router matches it: ids of callers go on to the path's end."""
     for parameter in _WITH_SLASHES:
         path = path.replace(parameter, parameter[:-1] + ":path}")
     return path
 
 
-async def _health(call: Call) -> Answered:
-    return record(Health(version=__version__))
+async def _health(call: GatewayRequest) -> GatewayResponse:
+    return json_response(Health(version=__version__))
 
 
-async def _metrics(call: Call) -> Answered:
-    return Answered(200, body=call.metrics.text().encode(), media_type=MEDIA_TYPE)
+async def _metrics(call: GatewayRequest) -> GatewayResponse:
+    return GatewayResponse(200, body=call.metrics.text().encode(), media_type=MEDIA_TYPE)
 
 
-async def _openapi(call: Call) -> Answered:
-    return Answered(200, body=_written())
+async def _openapi(call: GatewayRequest) -> GatewayResponse:
+    return GatewayResponse(200, body=_document_bytes())
 
 
 @cache
-def _written() -> bytes:
+def _document_bytes() -> bytes:
     # It takes 20 ms to make, and nobody needs a key to ask for it.
     return json.dumps(openapi()).encode()
 
 
-Row = tuple[Operation, Told]
+OperationRow = tuple[Operation, OperationDoc]
 
 
-def _table() -> dict[str, dict[str, Row]]:
+def _operation_table() -> dict[str, dict[str, OperationRow]]:
     """Every path by method: what is done, and what the document says of it."""
     ask, store, audit = KeyScope.ASK, KeyScope.FACTS, KeyScope.AUDIT
     kinds = {"type": "string", "enum": [kind.value for kind in SourceKind]}
@@ -218,8 +223,8 @@ def _table() -> dict[str, dict[str, Row]]:
     return {
         "/v1/chat/completions": {
             "POST": (
-                Operation(chat_completions.completions, ask, body=True),
-                Told(
+                Operation(chat_completions.complete_chat, ask, body=True),
+                OperationDoc(
                     "createChatCompletion",
                     "Answer a conversation's last question from the tenant's facts.",
                     takes=ChatRequest,
@@ -232,14 +237,14 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         "/v1/models": {
             "GET": (
-                Operation(chat_completions.models, ask),
-                Told("listModels", "The models that callers may ask.", gives=ModelList),
+                Operation(chat_completions.list_models, ask),
+                OperationDoc("listModels", "The models that callers may ask.", gives=ModelList),
             )
         },
         "/v1/preview": {
             "POST": (
-                Operation(chat_completions.preview, ask, body=True),
-                Told(
+                Operation(chat_completions.preview_envelope, ask, body=True),
+                OperationDoc(
                     "previewEnvelope",
                     "What the envelope of a question would be; no model is called.",
                     takes=ChatRequest,
@@ -251,12 +256,14 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         "/v1/facts": {
             "GET": (
-                Operation(resources.listed, store),
-                Told("listFacts", "The tenant's facts by id.", gives=FactsPage, query=filters),
+                Operation(resources.list_facts, store),
+                OperationDoc(
+                    "listFacts", "The tenant's facts by id.", gives=FactsPage, query=filters
+                ),
             ),
             "POST": (
-                Operation(resources.put, store, body=True, large=True),
-                Told(
+                Operation(resources.put_facts, store, body=True, large=True),
+                OperationDoc(
                     "putFacts",
                     "Store facts: the whole batch or nothing.",
                     takes=GivenFacts,
@@ -267,16 +274,19 @@ def _table() -> dict[str, dict[str, Row]]:
             ),
         },
         "/v1/facts/{fact_id}": {
-            "GET": (Operation(resources.one, store), Told("getFact", "A fact.", gives=Fact)),
+            "GET": (
+                Operation(resources.get_fact, store),
+                OperationDoc("getFact", "A fact.", gives=Fact),
+            ),
             "DELETE": (
-                Operation(resources.forget, store),
-                Told("forgetFact", "Delete a fact.", gives=ChangeReport, statuses=(409,)),
+                Operation(resources.forget_fact, store),
+                OperationDoc("forgetFact", "Delete a fact.", gives=ChangeReport, statuses=(409,)),
             ),
         },
         "/v1/sources/{source_id}": {
             "DELETE": (
-                Operation(resources.erase, store),
-                Told(
+                Operation(resources.erase_source, store),
+                OperationDoc(
                     "eraseSource",
                     "Erase a source and every byte of its facts.",
                     gives=ErasureReport,
@@ -285,14 +295,14 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         REPORTS: {
             "GET": (
-                Operation(resources.report, audit),
-                Told("getReport", "The report on a window.", gives=Report),
+                Operation(resources.get_report, audit),
+                OperationDoc("getReport", "The report on a window.", gives=Report),
             )
         },
         TRAILS: {
             "GET": (
-                Operation(resources.audit, audit),
-                Told(
+                Operation(resources.get_trail, audit),
+                OperationDoc(
                     "getTrail",
                     "The seals and events of a session.",
                     gives=SessionTrail,
@@ -303,14 +313,14 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         RECEIPTS: {
             "GET": (
-                Operation(resources.receipt, audit),
-                Told("getReceipt", "The receipt on a window.", media=("application/json",)),
+                Operation(resources.get_receipt, audit),
+                OperationDoc("getReceipt", "The receipt on a window.", media=("application/json",)),
             )
         },
         resources.ROUTE: {
             "GET": (
-                Operation(resources.opened, admit=resources.admitted, head=False),
-                Told(
+                Operation(resources.open_artifact, admit=resources.artifact_key, head=False),
+                OperationDoc(
                     "openArtifact",
                     "What a signed address opens, once.",
                     media=("*/*",),
@@ -323,19 +333,23 @@ def _table() -> dict[str, dict[str, Row]]:
         "/healthz": {
             "GET": (
                 Operation(_health),
-                Told("getHealth", "Whether the gateway answers.", gives=Health, keyed=False),
+                OperationDoc(
+                    "getHealth", "Whether the gateway answers.", gives=Health, keyed=False
+                ),
             )
         },
         "/metrics": {
             "GET": (
                 Operation(_metrics, KeyScope.METRICS),
-                Told("getMetrics", "Counts and times for Prometheus.", media=(MEDIA_TYPE,)),
+                OperationDoc("getMetrics", "Counts and times for Prometheus.", media=(MEDIA_TYPE,)),
             )
         },
         "/openapi.json": {
             "GET": (
                 Operation(_openapi),
-                Told("getDocument", "This document.", media=("application/json",), keyed=False),
+                OperationDoc(
+                    "getDocument", "This document.", media=("application/json",), keyed=False
+                ),
             )
         },
     }

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` and `/v1/preview`: a turn of the tenant's relay, whole or in chunks."""
+"""`/v1/chat/completions`, `/v1/preview` and `/v1/models`: a turn of the tenant's relay."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from crp_integrations.gateway.records import (
     SaidTool,
     SaidUsage,
 )
-from crp_integrations.gateway.request_bodies import Question, check_model, question
+from crp_integrations.gateway.request_bodies import ChatQuestion, check_model, read_question
 from crp_integrations.gateway.responses import (
-    Answered,
-    Call,
+    GatewayRequest,
+    GatewayResponse,
+    error_response,
+    json_response,
     log_failure,
-    of_error,
-    of_outcome,
-    record,
+    outcome_response,
 )
-from crp_integrations.gateway.upstream import Asked
+from crp_integrations.gateway.tenants import QuestionModel
 from crp_integrations.headers import grammar, names
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
@@ -49,7 +49,7 @@ DONE: Final = b"data: [DONE]\n\n"
 FINISHES: Final = frozenset({"stop", "length", "tool_calls", "content_filter"})
 
 
-def proof(answer: Answer) -> Proof:
+def proof_of(answer: Answer) -> Proof:
     """What a response says of its window in its body."""
     return Proof(
         session_id=answer.session_id,
@@ -60,7 +60,7 @@ def proof(answer: Answer) -> Proof:
     )
 
 
-def completion(answer: Answer, id_: str, created: int) -> Completion:
+def completion_of(answer: Answer, id_: str, created: int) -> Completion:
     """The whole answer; its text is the model's, unaltered."""
     tools = _tools(answer)
     return Completion(
@@ -76,7 +76,7 @@ def completion(answer: Answer, id_: str, created: int) -> Completion:
             ),
         ),
         usage=_usage(answer),
-        crp=proof(answer),
+        crp=proof_of(answer),
     )
 
 
@@ -105,7 +105,7 @@ class Chunks:
         """Tool calls, the finish with the proof in `crp`, the tokens where asked for, the end."""
         for place, call in enumerate(_tools(answer) or ()):
             yield self._chunk({"tool_calls": [{"index": place, **call.model_dump()}]})
-        yield self._chunk({}, _finish(answer), crp=proof(answer).model_dump(mode="json"))
+        yield self._chunk({}, _finish(answer), crp=proof_of(answer).model_dump(mode="json"))
         if self._usage:
             yield _event({**self._frame, "choices": [], "usage": _usage(answer).model_dump()})
         yield DONE
@@ -116,7 +116,7 @@ class Chunks:
         return _event({**self._frame, "choices": [choice], **usage, **more})
 
 
-def failed(body: bytes) -> bytes:
+def refusal_event(body: bytes) -> bytes:
     """The event of a refusal after the first text; OpenAI's clients raise it."""
     return b"data: " + body + b"\n\n"
 
@@ -153,54 +153,56 @@ def _usage(answer: Answer) -> SaidUsage:
     )
 
 
-async def completions(call: Call) -> Answered:
+async def complete_chat(call: GatewayRequest) -> GatewayResponse:
     """Answer a conversation's last question from the tenant's facts, examined and sealed."""
-    asked = await _asked(call)
+    asked = await _admitted_question(call)
     most = call.settings.answer_characters
-    upstream = Asked(call.upstream, asked.arguments, most)
+    upstream = QuestionModel(call.upstream, asked.arguments, most)
     model = observe_model(upstream, call.relay.observer)
     if asked.stream:
-        return await _streamed(call, asked, model)
+        return await _stream(call, asked, model)
     played = call.relay.play(asked.query, **asked.asking)
     with call.relay.tracer.step(ASK):
         outcome = await adrive(played, model)
     call.note(outcome)
     if not isinstance(outcome, Release):
-        return of_outcome(outcome)
-    said = completion(outcome.answer, _id(call), call.created)
-    return record(said, headers=outcome.answer.headers)
+        return outcome_response(outcome)
+    said = completion_of(outcome.answer, _completion_id(call), call.created)
+    return json_response(said, headers=outcome.answer.headers)
 
 
-async def preview(call: Call) -> Answered:
+async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
     """What the envelope of a question would be; no model is called and nothing is sealed.
 
     Spec: CRP-SPEC-003 §12.1, §12.3
     """
-    asked = await _asked(call)
+    asked = await _admitted_question(call)
     turn = call.relay.turn(asked.query, **asked.asking)
     envelope = await asyncio.to_thread(turn.preview)
     call.noted.session_id = turn.session_id
     call.noted.envelope(envelope)
     show = call.relay.settings.headers.show_community
-    return record(previewed(envelope), headers=_of_preview(envelope, turn.session_id, show))
+    return json_response(
+        previewed(envelope), headers=_preview_headers(envelope, turn.session_id, show)
+    )
 
 
-async def models(call: Call) -> Answered:
+async def list_models(call: GatewayRequest) -> GatewayResponse:
     """The models that callers may ask; none where the upstream is asked for every name."""
     call.only()
-    return record(ModelList(data=tuple(ListedModel(id=name) for name in call.models)))
+    return json_response(ModelList(data=tuple(ListedModel(id=name) for name in call.models)))
 
 
-async def _asked(call: Call) -> Question:
+async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
     """The question, for a model that is asked here."""
-    asked = await asyncio.to_thread(question, call.body, call.headers, call.settings)
+    asked = await asyncio.to_thread(read_question, call.body, call.headers, call.settings)
     check_model(asked.model, call.models)
     await asyncio.to_thread(call.upstream.known, asked.model)
     call.noted.session_id = asked.asking.get("session_id") or ""
     return asked
 
 
-def _of_preview(envelope: Envelope, session_id: str, show_community: bool) -> dict[str, str]:
+def _preview_headers(envelope: Envelope, session_id: str, show_community: bool) -> dict[str, str]:
     label = next(iter(envelope.ckf_communities), "") if show_community else ""
     return write_response(
         ResponseHeaders(
@@ -217,27 +219,27 @@ def _of_preview(envelope: Envelope, session_id: str, show_community: bool) -> di
     )
 
 
-async def _streamed(call: Call, asked: Question, model: Model) -> Answered:
+async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> GatewayResponse:
     """The answer in events: as it comes, or, where it may be withheld, after the verdict.
 
     Spec: related facts §7
     """
-    turn = _Noticed(call.relay.turn(asked.query, **asked.asking))
+    turn = _ObservedTurn(call.relay.turn(asked.query, **asked.asking))
     parts: AsyncGenerator[str | Outcome]
     if call.settings.live_streams and turn.turn.request.strategy not in IN_PARTS:
         parts = adrive_live(turn, model)
     else:
         parts = adrive_stream(call.relay.play(asked.query, **asked.asking), model)
     parts = atrace_stream(call.relay.tracer, STREAM, parts)
-    chunks = Chunks(_id(call), call.created, asked.model, usage=asked.usage)
+    chunks = Chunks(_completion_id(call), call.created, asked.model, usage=asked.usage)
     try:
         first = await anext(parts)
         if isinstance(first, str) and turn.shown:
             said = {names.SESSION_ID: turn.turn.session_id}
             # Known to the log also where the caller goes away before the end.
             call.noted.session_id = turn.turn.session_id
-            events = _live(call, chunks, first, parts)
-            return Answered(200, said, media_type=EVENTS, events=events, close=parts.aclose)
+            events = _live_events(call, chunks, first, parts)
+            return GatewayResponse(200, said, media_type=EVENTS, events=events, close=parts.aclose)
         pieces, outcome = [], first
         if isinstance(first, str):
             pieces.append(first)
@@ -253,14 +255,14 @@ async def _streamed(call: Call, asked: Question, model: Model) -> Answered:
         raise TypeError("a stream ended without an outcome")
     call.note(outcome)
     if not isinstance(outcome, Release):
-        return of_outcome(outcome)
+        return outcome_response(outcome)
     headers = outcome.answer.headers
-    events = _released(chunks, pieces, outcome)
-    return Answered(200, headers, media_type=EVENTS, events=events)
+    events = _released_events(chunks, pieces, outcome)
+    return GatewayResponse(200, headers, media_type=EVENTS, events=events)
 
 
-async def _live(
-    call: Call, chunks: Chunks, first: str, parts: AsyncGenerator[str | Outcome]
+async def _live_events(
+    call: GatewayRequest, chunks: Chunks, first: str, parts: AsyncGenerator[str | Outcome]
 ) -> AsyncIterator[bytes]:
     yield chunks.begin()
     yield chunks.text(first)
@@ -275,13 +277,15 @@ async def _live(
                     yield event
             else:
                 # What was shown cannot be taken back; the status went out before it.
-                yield failed(of_outcome(part).body)
+                yield refusal_event(outcome_response(part).body)
     except CRPError as error:
         log_failure(call.request_id, error)
-        yield failed(of_error(error).body)
+        yield refusal_event(error_response(error).body)
 
 
-async def _released(chunks: Chunks, pieces: list[str], outcome: Release) -> AsyncIterator[bytes]:
+async def _released_events(
+    chunks: Chunks, pieces: list[str], outcome: Release
+) -> AsyncIterator[bytes]:
     yield chunks.begin()
     for piece in pieces:
         yield chunks.text(piece)
@@ -289,7 +293,7 @@ async def _released(chunks: Chunks, pieces: list[str], outcome: Release) -> Asyn
         yield event
 
 
-class _Noticed:
+class _ObservedTurn:
     """A turn that remembers whether its answer was shown as it came."""
 
     def __init__(self, turn: Turn) -> None:
@@ -310,5 +314,5 @@ class _Noticed:
         return self.shown
 
 
-def _id(call: Call) -> str:
+def _completion_id(call: GatewayRequest) -> str:
     return f"chatcmpl-{call.request_id}"

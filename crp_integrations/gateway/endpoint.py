@@ -1,9 +1,8 @@
-"""Who may come in and how much of it: one ASGI endpoint a path.
+"""One ASGI endpoint a path: admission, rate, body limits, then the operation.
 
-In order: the headers' syntax and size, the key, its rate and its share, the body with a limit and
-a deadline, then the operation. A caller who goes away ends what was done for him, and the window
-is sealed. What a caller gets of an error is a sentence of ours or nothing; what the log gets are
-ids, as CRP-SPEC-003 §16.1 asks.
+A caller who disconnects ends what was done for him, and the window is sealed. The log gets ids.
+
+Spec: CRP-SPEC-003 §16.1
 """
 
 from __future__ import annotations
@@ -21,26 +20,30 @@ from starlette.types import Receive, Scope, Send
 
 from crp_integrations.errors import CRPError, RequestError, TokenRefused
 from crp_integrations.gateway import responses
-from crp_integrations.gateway.keys import Key, found, holds
+from crp_integrations.gateway.keys import Key, find_key, has_roles
 from crp_integrations.gateway.keys import Scope as KeyScope
-from crp_integrations.gateway.rate_limits import Metrics, Rates, Together
-from crp_integrations.gateway.request_bodies import CLOSE, framed_twice, unreadable
-from crp_integrations.gateway.responses import GONE, Answered, Call, Visit
+from crp_integrations.gateway.request_bodies import CLOSE, refuse_media_type, refuse_two_lengths
+from crp_integrations.gateway.responses import (
+    CLIENT_GONE,
+    GatewayRequest,
+    GatewayResponse,
+    HttpExchange,
+)
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import Tenants
-from crp_integrations.gateway.upstream import Upstream
+from crp_integrations.gateway.tenants import TenantRelays, Upstream
+from crp_integrations.gateway.traffic import ConcurrencyLimit, GatewayMetrics, RequestRates
 from crp_integrations.headers import names
 from crp_integrations.ports import Clock, KeyRing
 
 # The headers whose values are read here; printable ASCII alone.
-_READ: Final = ("authorization", "content-length", "x-request-id")
-_PLAIN: Final = re.compile(rb"[\t\x20-\x7e]*")
+_CHECKED_HEADERS: Final = ("authorization", "content-length", "x-request-id")
+_PRINTABLE: Final = re.compile(rb"[\t\x20-\x7e]*")
 MOST_PARAMETERS: Final = 20
 
-Handler = Callable[[Call], Awaitable[Answered]]
+Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
-class Keys(Protocol):
+class KeyStore(Protocol):
     """Where keys are kept."""
 
     def all(self) -> Mapping[str, Key]:
@@ -64,12 +67,12 @@ class Operation:
     scope: KeyScope | None = None
     body: bool = False
     large: bool = False
-    admit: Callable[[House, Scope], Key] | None = None
+    admit: Callable[[GatewayState, Scope], Key] | None = None
     head: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class GatewayState:
     """What all endpoints share.
 
     Attributes:
@@ -79,30 +82,32 @@ class House:
     """
 
     settings: GatewaySettings
-    keys: Keys
-    tenants: Tenants
+    keys: KeyStore
+    tenants: TenantRelays
     upstream: Upstream
     models: tuple[str, ...]
-    rates: Rates
-    together: Together
-    metrics: Metrics
+    rates: RequestRates
+    together: ConcurrencyLimit
+    metrics: GatewayMetrics
     clock: Clock
     keyring: KeyRing
     now: Callable[[], float] = time.monotonic
 
 
-class _Refusal(Exception):
+class _RequestRefused(Exception):
     """Ends a request with an answer."""
 
-    def __init__(self, answered: Answered) -> None:
+    def __init__(self, answered: GatewayResponse) -> None:
         super().__init__(answered.status)
         self.answered = answered
 
 
-class Door:
+class Endpoint:
     """The endpoint of one path."""
 
-    def __init__(self, route: str, operations: Mapping[str, Operation], house: House) -> None:
+    def __init__(
+        self, route: str, operations: Mapping[str, Operation], house: GatewayState
+    ) -> None:
         """Take a path's operations."""
         self._route = route
         self._operations = dict(operations)
@@ -111,7 +116,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         began = self._house.now()
-        visit = Visit(scope, receive, send, self._house.settings.send_seconds)
+        visit = HttpExchange(scope, receive, send, self._house.settings.send_seconds)
         try:
             await self._visited(visit)
         finally:
@@ -119,7 +124,7 @@ class Door:
             self._house.metrics.request(self._route, visit.method, visit.status, seconds)
             visit.log(self._route, seconds)
 
-    async def _visited(self, visit: Visit) -> None:
+    async def _visited(self, visit: HttpExchange) -> None:
         try:
             operation = self._operation(visit)
             visit.key = self._admitted(visit, operation)
@@ -127,27 +132,27 @@ class Door:
             with share:
                 body = await self._body(visit, operation)
                 await self._worked(visit, operation, body)
-        except _Refusal as refused:
+        except _RequestRefused as refused:
             await visit.answer(refused.answered)
         except CRPError as error:
             await visit.fail(error)
 
-    def _operation(self, visit: Visit) -> Operation:
+    def _operation(self, visit: HttpExchange) -> Operation:
         self._check_headers(visit.scope["headers"])
         method = visit.scope["method"]
         operation = self._operations.get("GET" if method == "HEAD" else method)
         if method == "HEAD" and operation is not None and not operation.head:
             operation = None
         if not self._operations:
-            raise _Refusal(
-                responses.refusal(
+            raise _RequestRefused(
+                responses.refusal_response(
                     404, "unknown_path", "there is nothing here; /openapi.json has all paths", CLOSE
                 )
             )
         if operation is None:
             allowed = ", ".join(sorted(self._operations))
-            raise _Refusal(
-                responses.refusal(
+            raise _RequestRefused(
+                responses.refusal_response(
                     405, "method_not_allowed", f"wanted {allowed}", {"Allow": allowed, **CLOSE}
                 )
             )
@@ -157,18 +162,18 @@ class Door:
         size = sum(len(name) + len(value) + 4 for name, value in headers)
         if size > self._house.settings.header_bytes:
             most = self._house.settings.header_bytes
-            raise _Refusal(
-                responses.refusal(
+            raise _RequestRefused(
+                responses.refusal_response(
                     431, "headers_too_large", f"headers take {size} bytes, at most {most}", CLOSE
                 )
             )
         for name, value in headers:
             shown = name.decode("latin-1").strip().lower()
-            if not shown.startswith(names.PREFIX) and shown not in _READ:
+            if not shown.startswith(names.PREFIX) and shown not in _CHECKED_HEADERS:
                 continue
-            if not (_PLAIN.fullmatch(name) and _PLAIN.fullmatch(value)):
-                raise _Refusal(
-                    responses.refusal(
+            if not (_PRINTABLE.fullmatch(name) and _PRINTABLE.fullmatch(value)):
+                raise _RequestRefused(
+                    responses.refusal_response(
                         400,
                         "header_syntax_error",
                         f"header {shown!r:.60} holds a character that is not printable ASCII",
@@ -176,7 +181,7 @@ class Door:
                     )
                 )
 
-    def _admitted(self, visit: Visit, operation: Operation) -> Key | None:
+    def _admitted(self, visit: HttpExchange, operation: Operation) -> Key | None:
         """The key of the request, with its right to the operation and its rate checked."""
         house = self._house
         if operation.admit is not None:
@@ -190,25 +195,27 @@ class Door:
             value for name, value in visit.scope["headers"] if name.lower() == b"authorization"
         ]
         scheme, _, presented = (given[0].decode("ascii") if len(given) == 1 else "").partition(" ")
-        key = found(house.keys.all(), presented.strip(), house.clock.now())
+        key = find_key(house.keys.all(), presented.strip(), house.clock.now())
         if key is None or scheme.lower() != "bearer":
             raise TokenRefused("the request has no valid key; send Authorization: Bearer crp_key_…")
         visit.key = key
         house.rates.take(key.key_id, house.now())
         if wanted not in key.scopes:
-            raise _Refusal(
-                responses.refusal(
+            raise _RequestRefused(
+                responses.refusal_response(
                     403, "access_denied", f"key {key.key_id} has no right to {wanted.value}"
                 )
             )
         return key
 
-    async def _body(self, visit: Visit, operation: Operation) -> bytes:
+    async def _body(self, visit: HttpExchange, operation: Operation) -> bytes:
         """The whole body, within its limit and its time."""
         settings, headers = self._house.settings, visit.scope["headers"]
-        wrong = framed_twice(headers) or (unreadable(headers) if operation.body else None)
+        wrong = refuse_two_lengths(headers) or (
+            refuse_media_type(headers) if operation.body else None
+        )
         if wrong is not None:
-            raise _Refusal(wrong)
+            raise _RequestRefused(wrong)
         most = settings.facts_bytes if operation.large else settings.body_bytes
         if not operation.body:
             most = 0
@@ -221,7 +228,7 @@ class Door:
                 while True:
                     message = await visit.receive()
                     if message["type"] == "http.disconnect":
-                        raise _Refusal(Answered(GONE))
+                        raise _RequestRefused(GatewayResponse(CLIENT_GONE))
                     piece = message.get("body", b"")
                     size += len(piece)
                     if size > most:
@@ -230,8 +237,8 @@ class Door:
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
-            raise _Refusal(
-                responses.refusal(
+            raise _RequestRefused(
+                responses.refusal_response(
                     408,
                     "request_timeout",
                     f"the body was not there after {settings.body_seconds:g} s",
@@ -239,14 +246,14 @@ class Door:
                 )
             ) from None
 
-    async def _worked(self, visit: Visit, operation: Operation, body: bytes) -> None:
+    async def _worked(self, visit: HttpExchange, operation: Operation, body: bytes) -> None:
         """Do the operation and send its answer, until that is done or the caller is gone."""
         work = asyncio.ensure_future(self._played(visit, operation, body))
-        gone = asyncio.ensure_future(_gone(visit.receive))
+        gone = asyncio.ensure_future(_wait_for_disconnect(visit.receive))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not (work.done() or visit.sent):
-                visit.status = visit.status or GONE
+                visit.status = visit.status or CLIENT_GONE
                 visit.noted.outcome = visit.noted.outcome or "cancelled"
                 work.cancel()
             # A turn that is cancelled seals its window first.
@@ -262,7 +269,7 @@ class Door:
         if not work.cancelled():
             work.result()
 
-    async def _played(self, visit: Visit, operation: Operation, body: bytes) -> None:
+    async def _played(self, visit: HttpExchange, operation: Operation, body: bytes) -> None:
         try:
             if visit.key is None:
                 await visit.answer(await self._handled(visit, operation, body, None))
@@ -273,15 +280,15 @@ class Door:
             await visit.fail(error)
 
     async def _handled(
-        self, visit: Visit, operation: Operation, body: bytes, relay: Any
-    ) -> Answered:
+        self, visit: HttpExchange, operation: Operation, body: bytes, relay: Any
+    ) -> GatewayResponse:
         house, scope = self._house, visit.scope
         return await operation.handler(
-            Call(
+            GatewayRequest(
                 request_id=visit.request_id,
                 created=int(house.clock.now().timestamp()),
-                headers=_decoded(scope["headers"]),
-                query=_query(scope),
+                headers=_decode_headers(scope["headers"]),
+                query=_query_parameters(scope),
                 path=scope.get("path_params") or {},
                 body=body,
                 key=visit.key,  # type: ignore[arg-type]  # None where no key is needed
@@ -289,30 +296,32 @@ class Door:
                 upstream=house.upstream,
                 models=house.models,
                 settings=house.settings,
-                holds=lambda subject: holds(house.keys.all(), subject, house.clock.now()),
+                holds=lambda subject: has_roles(house.keys.all(), subject, house.clock.now()),
                 metrics=house.metrics,
                 noted=visit.noted,
             )
         )
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Return when the caller has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _too_large(most: int) -> _Refusal:
-    return _Refusal(
-        responses.refusal(413, "body_too_large", f"at most {most} bytes are taken here", CLOSE)
+def _too_large(most: int) -> _RequestRefused:
+    return _RequestRefused(
+        responses.refusal_response(
+            413, "body_too_large", f"at most {most} bytes are taken here", CLOSE
+        )
     )
 
 
-def _decoded(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+def _decode_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
-def _query(scope: Scope) -> dict[str, str]:
+def _query_parameters(scope: Scope) -> dict[str, str]:
     try:
         pairs = parse_qsl(
             scope.get("query_string", b"").decode("ascii"),

@@ -40,7 +40,7 @@ SECRET_BYTES: Final = 32
 BUSY_SECONDS: Final = 30.0
 _KEY: Final = re.compile(r"crp_key_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 # What an unknown key is compared with, so that it takes as long as a known one.
-_NOBODY: Final = "sha256:" + "0" * 64
+_UNKNOWN_HASH: Final = "sha256:" + "0" * 64
 
 
 class Scope(StrEnum):
@@ -104,14 +104,14 @@ def new_key(
         name=name,
         roles=roles,
         scopes=scopes,
-        secret_hash=_hashed(secret),
+        secret_hash=_hash_secret(secret),
         created_at=datetime.now(UTC),
         expires_at=expires_at,
     )
     return f"{PREFIX}{key_id}_{secret}", kept
 
 
-def found(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
+def find_key(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
     """The key that a caller presents; None for one that is unknown, wrong or expired.
 
     The comparison takes the same time wherever a secret differs, and for an unknown key too.
@@ -119,13 +119,13 @@ def found(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
     read = _KEY.fullmatch(presented)
     key_id, secret = (read[1], read[2]) if read else ("", "")
     key = keys.get(key_id)
-    same = hmac.compare_digest(_hashed(secret), key.secret_hash if key else _NOBODY)
+    same = hmac.compare_digest(_hash_secret(secret), key.secret_hash if key else _UNKNOWN_HASH)
     if key is None or not same or (key.expires_at is not None and key.expires_at <= now):
         return None
     return key
 
 
-def holds(keys: Mapping[str, Key], subject: Subject, now: datetime) -> bool:
+def has_roles(keys: Mapping[str, Key], subject: Subject, now: datetime) -> bool:
     """Whether one key that has not expired is of this subject and gives it all of its roles."""
     return any(
         (key.tenant, key.name) == (subject.tenant, subject.name)
@@ -135,7 +135,7 @@ def holds(keys: Mapping[str, Key], subject: Subject, now: datetime) -> bool:
     )
 
 
-def _hashed(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -46,7 +46,7 @@ STATUSES: Final = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OperationDoc:
     """What the document says of an operation.
 
     Attributes:
@@ -69,7 +69,7 @@ class Told:
     keyed: bool = True
 
 
-def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
+def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
     """The document of a table of paths."""
     told = [one for methods in paths.values() for one in methods.values()]
     kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refused, "serialization")]
@@ -82,22 +82,24 @@ def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
 
     refused = {JSON: {"schema": schema(Refused, "serialization")}}
 
-    def operation(path: str, one: Told) -> dict[str, Any]:
+    def operation(path: str, one: OperationDoc) -> dict[str, Any]:
         said: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
-        parameters = [_of_path(name) for name in _names(path)]
+        parameters = [_path_parameter(name) for name in _path_parameters(path)]
         parameters += [
             {"name": name, "in": "query", "required": False, "schema": dict(kind)}
             for name, kind in one.query.items()
         ]
         if one.asks:
-            parameters += [{"$ref": f"#/components/parameters/{name}"} for name in _headers()]
+            parameters += [{"$ref": f"#/components/parameters/{name}"} for name in _header_names()]
         if parameters:
             said["parameters"] = parameters
         if one.takes:
             content = {JSON: {"schema": schema(one.takes, "validation")}}
             said["requestBody"] = {"required": True, "content": content}
         content = {JSON: {"schema": schema(one.gives, "serialization")}} if one.gives else {}
-        content |= {media.partition(";")[0]: {"schema": _of_media(media)} for media in one.media}
+        content |= {
+            media.partition(";")[0]: {"schema": _media_schema(media)} for media in one.media
+        }
         responses: dict[str, Any] = {"200": {"description": "Done.", "content": content}}
         common = (*WITH_KEY, 405) if one.keyed else OPEN
         taken = (415,) if one.takes else ()
@@ -123,8 +125,13 @@ def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
         "components": {
             "schemas": schemas["$defs"],
             "parameters": {
-                name: {"name": name, "in": "header", "required": False, "schema": _rule(name)}
-                for name in _headers()
+                name: {
+                    "name": name,
+                    "in": "header",
+                    "required": False,
+                    "schema": _header_schema(name),
+                }
+                for name in _header_names()
             },
             "securitySchemes": {BEARER: {"type": "http", "scheme": "bearer"}},
         },
@@ -134,23 +141,23 @@ def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
 _TEXT: Final = {"type": "string"}
 
 
-def _headers() -> list[str]:
+def _header_names() -> list[str]:
     return sorted(form.name for form in codec.REQUEST.values())
 
 
-def _rule(name: str) -> dict[str, str]:
+def _header_schema(name: str) -> dict[str, str]:
     """A header's grammar, as regular expressions are written in JSON schemas."""
     pattern = grammar.GRAMMAR[name].pattern.replace(r"\-", "-")
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
-def _of_media(media: str) -> dict[str, str]:
+def _media_schema(media: str) -> dict[str, str]:
     return {"type": "object" if media == JSON else "string"}
 
 
-def _names(path: str) -> list[str]:
+def _path_parameters(path: str) -> list[str]:
     return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
-def _of_path(name: str) -> dict[str, Any]:
+def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": _TEXT}

@@ -1,4 +1,4 @@
-"""An OpenAI request with CRP headers: its framing, its body, and the question that it asks."""
+"""An OpenAI request with CRP headers, checked and read as a question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import RequestError
 from crp_integrations.gateway.records import ChatMessage, ChatRequest, extra_fields
-from crp_integrations.gateway.responses import JSON, Answered, refusal
+from crp_integrations.gateway.responses import JSON, GatewayResponse, refusal_response
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.messages import Message
 from crp_integrations.records import Part
@@ -20,18 +20,18 @@ from crp_integrations.relay.records import message_of
 from crp_integrations.relay.settings import first_problem
 
 # Fields that go to the upstream as they came, unless they are empty.
-HANDED_ON: Final = (
+UPSTREAM_FIELDS: Final = (
     "top_p", "stop", "max_completion_tokens", "presence_penalty", "frequency_penalty",
     "logit_bias", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "service_tier", "reasoning_effort", "verbosity", "store", "metadata", "prediction",
     "response_format", "tool_choice", "parallel_tool_calls",
 )  # fmt: skip
 # Nothing of CRP goes to a provider, whatever an operator lists.
-OURS: Final = "crp"
+CRP_PREFIX: Final = "crp"
 # Of one object: each may be an error, and all are looked for before one is told.
 MOST_NAMES: Final = 10_000
 # Of the place of what is wrong, which is as long as a body is deep.
-SHOWN: Final = 120
+MOST_PLACE: Final = 120
 
 _Model = TypeVar("_Model", bound=Part)
 
@@ -43,7 +43,7 @@ class ModelUnlisted(RequestError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChatQuestion:
     """A request, read.
 
     Attributes:
@@ -70,7 +70,7 @@ def read_json(data: bytes) -> Any:
     try:
         # Of bytes the reader takes UTF-16 and UTF-32 as well, which no other reader here would.
         text = data.decode("utf-8-sig")
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_once)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     except (ValueError, RecursionError):
         raise RequestError(
             "the body is no JSON in UTF-8 with each name once; send one object"
@@ -83,21 +83,23 @@ def read_as(kind: type[_Model], given: Any) -> _Model:
         return kind.model_validate(given)
     except ValidationError as error:
         field, problem = first_problem(error)
-        raise RequestError(f"{field[:SHOWN] or 'the body'} is not usable: {problem}") from None
+        raise RequestError(f"{field[:MOST_PLACE] or 'the body'} is not usable: {problem}") from None
 
 
-def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySettings) -> Question:
+def read_question(
+    data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySettings
+) -> ChatQuestion:
     """A request as a question.
 
     The last message of the user alone is what the fabric is asked; the others go along.
     """
     own, aside = extra_fields(read_json(data), limits.pass_fields)
     said = read_as(ChatRequest, own)
-    _within("the conversation has {} messages", len(said.messages), limits.messages)
+    _check_length("the conversation has {} messages", len(said.messages), limits.messages)
     system, history, query, results = _conversation(said.messages)
-    around = len(system) + sum(map(_length, history))
+    around = len(system) + sum(map(_message_length, history))
     told = "the messages beside the question have {} characters"
-    _within(told, around, limits.conversation_characters)
+    _check_length(told, around, limits.conversation_characters)
     asking = from_headers(headers)
     if said.seed is not None and asking.get("seed", said.seed) != said.seed:
         raise RequestError("seed and CRP-LLM-Reproducibility-Seed differ; give one of them")
@@ -115,13 +117,16 @@ def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySet
     }
     asked = (query, *(fields.get("sub_queries") or ()))
     told = "the question and its sub-queries have {} characters"
-    _within(told, sum(map(len, asked)), limits.question_characters)
-    handed = {**said.model_dump(mode="json", include=set(HANDED_ON), exclude_none=True), **aside}
-    written = _sendable(handed) + (len(json.dumps(said.tools)) if said.tools else 0)
+    _check_length(told, sum(map(len, asked)), limits.question_characters)
+    handed = {
+        **said.model_dump(mode="json", include=set(UPSTREAM_FIELDS), exclude_none=True),
+        **aside,
+    }
+    written = _encoded_length(handed) + (len(json.dumps(said.tools)) if said.tools else 0)
     told = "the fields beside the messages have {} characters as JSON"
-    _within(told, written, limits.field_characters)
+    _check_length(told, written, limits.field_characters)
     options = said.stream_options
-    return Question(
+    return ChatQuestion(
         query=query,
         asking=cast(
             "QuestionFields", {name: one for name, one in fields.items() if one is not None}
@@ -156,21 +161,21 @@ def _conversation(
     return system, (*before, *after), read[at].content, len(after)
 
 
-def _length(message: Message) -> int:
+def _message_length(message: Message) -> int:
     return len(message.content) + sum(
         len(call.name) + len(call.arguments) for call in message.tool_calls
     )
 
 
-def _within(told: str, length: int, most: int) -> None:
+def _check_length(told: str, length: int, most: int) -> None:
     if length > most:
         raise RequestError(f"{told.format(length)}, at most {most} are taken here")
 
 
-def _sendable(arguments: dict[str, Any]) -> int:
+def _encoded_length(arguments: dict[str, Any]) -> int:
     """How long arguments are as JSON, which they must be."""
     for name in arguments:
-        if name.lower().startswith(OURS):
+        if name.lower().startswith(CRP_PREFIX):
             raise RequestError(f"field {name!r:.40} would send CRP metadata to a provider")
     try:
         return len(json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode())
@@ -178,7 +183,7 @@ def _sendable(arguments: dict[str, Any]) -> int:
         raise RequestError("a field holds a character that is not Unicode text") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object that names nothing twice, of which two readers might see different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -188,7 +193,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
@@ -198,7 +203,7 @@ _SUFFIX: Final = "+json"
 _PLAIN: Final = frozenset({"", "identity"})
 
 
-def framed_twice(headers: Iterable[tuple[bytes, bytes]]) -> Answered | None:
+def refuse_two_lengths(headers: Iterable[tuple[bytes, bytes]]) -> GatewayResponse | None:
     """The refusal of a body with two lengths, whose end two servers may see in different places.
 
     RFC 9112 §6.1 lets a server refuse it.
@@ -206,7 +211,7 @@ def framed_twice(headers: Iterable[tuple[bytes, bytes]]) -> Answered | None:
     names = {name.lower() for name, _ in headers}
     if not {b"transfer-encoding", b"content-length"} <= names:
         return None
-    return refusal(
+    return refusal_response(
         400,
         "two_lengths",
         "the body has Content-Length and Transfer-Encoding; send one of them",
@@ -214,14 +219,14 @@ def framed_twice(headers: Iterable[tuple[bytes, bytes]]) -> Answered | None:
     )
 
 
-def unreadable(headers: Iterable[tuple[bytes, bytes]]) -> Answered | None:
+def refuse_media_type(headers: Iterable[tuple[bytes, bytes]]) -> GatewayResponse | None:
     """The refusal of a body that is no JSON by its headers; one that says nothing is read."""
     for name, value in headers:
         said = value.decode("latin-1").strip().lower()
         if name.lower() == b"content-encoding" and said not in _PLAIN:
-            return _unsupported(f"the body is encoded as {said!r:.40}; send it as it is")
+            return _unsupported_response(f"the body is encoded as {said!r:.40}; send it as it is")
         if name.lower() == b"content-type" and not _is_json(said):
-            return _unsupported(f"the body is {said!r:.80}; send {JSON} in UTF-8")
+            return _unsupported_response(f"the body is {said!r:.80}; send {JSON} in UTF-8")
     return None
 
 
@@ -234,5 +239,5 @@ def _is_json(said: str) -> bool:
     return kind == JSON or (kind.startswith("application/") and kind.endswith(_SUFFIX))
 
 
-def _unsupported(message: str) -> Answered:
-    return refusal(415, "unsupported_media_type", message, CLOSE)
+def _unsupported_response(message: str) -> GatewayResponse:
+    return refusal_response(415, "unsupported_media_type", message, CLOSE)

@@ -1,4 +1,9 @@
-"""`/v1/facts`, reports, trails, receipts and artifacts of the key's own tenant."""
+"""`/v1/facts`, `/v1/reports`, `/v1/audit`, `/v1/receipts` and `/v1/artifacts` of the key's tenant.
+
+The signed address of an artifact is the permission: no bearer key is asked for. The guard and the
+list of keys are asked again, since an address says which roles the subject had when it was made. A
+HEAD is refused, since whoever only looks must not use the address up.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import IllegalTransition, RequestError
 from crp_integrations.fabric.records import Fact, IngestReport, Where
-from crp_integrations.gateway.endpoint import House
+from crp_integrations.gateway.endpoint import GatewayState
 from crp_integrations.gateway.keys import Key
 from crp_integrations.gateway.records import (
     FactsPage,
@@ -25,7 +30,12 @@ from crp_integrations.gateway.records import (
     StoredFacts,
 )
 from crp_integrations.gateway.request_bodies import read_as, read_json
-from crp_integrations.gateway.responses import Answered, Call, record, refusal
+from crp_integrations.gateway.responses import (
+    GatewayRequest,
+    GatewayResponse,
+    json_response,
+    refusal_response,
+)
 from crp_integrations.governance.artifacts.storage import PATH, read_address
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.receipt.records import ID_PREFIX, write
@@ -36,7 +46,7 @@ from crp_integrations.vocabulary import SourceKind
 PAGE = 100
 
 
-async def put(call: Call) -> Answered:
+async def put_facts(call: GatewayRequest) -> GatewayResponse:
     """Store facts, or change those whose ids are there: the whole batch or nothing.
 
     Under `CRP-Context-Cache: no-store` they are kept in memory for the session of
@@ -58,7 +68,7 @@ async def put(call: Call) -> Answered:
 
     report = await asyncio.to_thread(stored)
     call.noted.facts(fact.fact_id for fact in facts)
-    return record(
+    return json_response(
         StoredFacts(
             facts=tuple(report.facts),
             unchanged=report.unchanged,
@@ -69,7 +79,7 @@ async def put(call: Call) -> Answered:
     )
 
 
-async def listed(call: Call) -> Answered:
+async def list_facts(call: GatewayRequest) -> GatewayResponse:
     """The tenant's retrievable facts by id, a page at a time."""
     call.only("limit", "after", "source_id", "label", "kind")
     limit = call.whole("limit", PAGE, least=1, most=call.settings.page)
@@ -84,10 +94,10 @@ async def listed(call: Call) -> Answered:
 
     said = await asyncio.to_thread(found)
     call.noted.facts(fact.fact_id for fact in said.facts)
-    return record(said)
+    return json_response(said)
 
 
-async def one(call: Call) -> Answered:
+async def get_fact(call: GatewayRequest) -> GatewayResponse:
     """A fact of the tenant."""
     call.only()
     fact_id = call.path["fact_id"]
@@ -95,10 +105,10 @@ async def one(call: Call) -> Answered:
     if not found or found[0].namespace != call.key.tenant:
         return _unknown("fact", fact_id)
     call.noted.facts([found[0].fact_id])
-    return record(found[0])
+    return json_response(found[0])
 
 
-async def forget(call: Call) -> Answered:
+async def forget_fact(call: GatewayRequest) -> GatewayResponse:
     """Delete a fact: it is unretrievable at once, and its bytes go after the retention period."""
     call.only()
     fact_id = call.path["fact_id"]
@@ -107,10 +117,10 @@ async def forget(call: Call) -> Answered:
     except (RequestError, IllegalTransition):
         return _unknown("fact", fact_id)
     call.noted.facts(report.facts)
-    return record(report)
+    return json_response(report)
 
 
-async def erase(call: Call) -> Answered:
+async def erase_source(call: GatewayRequest) -> GatewayResponse:
     """Erase a source: no byte of its facts stays in any file, and the trail says so.
 
     Spec: CRP-SPEC-009 §8.3
@@ -122,10 +132,10 @@ async def erase(call: Call) -> Answered:
     except RequestError:
         return _unknown("source", source_id)
     call.noted.facts(report.facts)
-    return record(report)
+    return json_response(report)
 
 
-def _given(call: Call) -> list[Fact]:
+def _given(call: GatewayRequest) -> list[Fact]:
     given = read_as(GivenFacts, read_json(call.body))
     if len(given.facts) > call.settings.facts_batch:
         raise RequestError(
@@ -138,7 +148,7 @@ def _fact(given: GivenFact) -> Fact:
     return Fact.model_validate(given.model_dump(exclude_none=True))
 
 
-def _where(call: Call) -> Where:
+def _where(call: GatewayRequest) -> Where:
     source, label, kind = (call.query.get(name) for name in ("source_id", "label", "kind"))
     if kind is not None and kind not in tuple(SourceKind):
         raise RequestError(f"kind {kind!r:.40} is not one of {', '.join(SourceKind)}")
@@ -149,9 +159,9 @@ def _where(call: Call) -> Where:
     )
 
 
-def _unknown(what: str, id_: str) -> Answered:
+def _unknown(what: str, id_: str) -> GatewayResponse:
     # In the same words for one that never was, and for one of another tenant.
-    return refusal(404, f"unknown_{what}", f"no {what} is known here as {id_!r:.60}")
+    return refusal_response(404, f"unknown_{what}", f"no {what} is known here as {id_!r:.60}")
 
 
 NDJSON: Final = "application/x-ndjson"
@@ -160,7 +170,7 @@ RECEIPT_ID: Final = re.compile(re.escape(ID_PREFIX) + "[0-9a-f]{32}", re.ASCII)
 LAST: Final = 2**53
 
 
-async def report(call: Call) -> Answered:
+async def get_report(call: GatewayRequest) -> GatewayResponse:
     """The report on a window, as `CRP-Provenance-Report-URI` names it.
 
     Spec: CRP-SPEC-005 §15.4
@@ -171,12 +181,14 @@ async def report(call: Call) -> Answered:
     if WINDOW_ID.fullmatch(window_id):
         found = await asyncio.to_thread(call.relay.report, window_id)
     if found is None:
-        return refusal(404, "unknown_window", f"no report is kept on window {window_id!r:.60}")
+        return refusal_response(
+            404, "unknown_window", f"no report is kept on window {window_id!r:.60}"
+        )
     call.noted.window_id, call.noted.session_id = window_id, found.session_id
-    return record(found)
+    return json_response(found)
 
 
-async def audit(call: Call) -> Answered:
+async def get_trail(call: GatewayRequest) -> GatewayResponse:
     """The seals and events of a session; as NDJSON the whole journal, to be verified elsewhere.
 
     In NDJSON an event of another session is a line that holds its HMAC alone, so that the chain
@@ -194,17 +206,19 @@ async def audit(call: Call) -> Answered:
     if SESSION_ID.fullmatch(session_id):
         seals = await asyncio.to_thread(_seals, call, session_id)
     if not seals:
-        return refusal(404, "unknown_session", f"no window of session {session_id!r:.60} is sealed")
+        return refusal_response(
+            404, "unknown_session", f"no window of session {session_id!r:.60} is sealed"
+        )
     call.noted.session_id = session_id
     if form == "ndjson":
-        return Answered(200, media_type=NDJSON, events=_lines(call, session_id))
+        return GatewayResponse(200, media_type=NDJSON, events=_lines(call, session_id))
     page, last = await asyncio.to_thread(_page, call, after, call.settings.page, session_id)
-    return record(
+    return json_response(
         SessionTrail(session_id=session_id, seals=tuple(seals), events=tuple(page), after=last)
     )
 
 
-async def receipt(call: Call) -> Answered:
+async def get_receipt(call: GatewayRequest) -> GatewayResponse:
     """A receipt by its id or by its window's, the file as it is verified elsewhere."""
     call.only()
     name = call.path["receipt_id"]
@@ -212,17 +226,19 @@ async def receipt(call: Call) -> Answered:
     if RECEIPT_ID.fullmatch(name) or WINDOW_ID.fullmatch(name):
         found = await asyncio.to_thread(call.relay.receipt, name)
     if found is None:
-        return refusal(404, "unknown_receipt", f"no receipt is kept as {name!r:.60}")
+        return refusal_response(404, "unknown_receipt", f"no receipt is kept as {name!r:.60}")
     call.noted.session_id, call.noted.window_id = found.chain.session_id, found.chain.window_id
-    return Answered(200, body=write(found))
+    return GatewayResponse(200, body=write(found))
 
 
-def _seals(call: Call, session_id: str) -> list[WindowSeal]:
+def _seals(call: GatewayRequest, session_id: str) -> list[WindowSeal]:
     with call.relay.fabric.begin(write=False) as transaction:
         return transaction.journal.seals(session_id)
 
 
-def _page(call: Call, after: int, most: int, session_id: str = "") -> tuple[list[Event], int]:
+def _page(
+    call: GatewayRequest, after: int, most: int, session_id: str = ""
+) -> tuple[list[Event], int]:
     """Events of a session, or all, and the number of the last one looked at; 0 at the end."""
     found: list[Event] = []
     with call.relay.fabric.begin(write=False) as transaction:
@@ -234,7 +250,7 @@ def _page(call: Call, after: int, most: int, session_id: str = "") -> tuple[list
     return found, 0
 
 
-async def _lines(call: Call, session_id: str) -> AsyncIterator[bytes]:
+async def _lines(call: GatewayRequest, session_id: str) -> AsyncIterator[bytes]:
     # A page a transaction: a slow reader must not keep an old state of the store alive.
     chosen, after = ExportSelection(session_id=session_id), 0
     while True:
@@ -257,7 +273,7 @@ _HEADERS: Final = {
 }
 
 
-def admitted(house: House, scope: Scope) -> Key:
+def artifact_key(house: GatewayState, scope: Scope) -> Key:
     """Who a genuine address lets in, whether it still holds or not."""
     query = scope.get("query_string", b"").decode("latin-1")
     token = dict(parse_qsl(query)).get("token", "")
@@ -275,7 +291,7 @@ def admitted(house: House, scope: Scope) -> Key:
     )
 
 
-async def opened(call: Call) -> Answered:
+async def open_artifact(call: GatewayRequest) -> GatewayResponse:
     """The artifact of a signed address.
 
     Spec: Summit §Privacy & Security
@@ -288,5 +304,7 @@ async def opened(call: Call) -> Answered:
     try:
         content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=held)
     except RequestError:
-        return refusal(404, "unknown_artifact", f"no artifact is kept as {artifact_id!r:.60}")
-    return Answered(200, _HEADERS, content.data, content.artifact.media_type)
+        return refusal_response(
+            404, "unknown_artifact", f"no artifact is kept as {artifact_id!r:.60}"
+        )
+    return GatewayResponse(200, _HEADERS, content.data, content.artifact.media_type)

@@ -1,4 +1,4 @@
-"""One request on its way through the gateway: its record, its answer, and refusals by one table."""
+"""A request that was let in, the response to it, and its line in the access log."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from starlette.types import Receive, Scope, Send
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError, QualityUnreachable, RequestError, StaleTip
 from crp_integrations.gateway.keys import Key
-from crp_integrations.gateway.rate_limits import Busy, Metrics
 from crp_integrations.gateway.records import ErrorObject, Refused
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.upstream import Upstream
+from crp_integrations.gateway.tenants import Upstream
+from crp_integrations.gateway.traffic import GatewayBusy, GatewayMetrics
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.headers.refusal_bodies import (
@@ -46,9 +46,9 @@ from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Re
 from crp_integrations.seals import sha256
 
 JSON: Final = "application/json"
-INTERNAL: Final = 500
+INTERNAL_ERROR: Final = 500
 # OpenAI's words for a status.
-TYPES: Final = MappingProxyType(
+ERROR_TYPES: Final = MappingProxyType(
     {
         401: "authentication_error",
         403: "permission_error",
@@ -60,12 +60,12 @@ TYPES: Final = MappingProxyType(
     }
 )
 # Clients of OpenAI ask again by themselves after these statuses, which changes nothing here.
-IN_VAIN: Final = (StaleTip, QualityUnreachable)
+NOT_RETRYABLE: Final = (StaleTip, QualityUnreachable)
 NO_RETRY: Final = MappingProxyType({"X-Should-Retry": "false"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class GatewayResponse:
     """A response.
 
     Attributes:
@@ -81,30 +81,32 @@ class Answered:
     close: Callable[[], Awaitable[None]] | None = None
 
 
-def record(
+def json_response(
     said: BaseModel, *, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Answered:
+) -> GatewayResponse:
     """A record of ours as JSON."""
-    return Answered(status, headers or {}, said.model_dump_json(by_alias=True).encode())
+    return GatewayResponse(status, headers or {}, said.model_dump_json(by_alias=True).encode())
 
 
-def refusal(
+def refusal_response(
     status: int,
     code: str,
     message: str,
     headers: Mapping[str, str] | None = None,
-) -> Answered:
+) -> GatewayResponse:
     """A refusal of the gateway's own."""
-    said = Refused(error=ErrorObject(message=message, type=_type(status), code=code), status=status)
-    return _refused(status, said, headers or {})
+    said = Refused(
+        error=ErrorObject(message=message, type=_error_type(status), code=code), status=status
+    )
+    return _encode_refusal(status, said, headers or {})
 
 
-def of_error(error: CRPError) -> Answered:
+def error_response(error: CRPError) -> GatewayResponse:
     """The refusal of an error that no window was sealed for."""
-    return of_outcome(Refusal(error, {}))
+    return outcome_response(Refusal(error, {}))
 
 
-def of_outcome(outcome: Outcome) -> Answered:
+def outcome_response(outcome: Outcome) -> GatewayResponse:
     """What a caller gets of a window that he gets no answer of.
 
     Spec: related facts §3
@@ -112,30 +114,30 @@ def of_outcome(outcome: Outcome) -> Answered:
     status, body = steps.outcome_status(outcome), steps.outcome_body(outcome)
     match outcome:
         case NotModified(headers=headers):
-            return Answered(status, headers)
+            return GatewayResponse(status, headers)
         case Halt(answer=withheld):
             headers = withheld.headers
         case Refusal(headers=headers, error=error):
             headers = dict(headers)
-            if isinstance(error, IN_VAIN):
+            if isinstance(error, NOT_RETRYABLE):
                 headers |= NO_RETRY
-            if isinstance(error, Busy):
+            if isinstance(error, GatewayBusy):
                 headers["Retry-After"] = str(error.retry_seconds)
         case _:
             raise TypeError(f"{type(outcome).__name__} is no refusal")
     if body is None:
         raise TypeError(f"{type(outcome).__name__} has no body")
-    return _refused(status, _said(body, status), {**headers, **body.headers})
+    return _encode_refusal(status, _refusal_record(body, status), {**headers, **body.headers})
 
 
-def _said(body: Body, status: int) -> Refused:
+def _refusal_record(body: Body, status: int) -> Refused:
     fields = body.model_dump(exclude_none=True)
     fields = {name: value for name, value in fields.items() if name in Refused.model_fields}
-    fields |= {"status": status, "error": _error(body, status)}
+    fields |= {"status": status, "error": _error_object(body, status)}
     return Refused.model_validate(fields)
 
 
-def _error(body: Body, status: int) -> ErrorObject:
+def _error_object(body: Body, status: int) -> ErrorObject:
     if isinstance(body, HaltBody):
         code = str(body.crp_halt_reason)
         message = f"the answer was withheld: {code}; {body.retry_condition}"
@@ -145,27 +147,34 @@ def _error(body: Body, status: int) -> ErrorObject:
     param = None
     if isinstance(body, PolicySyntaxBody | InheritanceBody):
         param = "CRP-Safety-Policy"
-    return ErrorObject(message=message, type=_type(status), code=code, param=param)
+    return ErrorObject(message=message, type=_error_type(status), code=code, param=param)
 
 
-def _refused(status: int, said: Refused, headers: Mapping[str, str]) -> Answered:
+def _encode_refusal(status: int, said: Refused, headers: Mapping[str, str]) -> GatewayResponse:
     if status == 401:
         headers = {**headers, "WWW-Authenticate": "Bearer"}
-    return Answered(status, headers, said.model_dump_json(exclude_none=True).encode())
+    return GatewayResponse(status, headers, said.model_dump_json(exclude_none=True).encode())
 
 
-def _type(status: int) -> str:
-    return TYPES.get(status, "invalid_request_error" if status < INTERNAL else "server_error")
+def _error_type(status: int) -> str:
+    return ERROR_TYPES.get(
+        status, "invalid_request_error" if status < INTERNAL_ERROR else "server_error"
+    )
 
 
 _LOG: Final = logging.getLogger("crp_integrations.gateway")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 # How the end of a window is counted and logged.
-ENDS: Final = {Release: "released", Halt: "halted", NotModified: "unmodified", Refusal: "refused"}
+OUTCOME_NAMES: Final = {
+    Release: "released",
+    Halt: "halted",
+    NotModified: "unmodified",
+    Refusal: "refused",
+}
 
 
 @dataclass(slots=True)
-class Noted:
+class LogEntry:
     """What the access log says of a request besides its route and status: ids alone.
 
     Spec: CRP-SPEC-003 §16.1
@@ -191,12 +200,12 @@ class Noted:
 
 def log_failure(request_id: str, error: CRPError) -> None:
     """Say in the log what a caller is not told: why his request failed, from status 500 on."""
-    if error.status_hint >= INTERNAL:
+    if error.status_hint >= INTERNAL_ERROR:
         _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, error)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GatewayRequest:
     """A request that was let in.
 
     Attributes:
@@ -220,12 +229,12 @@ class Call:
     models: tuple[str, ...]
     settings: GatewaySettings
     holds: Callable[[Subject], bool]
-    metrics: Metrics
-    noted: Noted
+    metrics: GatewayMetrics
+    noted: LogEntry
 
     def note(self, outcome: Outcome) -> None:
         """Note how a window ended."""
-        self.noted.outcome = ENDS[type(outcome)]
+        self.noted.outcome = OUTCOME_NAMES[type(outcome)]
         self.metrics.outcome(self.noted.outcome)
         match outcome:
             case Release(answer=answer) | Halt(answer=answer):
@@ -261,15 +270,15 @@ class Call:
 
 ACCESS: Final = logging.getLogger("crp_integrations.gateway.access")
 # What a log calls the status of a request whose caller went away, as nginx does.
-GONE: Final = 499
-UNMODIFIED: Final = 304
+CLIENT_GONE: Final = 499
+NOT_MODIFIED: Final = 304
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SAFE: Final = re.compile(r"[\x20-\x7e]*", re.ASCII)
 
 
 @dataclass(slots=True)
-class Visit:
+class HttpExchange:
     """A request under way.
 
     Attributes:
@@ -284,7 +293,7 @@ class Visit:
     send: Send
     send_seconds: float
     request_id: str = ""
-    noted: Noted = field(default_factory=Noted)
+    noted: LogEntry = field(default_factory=LogEntry)
     key: Key | None = None
     status: int = 0
     sent: bool = False
@@ -298,13 +307,13 @@ class Visit:
         method = str(self.scope["method"])
         return method if method in METHODS else "OTHER"
 
-    async def answer(self, answered: Answered) -> None:
+    async def answer(self, answered: GatewayResponse) -> None:
         """Send an answer, no piece of it longer than the caller may take for it."""
         try:
-            if answered.status == GONE:
-                self.status = GONE
+            if answered.status == CLIENT_GONE:
+                self.status = CLIENT_GONE
                 return
-            head = _encoded(answered, self.request_id)
+            head = _encode_headers(answered, self.request_id)
             await self._timed(
                 {"type": "http.response.start", "status": answered.status, "headers": head}
             )
@@ -334,10 +343,10 @@ class Visit:
             # The status is out; all that can be said now is that the answer is not whole.
             self._abort()
         elif isinstance(error, CRPError):
-            await self.answer(of_error(error))
+            await self.answer(error_response(error))
         else:
             await self.answer(
-                refusal(500, "internal_error", "the gateway failed; its log says more")
+                refusal_response(500, "internal_error", "the gateway failed; its log says more")
             )
 
     def log(self, route: str, seconds: float) -> None:
@@ -383,7 +392,7 @@ def _request_id(scope: Scope) -> str:
     return text if _REQUEST_ID.fullmatch(text) else f"req_{secrets.token_hex(8)}"
 
 
-def _encoded(answered: Answered, request_id: str) -> list[tuple[bytes, bytes]]:
+def _encode_headers(answered: GatewayResponse, request_id: str) -> list[tuple[bytes, bytes]]:
     said = {
         names.PROTOCOL: names.PROTOCOL_VERSION,
         **answered.headers,
@@ -391,7 +400,7 @@ def _encoded(answered: Answered, request_id: str) -> list[tuple[bytes, bytes]]:
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
     }
-    if answered.status != UNMODIFIED:
+    if answered.status != NOT_MODIFIED:
         said["Content-Type"] = answered.media_type
         if answered.events is None:
             said["Content-Length"] = str(len(answered.body))

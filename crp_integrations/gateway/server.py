@@ -1,4 +1,4 @@
-"""Serving the application with uvicorn: slow and oversized heads never reach it."""
+"""The application served by uvicorn, which never sees slow or oversized heads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def server(
     """The server, not begun."""
     limits = settings or GatewaySettings()
 
-    class Guarded(Patient):
+    class Guarded(GuardedProtocol):
         header_seconds = limits.header_seconds
 
     return uvicorn.Server(
@@ -104,7 +104,7 @@ def check_free(host: str, port: int) -> None:
         ) from error
 
 
-class Patient(H11Protocol):
+class GuardedProtocol(H11Protocol):
     """A connection whose every head has a deadline, and whose lines do not fold.
 
     Attributes:
@@ -133,7 +133,7 @@ class Patient(H11Protocol):
             if self._deadline is None:
                 self._wait()
             head = self._tail + data
-            if _folds(head):
+            if _has_folded_line(head):
                 self._stop()
                 self.send_400_response("Folded header lines are not taken.")
                 return
@@ -150,7 +150,7 @@ class Patient(H11Protocol):
         """
         ahead = self.conn.trailing_data[0]
         self._tail = ahead[-_TAIL:]
-        if _folds(ahead):
+        if _has_folded_line(ahead):
             # After this answer, which is on its way.
             self.transport.close()
         super().on_response_complete()
@@ -173,7 +173,7 @@ class Patient(H11Protocol):
             self.transport.abort()
 
 
-def _folds(head: bytes) -> bool:
+def _has_folded_line(head: bytes) -> bool:
     """Whether a line goes on in the next one, before the head's end."""
     ends = [place for place in map(head.find, _HEAD_ENDS) if place >= 0]
     until = min(ends) if ends else len(head)

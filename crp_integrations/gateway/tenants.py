@@ -1,4 +1,4 @@
-"""A relay for each subject, opened when it is first needed, the ones used last kept.
+"""A relay for each subject, and the models that its questions go to.
 
 A relay is bound to one tenant and one user within it, and no call of it names a tenant; so what a
 key reaches is decided once, by the relay that it is given.
@@ -9,18 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
+from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
+from crp_integrations.engines.litellm import LiteLLMModel
+from crp_integrations.engines.openai_server import OpenAIServer
+from crp_integrations.errors import ModelError
 from crp_integrations.guard.decisions import Subject
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Model
 from crp_integrations.relay.relay import Relay
+from crp_integrations.vocabulary import Purpose
+
+__all__ = ["OpenAIServer", "QuestionModel", "Routed", "Upstream"]
 
 _LOG = logging.getLogger("crp_integrations.gateway")
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRelay:
     """A relay that is open, or on its way.
 
     Attributes:
@@ -31,14 +41,14 @@ class _Open:
     users: int = 0
 
 
-class Tenants:
+class TenantRelays:
     """Opens and closes relays. For one event loop alone."""
 
     def __init__(self, opened: Callable[[Subject], Relay], most: int) -> None:
         """Open nothing yet."""
         self._opened = opened
         self._most = most
-        self._kept: OrderedDict[Subject, _Open] = OrderedDict()
+        self._kept: OrderedDict[Subject, _OpenRelay] = OrderedDict()
         self._closing: set[asyncio.Future[None]] = set()
 
     @property
@@ -52,7 +62,7 @@ class Tenants:
         entry = self._kept.get(subject)
         if entry is None:
             loop = asyncio.get_running_loop()
-            entry = _Open(loop.run_in_executor(None, self._opened, subject))
+            entry = _OpenRelay(loop.run_in_executor(None, self._opened, subject))
             self._kept[subject] = entry
         self._kept.move_to_end(subject)
         entry.users += 1
@@ -86,7 +96,7 @@ class Tenants:
             self._close(self._kept.pop(subject))
             spare -= 1
 
-    def _close(self, entry: _Open) -> None:
+    def _close(self, entry: _OpenRelay) -> None:
         async def closed() -> None:
             try:
                 relay = await entry.relay
@@ -97,3 +107,140 @@ class Tenants:
         closing = asyncio.ensure_future(closed())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+# Fields that providers refuse in a call without tools.
+TOOL_FIELDS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
+# LiteLLM writes a call's `max_tokens` under the name that its provider takes.
+LENGTH_FIELD: Final = "max_completion_tokens"
+
+
+class Upstream(Protocol):
+    """Answers questions of all tenants."""
+
+    def known(self, model: str) -> None:
+        """Check a name before anything is read; raises ModelNotFound."""
+        ...
+
+    def shaped(self, arguments: Mapping[str, Any]) -> Model:
+        """The model with further fields of the OpenAI request."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class Routed:
+    """The extractive model for `extractive`, LiteLLM for every other name."""
+
+    def __init__(
+        self, *, timeout_s: float = 60.0, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Choose what is the same for every question."""
+        self._timeout_s = timeout_s
+        self._options = dict(options or {})
+        self._plain = LiteLLMModel(timeout_s=timeout_s, options=self._options)
+
+    def known(self, model: str) -> None:
+        """Check that a provider follows from a name.
+
+        Raises:
+            ModelNotFound: none does.
+        """
+        if not _is_extractive(model):
+            self._plain.known(model)
+
+    def shaped(self, arguments: Mapping[str, Any]) -> Model:
+        """The model of one question."""
+        given = {name: value for name, value in arguments.items() if name != LENGTH_FIELD}
+        if not given:
+            return _RoutedModel(self._plain)
+        options = {**self._options, **given}
+        return _RoutedModel(LiteLLMModel(timeout_s=self._timeout_s, options=options))
+
+    async def aclose(self) -> None:
+        """Close nothing: LiteLLM keeps its own clients."""
+
+
+class _RoutedModel:
+    """The extractive model or LiteLLM's, by the call's name."""
+
+    def __init__(self, routed: Model) -> None:
+        self._routed = routed
+
+    def call(self, call: ModelCall) -> Reply:
+        return self._of(call).call(call)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        return await self._of(call).acall(call)
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        return self._of(call).stream(call)
+
+    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        return self._of(call).astream(call)
+
+    def _of(self, call: ModelCall) -> Model:
+        return ExtractiveModel() if _is_extractive(call.model) else self._routed
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionModel:
+    """The model of one question: calls for its answer have the caller's fields, others have none.
+
+    Attributes:
+        arguments: the caller's fields. A call that prepares, checks or joins answers has none of
+            them, which a `response_format` or a stop word would spoil.
+        most_characters: of an answer; what is longer is none.
+    """
+
+    upstream: Upstream
+    arguments: Mapping[str, Any]
+    most_characters: int
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call."""
+        return self._short(self._of(call).call(call))
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call without blocking the event loop."""
+        return self._short(await self._of(call).acall(call))
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Pieces of text as they come, then the whole reply."""
+        length = 0
+        for part in self._of(call).stream(call):
+            length = self._counted(length, part)
+            yield part
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        length = 0
+        async for part in self._of(call).astream(call):
+            length = self._counted(length, part)
+            yield part
+
+    def _short(self, reply: Reply) -> Reply:
+        self._counted(0, reply)
+        return reply
+
+    def _counted(self, length: int, part: str | Reply) -> int:
+        """The characters so far; a reply has all of them once more."""
+        length = len(part.text) if isinstance(part, Reply) else length + len(part)
+        if length > self.most_characters:
+            raise ModelError(
+                f"the model's answer has more than {self.most_characters} characters, the most "
+                "that are examined here; ask for a shorter one, as by max_tokens"
+            )
+        return length
+
+    def _of(self, call: ModelCall) -> Model:
+        given = self.arguments if call.purpose is Purpose.ANSWER else {}
+        if not call.tools:
+            given = {name: value for name, value in given.items() if name not in TOOL_FIELDS}
+        return self.upstream.shaped(given)
+
+
+def _is_extractive(model: str) -> bool:
+    return model.partition("/")[0] == EXTRACTIVE

@@ -1,4 +1,4 @@
-"""Packs the envelope again for each attempt: retries, fallbacks, other deployments.
+"""The envelope packed again for each attempt: retries, fallbacks, other deployments.
 
 LiteLLM calls the hook once per attempt with the deployment's real model. The call behind an
 attempt is found through a context variable, so no id travels in metadata, and none can leak.
@@ -17,7 +17,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp
 from crp_integrations.engines.litellm_replies import tells_end
 from crp_integrations.engines.litellm_versions import library
-from crp_integrations.litellm.messages import answers, sent
+from crp_integrations.litellm.messages import is_answer, message_list
 from crp_integrations.relay.steps import Dispatch, FittedDispatch
 
 litellm = library()
@@ -27,7 +27,7 @@ litellm = library()
 SAMPLING: Final = ("temperature", "seed")
 
 
-class Fits(Protocol):
+class ContextPacker(Protocol):
     """A turn, as far as an attempt needs it."""
 
     def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
@@ -36,7 +36,7 @@ class Fits(Protocol):
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Attempts:
+class CallAttempts:
     """One call of the router while it runs.
 
     Attributes:
@@ -52,7 +52,7 @@ class Attempts:
         refused: our own error of the last attempt's packing, None after one that was packed.
     """
 
-    turn: Fits
+    turn: ContextPacker
     step: Dispatch
     messages: list[dict[str, Any]]
     base: int = 0
@@ -70,7 +70,7 @@ class Attempts:
 
         A call that judges a draft stays as it is: the draft was written from these very facts.
         """
-        return answers(self.step)
+        return is_answer(self.step)
 
     def fit(self, model: str, limit: int | None) -> None:
         """Pack for an attempt, unless that was done for the very same one."""
@@ -78,18 +78,18 @@ class Attempts:
             return
         fitted = self.turn.fit(model, context_limit=limit)
         further = () if isinstance(self.step, FittedDispatch) else self.step.messages[self.base :]
-        self.sent = sent((*fitted.messages, *further))
+        self.sent = message_list((*fitted.messages, *further))
         self.packed = (model, limit)
 
 
 # Held by whoever makes the call alone. A context lives longer: an event loop keeps that of each
 # timer, also of a cancelled one, and those of a connection are set for hours.
-RUNNING: Final[ContextVar[ReferenceType[Attempts] | None]] = ContextVar(
+CURRENT_ATTEMPTS: Final[ContextVar[ReferenceType[CallAttempts] | None]] = ContextVar(
     "crp_litellm_attempts", default=None
 )
 
 
-class PackForDeployment(CustomLogger):
+class AttemptPacking(CustomLogger):
     """Replaces the messages of an attempt with those packed for its model."""
 
     # LiteLLM calls this with these parameter names.
@@ -97,11 +97,11 @@ class PackForDeployment(CustomLogger):
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
         """The attempt's arguments with its own messages, None for calls of others."""
-        held = RUNNING.get()
+        held = CURRENT_ATTEMPTS.get()
         running = held() if held else None
         if running is None or kwargs.get("messages") != running.messages:
             return None
-        model, limit = deployed(kwargs)
+        model, limit = deployment_model(kwargs)
         running.tried.append(model)
         running.model = model
         try:
@@ -115,11 +115,11 @@ class PackForDeployment(CustomLogger):
             raise
         running.refused = None
         # The router starts every attempt from the messages that it was called with.
-        taken = _taken(kwargs, running.own)
-        return {**(taken if running.proxied else _whole(taken)), "messages": running.sent}
+        taken = _supported_arguments(kwargs, running.own)
+        return {**(taken if running.proxied else _without_stream(taken)), "messages": running.sent}
 
 
-def deployed(kwargs: dict[str, Any]) -> tuple[str, int | None]:
+def deployment_model(kwargs: dict[str, Any]) -> tuple[str, int | None]:
     """The model behind a deployment, and the input tokens that its list entry states."""
     info = kwargs.get("model_info") or {}
     model = info.get("base_model") or kwargs["model"]
@@ -127,7 +127,7 @@ def deployed(kwargs: dict[str, Any]) -> tuple[str, int | None]:
     return str(model), limit if isinstance(limit, int) and limit > 0 else None
 
 
-def _taken(kwargs: dict[str, Any], own: frozenset[str]) -> dict[str, Any]:
+def _supported_arguments(kwargs: dict[str, Any], own: frozenset[str]) -> dict[str, Any]:
     """The arguments without those of a turn's own sampling values that the model does not take.
 
     A caller's own values stay, and are refused by LiteLLM where they are not taken.
@@ -146,7 +146,7 @@ def _taken(kwargs: dict[str, Any], own: frozenset[str]) -> dict[str, Any]:
     return {**left, "drop_params": True} if tools_stay else left
 
 
-def _whole(kwargs: dict[str, Any]) -> dict[str, Any]:
+def _without_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments, for a whole answer where a stream's end could not be told."""
     if not kwargs.get("stream") or tells_end(
         litellm, kwargs["model"], kwargs.get("custom_llm_provider")
@@ -155,10 +155,10 @@ def _whole(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**{k: v for k, v in kwargs.items() if k != "stream_options"}, "stream": False}
 
 
-_HOOK: Final = PackForDeployment()
+_HOOK: Final = AttemptPacking()
 
 
-def install() -> None:
+def install_hook() -> None:
     """Make LiteLLM call the hook; again has no effect."""
     if _HOOK not in litellm.callbacks:
         litellm.callbacks.append(_HOOK)

@@ -1,14 +1,15 @@
-"""A router's deployments as the model that a turn is played against.
-
-One object lives for one request: it knows which turn made which call, packs for what is tried,
-and keeps LiteLLM's responses with what they used.
-"""
+"""A router's deployments as the model that a turn calls, and the loop behind synchronous calls."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Final, TypeVar
 from weakref import ref
 
 from crp_integrations.engines.litellm import reply_of
@@ -23,10 +24,9 @@ from crp_integrations.engines.litellm_versions import (
     notes_of,
     retries_of,
 )
-from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound
-from crp_integrations.litellm.attempt_packing import RUNNING, SAMPLING, Attempts
-from crp_integrations.litellm.event_loop import wait
-from crp_integrations.litellm.messages import answers, arguments, sent
+from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound, RequestError
+from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS, SAMPLING, CallAttempts
+from crp_integrations.litellm.messages import call_arguments, is_answer, message_list
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.steps import (
     Dispatch,
@@ -38,11 +38,81 @@ from crp_integrations.relay.steps import (
     Step,
 )
 
+T = TypeVar("T")
+# At the end of the process: how long open calls get to be cancelled.
+STOP_SECONDS: Final = 5.0
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """The result of asynchronous work, for a caller outside that loop."""
+    loop = own_loop()
+    if _running_loop() is loop:
+        work.close()
+        raise RequestError(
+            "completion was called from within a call of the router; await acompletion there"
+        )
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def make_in_loop(make: Callable[[], T]) -> T:
+    """What a function makes while a loop runs: a router with budgets starts a task of its own."""
+    if _running_loop() is not None:
+        return make()
+
+    async def made() -> T:
+        return make()
+
+    return run_blocking(made())
+
+
+@cache
+def own_loop() -> asyncio.AbstractEventLoop:
+    """The loop, which lasts as long as the process."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_run_loop, args=(loop,), name="crp-litellm", daemon=True)
+    thread.start()
+    atexit.register(_stop_loop, loop, thread)
+    return loop
+
+
+# A forked process has the loop and not its thread, and would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=own_loop.cache_clear)
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    # LiteLLM leaves a worker for its logs in every loop; unfinished, it would complain.
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+    loop.close()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=STOP_SECONDS)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 litellm = library()
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class AnsweredCall:
     """One call that was answered.
 
     Attributes:
@@ -75,27 +145,27 @@ class Deployments:
         streams: bool = False,
     ) -> None:
         """Take a request's arguments."""
-        self.spent: list[Spent] = []
+        self.spent: list[AnsweredCall] = []
         self.tried: list[str] = []
         self._router = router
         self._group = group
         self._given = dict(given)
         self._streams = streams
-        self._made: dict[int, tuple[Watched, Dispatch]] = {}
+        self._made: dict[int, tuple[WatchedTurn, Dispatch]] = {}
 
-    def watched(self, turn: Playable) -> Watched:
+    def watched(self, turn: Playable) -> WatchedTurn:
         """The turn, whose calls are known here from now on."""
-        return Watched(turn, self)
+        return WatchedTurn(turn, self)
 
-    def made(self, turn: Watched, step: Dispatch) -> None:
+    def made(self, turn: WatchedTurn, step: Dispatch) -> None:
         """Note whose call a dispatch is."""
         self._made[id(step.call)] = (turn, step)
 
     def answers(self, call: ModelCall) -> bool:
         """Whether a call's reply is an answer to the question."""
-        return answers(self._made[id(call)][1])
+        return is_answer(self._made[id(call)][1])
 
-    def handed(self, call: ModelCall) -> Attempts:
+    def handed(self, call: ModelCall) -> CallAttempts:
         """A call that somebody else makes, as the hook packs it for each of its attempts."""
         running = self._attempts(*self._made.pop(id(call)))
         running.proxied = True
@@ -106,20 +176,20 @@ class Deployments:
         # Kept: a judge's call may be made again, and all of them last as long as the request.
         turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
-        token = RUNNING.set(ref(running))
+        token = CURRENT_ATTEMPTS.set(ref(running))
         try:
             response, reply, deployment = await self._called(running)
         except Exception as error:
             raise self.translated(error, running) from error
         finally:
-            RUNNING.reset(token)
+            CURRENT_ATTEMPTS.reset(token)
             self.tried += running.tried
-        self.spent.append(Spent(step, response, reply, tuple(running.tried), deployment))
+        self.spent.append(AnsweredCall(step, response, reply, tuple(running.tried), deployment))
         return reply
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call from outside an event loop."""
-        return wait(self.acall(call))
+        return run_blocking(self.acall(call))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """The text in one piece, since an answer is examined before it is given out; the reply."""
@@ -133,11 +203,11 @@ class Deployments:
         yield reply.text
         yield reply
 
-    def _attempts(self, turn: Watched, step: Dispatch) -> Attempts:
+    def _attempts(self, turn: WatchedTurn, step: Dispatch) -> CallAttempts:
         base = turn.base if step.envelope is not None else len(step.messages)
-        said = sent(step.messages)
+        said = message_list(step.messages)
         call = step.call
-        running = Attempts(
+        running = CallAttempts(
             turn=turn,
             step=step,
             messages=said,
@@ -152,10 +222,10 @@ class Deployments:
         running.packed = turn.packed
         if running.fits and step.envelope and checks_before_calls(self._router):
             # LiteLLM leaves out deployments that these messages do not fit; facts can be fewer.
-            running.messages = _without(said, step.envelope.text)
+            running.messages = _without_envelope(said, step.envelope.text)
         return running
 
-    async def _called(self, running: Attempts) -> tuple[Any, Reply, str]:
+    async def _called(self, running: CallAttempts) -> tuple[Any, Reply, str]:
         """Ask the group, and again where what came is no answer.
 
         LiteLLM has done its own retries and fallbacks when a call returns. What it lets pass is a
@@ -163,8 +233,8 @@ class Deployments:
         only while nothing came, since its caller has the pieces already. Here nobody has any before
         the verdict, so both count as failures like any other.
         """
-        given = arguments(running.step, self._given)
-        streams = self._streams and answers(running.step)
+        given = call_arguments(running.step, self._given)
+        streams = self._streams and is_answer(running.step)
         if streams:
             options = {"include_usage": True, **(given.get("stream_options") or {})}
             given = {**given, "stream": True, "stream_options": options}
@@ -173,9 +243,9 @@ class Deployments:
             response = await self._router.acompletion(
                 model=groups.pop(0), messages=running.messages, **given
             )
-            _must_have_asked(running)
+            _check_hook_ran(running)
             try:
-                return await (streamed if streams else whole)(response, running)
+                return await (read_stream if streams else read_response)(response, running)
             except Exception:
                 if not groups:
                     raise
@@ -199,7 +269,7 @@ class Deployments:
                 found = entry["*"]
         return [*groups, *(group for group in found if isinstance(group, str))]
 
-    def translated(self, error: Exception, running: Attempts) -> CRPError:
+    def translated(self, error: Exception, running: CallAttempts) -> CRPError:
         """The package's own error of a call that failed; knows which models were tried."""
         own: CRPError
         if isinstance(error, CRPError):
@@ -223,7 +293,7 @@ class Deployments:
         return own
 
 
-class Watched:
+class WatchedTurn:
     """A turn whose dispatches are noted with whom they belong to.
 
     Attributes:
@@ -269,18 +339,18 @@ class Watched:
         return step
 
 
-async def whole(response: Any, running: Attempts) -> tuple[Any, Reply, str]:
+async def read_response(response: Any, running: CallAttempts) -> tuple[Any, Reply, str]:
     """A response, its reply, and the deployment that answered."""
-    deployment = _deployment(response)
+    deployment = _deployment_id(response)
     return response, reply_of(response, running.model, (deployment, running.model)), deployment
 
 
-async def streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, str]:
+async def read_stream(chunks: Any, running: CallAttempts) -> tuple[list[Any], Reply, str]:
     """A stream read to its end; a whole response, where the hook asked for one, as a chunk."""
     if not hasattr(chunks, "__aiter__"):
-        response, reply, deployment = await whole(chunks, running)
+        response, reply, deployment = await read_response(chunks, running)
         return [as_chunk(response)], reply, deployment
-    tried, deployment = len(running.tried), _deployment(chunks)
+    tried, deployment = len(running.tried), _deployment_id(chunks)
     assembly = StreamedReply(running.model, litellm, (deployment, running.model))
     kept = []
     async for chunk in chunks:
@@ -292,11 +362,11 @@ async def streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, st
     return kept, assembly.reply(chunks), deployment
 
 
-def _deployment(response: Any) -> str:
+def _deployment_id(response: Any) -> str:
     return str(notes_of(response).get("model_id") or "")
 
 
-def _must_have_asked(running: Attempts) -> None:
+def _check_hook_ran(running: CallAttempts) -> None:
     if not running.tried:
         raise EngineError(
             "LiteLLM answered without asking what the attempt should carry; use litellm>=1.95",
@@ -304,7 +374,7 @@ def _must_have_asked(running: Attempts) -> None:
         )
 
 
-def _without(messages: Sequence[Mapping[str, Any]], text: str) -> list[dict[str, Any]]:
+def _without_envelope(messages: Sequence[Mapping[str, Any]], text: str) -> list[dict[str, Any]]:
     """The messages with the envelope's text left out of the first."""
     first, *rest = [dict(message) for message in messages]
     if text and first["role"] == "system":

@@ -41,13 +41,13 @@ log = logging.getLogger("crp_integrations.litellm")
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ShownContext:
     context: Context
     question: str | None
 
 
 @dataclass(slots=True)
-class _Call:
+class _LoggedCall:
     """A call on its way.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Call:
         judges: it is a judge's, and its reply no answer.
     """
 
-    shown: _Shown | None
+    shown: _ShownContext | None
     done: Future[Attachment] = field(default_factory=Future)
     begun: bool = False
     judges: bool = False
@@ -122,9 +122,11 @@ class CRPLogger(CustomLogger):
         self._judge = judge_for(
             "CRPLogger", judge, judge_options, settings, reports_itself=on_report is not None
         )
-        self._later = late_report_hook(self._judge, on_report, _attached)
-        self._around: ContextVar[_Shown | None] = ContextVar("crp_litellm_shown", default=None)
-        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._later = late_report_hook(self._judge, on_report, _report_json)
+        self._around: ContextVar[_ShownContext | None] = ContextVar(
+            "crp_litellm_shown", default=None
+        )
+        self._calls: OrderedDict[str, _LoggedCall] = OrderedDict()
         self._lock = Lock()
 
     def install(self) -> None:
@@ -152,7 +154,7 @@ class CRPLogger(CustomLogger):
         passages_of(context)
         if question is not None and not isinstance(question, str):
             raise RequestError(f"question is {type(question).__name__}, wanted a text")
-        token = self._around.set(_Shown(context, question))
+        token = self._around.set(_ShownContext(context, question))
         try:
             yield
         finally:
@@ -191,7 +193,7 @@ class CRPLogger(CustomLogger):
         self, request_data: dict[str, Any], response: Any, call_type: Any
     ) -> Any:
         """Attach the report before the caller has the answer."""
-        if _answer(response) is not None:
+        if _answer_text(response) is not None:
             await asyncio.to_thread(self._examined, request_data, response)
         return None
 
@@ -210,20 +212,20 @@ class CRPLogger(CustomLogger):
     # --- within --------------------------------------------------------------------------
 
     def _noted(self, kwargs: dict[str, Any]) -> None:
-        call_id = _id_in(kwargs)
+        call_id = _call_id(kwargs)
         if not call_id:
             return
         with self._lock:
             known = self._calls.get(call_id)
             shown = self._around.get()
             if known is None:
-                self._calls[call_id] = _Call(shown, judges=JUDGING.get())
+                self._calls[call_id] = _LoggedCall(shown, judges=JUDGING.get())
             elif known.shown is None:
                 known.shown = shown
             while len(self._calls) > MOST_CALLS:
                 self._calls.popitem(last=False)
 
-    def _call_of(self, response: Any) -> _Call:
+    def _call_of(self, response: Any) -> _LoggedCall:
         found = notes_of(response).get(_CALL_ID)
         found = found or getattr(getattr(response, "logging_obj", None), _CALL_ID, None)
         with self._lock:
@@ -235,12 +237,12 @@ class CRPLogger(CustomLogger):
         return call
 
     def _examined(self, kwargs: dict[str, Any], response: Any) -> None:
-        answer = _answer(response)
-        call_id = _id_in(kwargs)
+        answer = _answer_text(response)
+        call_id = _call_id(kwargs)
         if answer is None or not call_id:
             return
         with self._lock:
-            call = self._calls.setdefault(call_id, _Call(None, judges=JUDGING.get()))
+            call = self._calls.setdefault(call_id, _LoggedCall(None, judges=JUDGING.get()))
             if call.begun or call.judges:
                 return
             call.begun = True
@@ -253,7 +255,7 @@ class CRPLogger(CustomLogger):
             call.done.set_result(attachment)
 
     def _attachment(
-        self, shown: _Shown | None, answer: str, answers: int
+        self, shown: _ShownContext | None, answer: str, answers: int
     ) -> tuple[Attachment, bool]:
         """The attachment, and whether its judge tells `on_report`."""
         if shown is None:
@@ -280,21 +282,21 @@ class CRPLogger(CustomLogger):
             # Its own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
             return _not_checked(f"the examination failed with {type(error).__name__}"), False
-        return _attached(report), self._later is not None
+        return _report_json(report), self._later is not None
 
 
-def _attached(report: Report) -> Attachment:
+def _report_json(report: Report) -> Attachment:
     return report.model_dump(mode="json")
 
 
-def _id_in(kwargs: dict[str, Any]) -> str:
+def _call_id(kwargs: dict[str, Any]) -> str:
     """LiteLLM's id of a call, wherever this version of it has it."""
     inner = kwargs.get("litellm_params")
     found = kwargs.get(_CALL_ID) or (inner.get(_CALL_ID) if isinstance(inner, dict) else None)
     return str(found or "")
 
 
-def _answer(response: Any) -> str | None:
+def _answer_text(response: Any) -> str | None:
     """The text of a whole response; None for a stream's piece and what is no answer."""
     choices = getattr(response, "choices", None)
     message = getattr(choices[0], "message", None) if choices else None

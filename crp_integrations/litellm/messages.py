@@ -1,4 +1,4 @@
-"""An application's messages as a question, and a turn's calls as LiteLLM's arguments."""
+"""Messages, arguments and model lists, between LiteLLM and a question of the relay."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from crp_integrations.relay.records import message_of
 from crp_integrations.relay.steps import Dispatch
 from crp_integrations.vocabulary import Purpose
 
-TOOLS: Final = frozenset(
+TOOL_ARGUMENTS: Final = frozenset(
     {"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"}
 )
-_OLD: Final = frozenset({"functions", "function_call"})
+_FUNCTION_ARGUMENTS: Final = frozenset({"functions", "function_call"})
 # What shapes an answer, and has no place in a call that prepares, checks or joins answers.
-SHAPING: Final = TOOLS | frozenset(
+ANSWER_FIELDS: Final = TOOL_ARGUMENTS | frozenset(
     {"response_format", "stop", "logit_bias", "logprobs", "top_logprobs", "modalities"}
     | {"presence_penalty", "frequency_penalty", "prediction", "audio", "verbosity", "n"}
     | {"max_tokens", "max_completion_tokens", "stream_options", "top_p", "_skip_mcp_handler"}
 )
 # Fields of a question that the router fills in from LiteLLM's arguments.
-FILLED: Final = frozenset(
+ROUTER_FIELDS: Final = frozenset(
     {"model", "system_prompt", "history", "results", "max_tokens", "temperature", "seed", "tools"}
     | {"compact", "compaction"}
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ConversationQuestion:
     """A conversation as a question.
 
     Attributes:
@@ -49,7 +49,7 @@ class Asked:
     results: int = 0
 
 
-def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
+def question_of(messages: Sequence[Mapping[str, Any]]) -> ConversationQuestion:
     """The question, the system prompt and the history of a conversation."""
     if not isinstance(messages, Sequence):
         raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
@@ -63,32 +63,32 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
     before = [one for one in read[: places[-1]] if one.role != "system"]
     after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
-    return Asked(read[places[-1]].content, system, (*before, *after), len(after))
+    return ConversationQuestion(read[places[-1]].content, system, (*before, *after), len(after))
 
 
-def sent(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def message_list(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages in the OpenAI shape."""
     return [message_json(message) for message in messages]
 
 
-def answers(step: Dispatch) -> bool:
+def is_answer(step: Dispatch) -> bool:
     """Whether a call's reply is an answer to the question, a first or a mended one."""
     return step.envelope is not None and step.purpose is Purpose.ANSWER
 
 
-def arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
+def call_arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
     """LiteLLM's arguments of one call, without model and messages."""
     call = step.call
-    whole = answers(step)
-    kept = {name: value for name, value in given.items() if whole or name not in SHAPING}
+    whole = is_answer(step)
+    kept = {name: value for name, value in given.items() if whole or name not in ANSWER_FIELDS}
     if whole and any(tool not in tools_of(given) for tool in call.tools):
         # The turn has tools of its own, such as the search of the agentic strategy.
-        kept = {name: value for name, value in kept.items() if name not in _OLD}
+        kept = {name: value for name, value in kept.items() if name not in _FUNCTION_ARGUMENTS}
         kept |= {"tools": list(call.tools), **plain_tools()}
         if given.get("function_call"):
-            kept["tool_choice"] = _choice(given["function_call"])
+            kept["tool_choice"] = _tool_choice(given["function_call"])
     if not call.tools:
-        kept = {name: value for name, value in kept.items() if name not in TOOLS}
+        kept = {name: value for name, value in kept.items() if name not in TOOL_ARGUMENTS}
     for name in ("temperature", "seed"):
         kept.pop(name, None)
         if getattr(call, name) is not None:
@@ -105,12 +105,12 @@ def tools_of(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*(given.get("tools") or ()), *old]
 
 
-def further(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
+def question_fields(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
     """The fields of a question that a caller gave by their names."""
     if crp is not None and not isinstance(crp, Mapping):
         raise RequestError(f"crp is {type(crp).__name__}, wanted a dict of a question's fields")
     fields = dict(crp or {})
-    known = sorted(QuestionFields.__annotations__.keys() - FILLED)
+    known = sorted(QuestionFields.__annotations__.keys() - ROUTER_FIELDS)
     for field in fields:
         if field not in known:
             told = ", ".join(known)
@@ -118,21 +118,25 @@ def further(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
     return fields
 
 
-def refuse_fields(arguments: Mapping[str, Any]) -> None:
+def refuse_question_fields(arguments: Mapping[str, Any]) -> None:
     """Check that no field of a question stands among LiteLLM's arguments.
 
     LiteLLM hands on what it does not know: a policy would be none, and go to the provider.
     """
-    fields = QuestionFields.__annotations__.keys() - FILLED
+    fields = QuestionFields.__annotations__.keys() - ROUTER_FIELDS
     for name, value in arguments.items():
         # LiteLLM has a switch of its own by the name of `cache`, which is a dict.
-        if name in fields and value is not None and not (name == "cache" and _switch(value)):
+        if (
+            name in fields
+            and value is not None
+            and not (name == "cache" and _is_cache_switch(value))
+        ):
             raise RequestError(
                 f"{name} is a field of the question; give it with each call, as crp={{{name!r}: …}}"
             )
 
 
-def _switch(value: Any) -> bool:
+def _is_cache_switch(value: Any) -> bool:
     return isinstance(value, Mapping | bool)
 
 
@@ -151,7 +155,7 @@ def refuse_metadata(arguments: Mapping[str, Any]) -> None:
             )
 
 
-def _choice(function_call: Any) -> Any:
+def _tool_choice(function_call: Any) -> Any:
     """The old form's choice of a function in the form that goes with tools."""
     if isinstance(function_call, Mapping):
         return {"type": "function", "function": dict(function_call)}

@@ -17,16 +17,16 @@ from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
 from crp_integrations.headers import refusal_bodies
-from crp_integrations.litellm.attempt_packing import RUNNING, install
+from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS, install_hook
 from crp_integrations.litellm.deployments import Deployments
 from crp_integrations.litellm.messages import (
-    arguments,
-    asked,
+    call_arguments,
     first_model,
-    further,
+    question_fields,
+    question_of,
     refuse_metadata,
 )
-from crp_integrations.litellm.proxy_request import Handing
+from crp_integrations.litellm.proxy_request import ProxyRequest
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.relay import steps
@@ -44,16 +44,18 @@ CHAT: Final = frozenset({"completion", "acompletion"})
 STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 # Beside what shapes an answer, what a further call of the same request needs: whom it is booked on,
 # and how it is tried again.
-_KEPT: Final = frozenset({"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"})
+_FURTHER_CALL_FIELDS: Final = frozenset(
+    {"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"}
+)
 # Set anew for each call.
-_OWN: Final = frozenset({"model", "messages", "stream", "stream_options"})
+_FIELDS_OF_EACH_CALL: Final = frozenset({"model", "messages", "stream", "stream_options"})
 _LOGGING: Final = "litellm_logging_obj"
 _INTERNAL: Final = "litellm.proxy.hooks"
 
 RelayOf = Relay | Callable[[Any], Relay]
 # The question of the request that runs here; LiteLLM takes its record away when a call has failed.
 # Held by its record, see `hook.RUNNING`.
-_CURRENT: Final[ContextVar[weakref.ref[Handing] | None]] = ContextVar(
+_CURRENT_REQUEST: Final[ContextVar[weakref.ref[ProxyRequest] | None]] = ContextVar(
     "crp_litellm_request", default=None
 )
 
@@ -90,15 +92,15 @@ class CRPProxyHook(CustomLogger):
                 "CRPProxyHook takes a relay, as Relay.open(…) gives it, or a function that gives "
                 f"the relay of a key, not {type(relay).__name__}"
             )
-        self._asking = further(asking, name="CRPProxyHook")
+        self._asking = question_fields(asking, name="CRPProxyHook")
         check_values(self._asking, relay if isinstance(relay, Relay) else None)
-        _possible(self._asking.get("strategy"))
+        _check_strategy(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse_policy(policy) if policy else None
         self._relay = relay
         self._refuse_others = refuse_others
         # By LiteLLM's own record of a request, which no client can name.
-        self._open: weakref.WeakKeyDictionary[Any, Handing] = weakref.WeakKeyDictionary()
+        self._open: weakref.WeakKeyDictionary[Any, ProxyRequest] = weakref.WeakKeyDictionary()
         register_extractive()
 
     # --- before the call -----------------------------------------------------------------
@@ -112,36 +114,36 @@ class CRPProxyHook(CustomLogger):
         Raises:
             HTTPException: the request is refused; with the status, body and headers of CRP.
         """
-        _CURRENT.set(None)
-        RUNNING.set(None)
-        headers = _taken_out(data)
+        _CURRENT_REQUEST.set(None)
+        CURRENT_ATTEMPTS.set(None)
+        headers = _pop_crp_headers(data)
         if call_type not in CHAT:
             if headers or self._refuse_others:
-                raise _refused(
+                raise _error_response(
                     RequestError(f"CRP works on chat completions here, not on {call_type!r:.40}")
                 )
             return None
-        install()
+        install_hook()
         try:
             handing = await self._handing(user_api_key_dict, data, headers)
             outcome = await handing.begin()
         except CRPError as error:
-            raise _refused(error) from error
+            raise _error_response(error) from error
         if outcome is not None:
-            raise _withheld(outcome)
+            raise _outcome_error(outcome)
         self._kept(data, handing)
         return data
 
     async def _handing(
         self, key: Any, data: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> Handing:
+    ) -> ProxyRequest:
         _refuse_metadata(data)
         if data.get("n") not in (None, 1):
             raise RequestError(f"n is {data['n']}; one answer is examined, so ask for one")
-        router = _router()
+        router = _proxy_router()
         group = str(data.get("model") or "")
         relay = self._relay if isinstance(self._relay, Relay) else self._relay(key)
-        question = asked(data.get("messages") or ())
+        question = question_of(data.get("messages") or ())
         fields: dict[str, Any] = {
             **self._joined(headers),
             "model": first_model(router, group),
@@ -158,10 +160,11 @@ class CRPProxyHook(CustomLogger):
         given = {
             name: value
             for name, value in data.items()
-            if name in _KEPT or (name in litellm.OPENAI_CHAT_COMPLETION_PARAMS and name not in _OWN)
+            if name in _FURTHER_CALL_FIELDS
+            or (name in litellm.OPENAI_CHAT_COMPLETION_PARAMS and name not in _FIELDS_OF_EACH_CALL)
         }
         deployments = Deployments(router, group, given)
-        return Handing(played, deployments, streams=bool(data.get("stream")))
+        return ProxyRequest(played, deployments, streams=bool(data.get("stream")))
 
     def _joined(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """The operator's fields and those of a request's headers."""
@@ -181,27 +184,27 @@ class CRPProxyHook(CustomLogger):
         if named:
             joined["accept_strategies"] = taken or named
         for one in taken or named or (joined.get("strategy"),):
-            _possible(one)
+            _check_strategy(one)
         return joined
 
-    def _kept(self, data: dict[str, Any], handing: Handing) -> None:
+    def _kept(self, data: dict[str, Any], handing: ProxyRequest) -> None:
         """Put the call into LiteLLM's data, and the question where the later hooks find it."""
         running, logging = handing.running, data.get(_LOGGING)
         assert running is not None
         if logging is None:
             handing.give_up()
-            raise _refused(EngineError("LiteLLM's proxy has no record of the request"))
-        call = arguments(running.step, data)
+            raise _error_response(EngineError("LiteLLM's proxy has no record of the request"))
+        call = call_arguments(running.step, data)
         for name in ("temperature", "seed"):
             data.pop(name, None)
             if name in call:
                 data[name] = call[name]
         data["messages"] = running.messages
         self._open[logging] = handing
-        _CURRENT.set(weakref.ref(handing))
+        _CURRENT_REQUEST.set(weakref.ref(handing))
         # A client that goes away while its model is called has no later hook.
         weakref.finalize(logging, handing.give_up)
-        RUNNING.set(weakref.ref(running))
+        CURRENT_ATTEMPTS.set(weakref.ref(running))
 
     # --- after the call ------------------------------------------------------------------
 
@@ -216,7 +219,7 @@ class CRPProxyHook(CustomLogger):
         handing = self._of(data)
         if handing is None:
             return response
-        return handing.released(await _taken(handing, response))
+        return handing.released(await _released_outcome(handing, response))
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
@@ -231,7 +234,7 @@ class CRPProxyHook(CustomLogger):
             async for chunk in response:
                 yield chunk
             return
-        for chunk in handing.released(await _taken(handing, response)):
+        for chunk in handing.released(await _released_outcome(handing, response)):
             yield chunk
 
     async def async_post_call_response_headers_hook(
@@ -257,7 +260,7 @@ class CRPProxyHook(CustomLogger):
                 # The stream's own hook raises it, as what the client is to see.
                 return None
         outcome = handing.ended()
-        return None if outcome is None else _headers(outcome)
+        return None if outcome is None else _outcome_headers(outcome)
 
     async def async_post_call_failure_hook(
         self,
@@ -272,18 +275,18 @@ class CRPProxyHook(CustomLogger):
             try:
                 outcome = await handing.fail(original_exception)
             except CRPError as error:
-                return _refused(error)
+                return _error_response(error)
             running = handing.running
             # What was refused here, while packing for an attempt, is no error of a provider.
             if running is not None and running.refused is not None and outcome is not None:
-                return _withheld(outcome)
+                return _outcome_error(outcome)
         return None
 
-    def _of(self, data: Mapping[str, Any]) -> Handing | None:
+    def _of(self, data: Mapping[str, Any]) -> ProxyRequest | None:
         logging = data.get(_LOGGING)
         if logging is not None:
             return self._open.get(logging)
-        current = _CURRENT.get()
+        current = _CURRENT_REQUEST.get()
         return current() if current else None
 
     def _others(self) -> bool:
@@ -300,18 +303,18 @@ class CRPProxyHook(CustomLogger):
         return False
 
 
-async def _taken(handing: Handing, response: Any) -> Release:
-    RUNNING.set(None)
+async def _released_outcome(handing: ProxyRequest, response: Any) -> Release:
+    CURRENT_ATTEMPTS.set(None)
     try:
         outcome = await handing.take(response)
     except CRPError as error:
-        raise _refused(error) from error
+        raise _error_response(error) from error
     if isinstance(outcome, Release):
         return outcome
-    raise _withheld(outcome)
+    raise _outcome_error(outcome)
 
 
-def _headers(outcome: Outcome) -> dict[str, str]:
+def _outcome_headers(outcome: Outcome) -> dict[str, str]:
     match outcome:
         case Release(answer=answer) | Halt(answer=answer):
             return dict(answer.headers)
@@ -319,22 +322,22 @@ def _headers(outcome: Outcome) -> dict[str, str]:
             return dict(outcome.headers)
 
 
-def _withheld(outcome: Outcome) -> HTTPException:
+def _outcome_error(outcome: Outcome) -> HTTPException:
     body = steps.outcome_body(outcome)
     told = {} if body is None else body.model_dump(mode="json", exclude_none=True)
     more = {} if body is None else body.headers
     if body is None:
         told = {"error": "not_modified", "message": "the envelope is not modified"}
-    return HTTPException(steps.outcome_status(outcome), told, {**_headers(outcome), **more})
+    return HTTPException(steps.outcome_status(outcome), told, {**_outcome_headers(outcome), **more})
 
 
-def _refused(error: CRPError) -> HTTPException:
+def _error_response(error: CRPError) -> HTTPException:
     body = refusal_bodies.refusal_body(error)
     told = body.model_dump(mode="json", exclude_none=True)
     return HTTPException(error.status_hint, told, dict(body.headers))
 
 
-def _router() -> Any:
+def _proxy_router() -> Any:
     """The proxy's router."""
     router = proxy_router()
     if router is None:
@@ -342,7 +345,7 @@ def _router() -> Any:
     return router
 
 
-def _taken_out(data: Mapping[str, Any]) -> dict[str, str]:
+def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
     """The CRP headers of a request, which are nobody else's from now on: not of a log's either."""
     request = data.get("proxy_server_request")
     found: dict[str, str] = {}
@@ -355,7 +358,7 @@ def _taken_out(data: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _possible(strategy: object) -> None:
+def _check_strategy(strategy: object) -> None:
     """Check that a strategy answers in one call."""
     if strategy is not None and strategy not in STRATEGIES:
         wanted = ", ".join(STRATEGIES)

@@ -1,8 +1,7 @@
-"""One request of LiteLLM's proxy: a question is played, and one of its calls is the proxy's own.
+"""One request of LiteLLM's proxy: the proxy makes the first call for the answer itself.
 
-The driver runs in a task. The first call for the answer is handed to the proxy, which makes it with
-all that it has for calls (keys, budgets, retries, fallbacks, logs); what the question needs besides
-goes through the proxy's router.
+The driver runs in a task. The proxy makes that call with all that it has for calls (keys, budgets,
+retries, fallbacks, logs); what the question needs besides goes through the proxy's router.
 """
 
 from __future__ import annotations
@@ -14,19 +13,24 @@ from typing import Any, Final
 
 from crp_integrations.engines.litellm_replies import as_chunk
 from crp_integrations.errors import EngineError
-from crp_integrations.litellm.attempt_packing import Attempts
-from crp_integrations.litellm.deployments import Deployments, Spent, streamed, whole
-from crp_integrations.litellm.response_metadata import PROVEN, CRPStream, attached
+from crp_integrations.litellm.attempt_packing import CallAttempts
+from crp_integrations.litellm.deployments import (
+    AnsweredCall,
+    Deployments,
+    read_response,
+    read_stream,
+)
+from crp_integrations.litellm.response_metadata import PROOF_FIELDS, CRPStream, attach_proof
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.steps import Outcome, Playable, Release
 
 GRACE_SECONDS: Final = 5.0
 # Of an envelope, beside the ids of its facts.
-_TOLD: Final = {"etag", "state_hash", "quality_tier", "token_count", "token_budget"}
+_ENVELOPE_FIELDS: Final = {"etag", "state_hash", "quality_tier", "token_count", "token_budget"}
 
 
-class Handing:
+class ProxyRequest:
     """A question of the proxy, from its first step to its outcome. For one request alone.
 
     Attributes:
@@ -35,13 +39,13 @@ class Handing:
 
     def __init__(self, played: Playable, deployments: Deployments, *, streams: bool) -> None:
         """Take a question."""
-        self.running: Attempts | None = None
+        self.running: CallAttempts | None = None
         self._deployments = deployments
         self._streams = streams
         self._played = deployments.watched(played)
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._given: asyncio.Future[Attempts] = loop.create_future()
+        self._given: asyncio.Future[CallAttempts] = loop.create_future()
         self._reply: asyncio.Future[Reply] = loop.create_future()
         self._task: asyncio.Task[Outcome] | None = None
         self._ended = asyncio.Lock()
@@ -66,7 +70,7 @@ class Handing:
             if self._response is None and not self._reply.done():
                 assert self.running is not None
                 try:
-                    read = streamed if self._streams else whole
+                    read = read_stream if self._streams else read_response
                     self._response, reply, deployment = await read(response, self.running)
                 except Exception as error:  # noqa: BLE001 - the outcome says which
                     self._reply.set_exception(self._deployments.translated(error, self.running))
@@ -75,7 +79,9 @@ class Handing:
                     raise
                 else:
                     tried = tuple(self.running.tried) or (self.running.model,)
-                    spent = Spent(self.running.step, self._response, reply, tried, deployment)
+                    spent = AnsweredCall(
+                        self.running.step, self._response, reply, tried, deployment
+                    )
                     self._deployments.spent.append(spent)
                     self._reply.set_result(reply)
         return await self.outcome()
@@ -118,44 +124,44 @@ class Handing:
         Of the envelope the client gets ids and numbers, and the facts' texts not.
         """
         answer = outcome.answer
-        whole = attached(answer, self._deployments.spent)
-        told = answer.envelope.model_dump(mode="json", include=_TOLD)
+        whole = attach_proof(answer, self._deployments.spent)
+        told = answer.envelope.model_dump(mode="json", include=_ENVELOPE_FIELDS)
         whole.crp_envelope = {**told, "facts": [fact.fact_id for fact in answer.envelope.facts]}
         if not self._streams:
             return whole
         if not isinstance(whole, CRPStream):
             # The answer is of a further call, which is never a stream.
-            return [_carrying(as_chunk(whole), whole)]
+            return [_chunk_with_proof(as_chunk(whole), whole)]
         chunks = list(whole)
-        for name in PROVEN:
+        for name in PROOF_FIELDS:
             delattr(chunks[-1], name)
         # One that holds usage may follow, which LiteLLM leaves out where no client asked for it.
         ends = [n for n, one in enumerate(chunks) if one.choices and one.choices[0].finish_reason]
         last = ends[-1] if ends else len(chunks) - 1
-        chunks[last] = _carrying(chunks[last], whole)
+        chunks[last] = _chunk_with_proof(chunks[last], whole)
         return chunks
 
-    def _model(self) -> _Calls:
-        return _Calls(self._deployments, self._given, self._reply)
+    def _model(self) -> _ProxyModel:
+        return _ProxyModel(self._deployments, self._given, self._reply)
 
 
-def _carrying(chunk: Any, proven: Any) -> Any:
+def _chunk_with_proof(chunk: Any, proven: Any) -> Any:
     carrier = copy.copy(chunk)
     if getattr(carrier, "provider_specific_fields", None) is None:
         # LiteLLM's short way to print a plain chunk leaves out what it does not know.
         carrier.provider_specific_fields = {}
-    for name in PROVEN:
+    for name in PROOF_FIELDS:
         setattr(carrier, name, getattr(proven, name))
     return carrier
 
 
-class _Calls:
+class _ProxyModel:
     """The model of a question: the first call for the answer is somebody else's."""
 
     def __init__(
         self,
         deployments: Deployments,
-        given: asyncio.Future[Attempts],
+        given: asyncio.Future[CallAttempts],
         reply: asyncio.Future[Reply],
     ) -> None:
         self._deployments = deployments

@@ -1,4 +1,4 @@
-"""LiteLLM's response of the answering call, made to carry the released answer and its proof."""
+"""LiteLLM's response of the answering call with the released answer and its proof."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from crp_integrations.engines.litellm_versions import library, note, notes_of
 from crp_integrations.errors import EngineError
-from crp_integrations.litellm.deployments import Spent
-from crp_integrations.litellm.messages import answers
+from crp_integrations.litellm.deployments import AnsweredCall
+from crp_integrations.litellm.messages import is_answer
 from crp_integrations.relay.records import Answer
 
 litellm = library()
 
 # What a response carries beside LiteLLM's own fields.
-PROVEN: Final = ("crp", "crp_envelope", "crp_headers", "crp_calls", "crp_cost")
+PROOF_FIELDS: Final = ("crp", "crp_envelope", "crp_headers", "crp_calls", "crp_cost")
 
 
 class CRPStream:
@@ -44,14 +44,14 @@ class CRPStream:
             yield chunk
 
 
-def attached(answer: Answer, spent: Sequence[Spent]) -> Any:
+def attach_proof(answer: Answer, spent: Sequence[AnsweredCall]) -> Any:
     """The response that the application gets.
 
     It is that of the call whose reply is the answer; its text is the answer's, which after a
     continuation is more than that one call's; its usage is that of all calls.
     """
-    answering = _answering(answer, spent)
-    calls = [_told(one) for one in spent]
+    answering = _answering_call(answer, spent)
+    calls = [_call_summary(one) for one in spent]
     costs = [call["cost_usd"] for call in calls]
     proven = {
         "crp": answer.report.model_dump(mode="json"),
@@ -60,22 +60,22 @@ def attached(answer: Answer, spent: Sequence[Spent]) -> Any:
         "crp_calls": calls,
         "crp_cost": None if None in costs else sum(costs),
     }
-    usage = _total([one.response for one in spent])
+    usage = _total_usage([one.response for one in spent])
     altered = answer.text != answering.reply.text
     if isinstance(answering.response, list):
         chunks = list(answering.response)
         if altered:
-            chunks = _with_text(chunks, answer.text)
-        chunks[-1] = _carrying(chunks[-1], proven, usage)
+            chunks = _replace_text(chunks, answer.text)
+        chunks[-1] = _with_proof(chunks[-1], proven, usage)
         return CRPStream(chunks, proven, usage)
-    response = _carrying(answering.response, proven, usage)
+    response = _with_proof(answering.response, proven, usage)
     if altered:
         response.choices = copy.deepcopy(response.choices)
         response.choices[0].message.content = answer.text
     return response
 
 
-def _carrying(response: Any, proven: Mapping[str, Any], usage: Any) -> Any:
+def _with_proof(response: Any, proven: Mapping[str, Any], usage: Any) -> Any:
     """A copy that carries the proof, also through `model_dump()`.
 
     LiteLLM logs its own object afterwards, and its callbacks get nothing of CRP with it.
@@ -90,16 +90,16 @@ def _carrying(response: Any, proven: Mapping[str, Any], usage: Any) -> Any:
     return carrier
 
 
-def _answering(answer: Answer, spent: Sequence[Spent]) -> Spent:
+def _answering_call(answer: Answer, spent: Sequence[AnsweredCall]) -> AnsweredCall:
     """The call whose reply is the answer, or else the last one that answered."""
-    found = [one for one in spent if answers(one.step)]
+    found = [one for one in spent if is_answer(one.step)]
     if not found:
         raise EngineError("a window was released without an answer", engine="litellm")
     exact = [one for one in found if one.reply.text == answer.reply.text]
     return (exact or found)[-1]
 
 
-def _told(spent: Spent) -> dict[str, Any]:
+def _call_summary(spent: AnsweredCall) -> dict[str, Any]:
     usage = spent.reply.usage
     return {
         "purpose": spent.step.purpose.value,
@@ -112,7 +112,7 @@ def _told(spent: Spent) -> dict[str, Any]:
     }
 
 
-def _total(responses: Sequence[Any]) -> Any:
+def _total_usage(responses: Sequence[Any]) -> Any:
     """LiteLLM's usage with every number the sum over all calls; None when no call told any."""
     found = []
     for response in responses:
@@ -123,16 +123,16 @@ def _total(responses: Sequence[Any]) -> Any:
         return found[0] if found else None
     summed: dict[str, Any] = {}
     for usage in found:
-        summed = _added(summed, usage.model_dump(exclude_none=True))
+        summed = _sum_usage(summed, usage.model_dump(exclude_none=True))
     return litellm.Usage(**summed)
 
 
-def _added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _sum_usage(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     summed = dict(one)
     for name, value in other.items():
         before = summed.get(name)
         if isinstance(value, Mapping):
-            summed[name] = _added(before if isinstance(before, Mapping) else {}, value)
+            summed[name] = _sum_usage(before if isinstance(before, Mapping) else {}, value)
         elif isinstance(value, int | float) and isinstance(before, int | float):
             summed[name] = before + value
         else:
@@ -140,7 +140,7 @@ def _added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return summed
 
 
-def _with_text(chunks: Sequence[Any], text: str) -> list[Any]:
+def _replace_text(chunks: Sequence[Any], text: str) -> list[Any]:
     """Copies of chunks with the whole text in the first that has any, and none in the others."""
     copies = [copy.deepcopy(chunk) for chunk in chunks]
     spoken = [chunk for chunk in copies if chunk.choices]

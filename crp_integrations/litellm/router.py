@@ -11,19 +11,18 @@ from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp, refuse_unlis
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
-from crp_integrations.litellm.attempt_packing import install
-from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.event_loop import made_in_a_loop, wait
+from crp_integrations.litellm.attempt_packing import install_hook
+from crp_integrations.litellm.deployments import Deployments, make_in_loop, run_blocking
 from crp_integrations.litellm.messages import (
-    asked,
     check_entries,
     first_model,
-    further,
-    refuse_fields,
+    question_fields,
+    question_of,
     refuse_metadata,
+    refuse_question_fields,
     tools_of,
 )
-from crp_integrations.litellm.response_metadata import attached
+from crp_integrations.litellm.response_metadata import attach_proof
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.judge import JudgeSource, OnReport
@@ -71,7 +70,7 @@ class CRPRouter:
         self._judging = {name: value for name, value in options.items() if value is not None}
         check_values(self._judging, relay)
         check_entries(model_list)
-        refuse_fields(router_kwargs)
+        refuse_question_fields(router_kwargs)
         if isinstance(allow_headers, str):
             raise RequestError(
                 f"allow_headers is the text {allow_headers!r:.60}; give a list of names"
@@ -84,7 +83,7 @@ class CRPRouter:
         refuse_crp(dict.fromkeys(allow_headers))
         register_extractive()
         entries = [_entry(entry) for entry in model_list]
-        self.router = made_in_a_loop(lambda: litellm.Router(model_list=entries, **router_kwargs))
+        self.router = make_in_loop(lambda: litellm.Router(model_list=entries, **router_kwargs))
         self._relay = relay
         self._allowed = tuple(allow_headers)
 
@@ -145,11 +144,11 @@ class CRPRouter:
             raise RequestError(f"n is {kwargs['n']}; one answer is examined, so ask for one")
         if not isinstance(model, str):
             raise RequestError(f"model is {type(model).__name__}, wanted the name of a group")
-        refuse_fields(kwargs)
+        refuse_question_fields(kwargs)
         for name in ARGUMENTS:
             refuse_unlisted(kwargs.get(name), self._allowed)
         refuse_metadata(kwargs)
-        question = asked(messages)
+        question = question_of(messages)
         named = {
             "budget_tokens": budget_tokens,
             "grounding": grounding,
@@ -162,12 +161,12 @@ class CRPRouter:
             "judge_failure": judge_failure,
             "on_report": on_report,
         }
-        more = further(crp)
+        more = question_fields(crp)
         for name, value in named.items():
             if value is not None and more.get(name) is not None:
                 raise RequestError(f"{name} is given twice, once in crp; give it once")
         # Each time, since an application may have set its own list of callbacks since.
-        install()
+        install_hook()
         played = self._relay.play(
             question.question,
             **{
@@ -188,7 +187,7 @@ class CRPRouter:
             kwargs = {**plain_tools(), **kwargs}
         deployments = Deployments(self.router, model, kwargs, streams=stream)
         answer = steps.answer_of(await adrive(deployments.watched(played), deployments))
-        return attached(answer, deployments.spent)
+        return attach_proof(answer, deployments.spent)
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:
         """The synchronous twin of `acompletion`; it drives that one in a loop of its own.
@@ -198,7 +197,7 @@ class CRPRouter:
         Raises:
             RequestError: it is called from within a call of a router, which it would block.
         """
-        return wait(self.acompletion(model, messages, **kwargs))
+        return run_blocking(self.acompletion(model, messages, **kwargs))
 
 
 def _entry(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from crp_integrations.errors import (
     RequestError,
 )
 from crp_integrations.litellm import CRPRouter
-from crp_integrations.litellm.attempt_packing import RUNNING
-from crp_integrations.litellm.event_loop import own_loop as _loop
+from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS
+from crp_integrations.litellm.deployments import own_loop as _loop
 from tests.doubles import HashEmbedder
 from tests.servers import Double, openai_double
 
@@ -189,7 +189,7 @@ def test_a_failure_is_raised_and_sealed(
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(session)
     assert [seal.outcome for seal in seals] == ["failed"]
-    assert RUNNING.get() is None
+    assert CURRENT_ATTEMPTS.get() is None
 
 
 async def test_a_cancelled_call_is_sealed(relay: Relay, server: Double) -> None:

@@ -12,8 +12,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ModelAuthError
 from crp_integrations.litellm import CRPProxyHook, CRPRouter
-from crp_integrations.litellm.attempt_packing import Attempts, PackForDeployment
-from crp_integrations.litellm.proxy_request import Handing
+from crp_integrations.litellm.attempt_packing import AttemptPacking, CallAttempts
+from crp_integrations.litellm.proxy_request import ProxyRequest
 from crp_integrations.relay.turn import Turn
 from tests.adapters.deployments import QUESTION, entry
 from tests.adapters.proxied import MASTER, called
@@ -24,13 +24,13 @@ from tests.servers import Double
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Context]:
     """The contexts in which attempts were made, as asyncio keeps that of a cancelled timer."""
     contexts: list[Context] = []
-    hook = PackForDeployment.async_pre_call_deployment_hook
+    hook = AttemptPacking.async_pre_call_deployment_hook
 
-    async def hooked(self: PackForDeployment, kwargs: dict[str, Any], call_type: Any) -> Any:
+    async def hooked(self: AttemptPacking, kwargs: dict[str, Any], call_type: Any) -> Any:
         contexts.append(copy_context())
         return await hook(self, kwargs, call_type)
 
-    monkeypatch.setattr(PackForDeployment, "async_pre_call_deployment_hook", hooked)
+    monkeypatch.setattr(AttemptPacking, "async_pre_call_deployment_hook", hooked)
     return contexts
 
 
@@ -44,7 +44,7 @@ def test_a_context_keeps_nothing_of_a_question_that_ended(
     relay: Relay, server: Double, kept: list[Context], stream: bool
 ) -> None:
     router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, num_retries=0)
-    before = alive(Attempts, Turn)
+    before = alive(CallAttempts, Turn)
 
     async def asked() -> None:
         said = [{"role": "user", "content": QUESTION}]
@@ -62,7 +62,7 @@ def test_a_context_keeps_nothing_of_a_question_that_ended(
 
     asyncio.run(asked())
     assert kept
-    assert alive(Attempts, Turn) == before
+    assert alive(CallAttempts, Turn) == before
 
 
 def test_a_context_keeps_nothing_of_a_call_that_failed(
@@ -70,7 +70,7 @@ def test_a_context_keeps_nothing_of_a_call_that_failed(
 ) -> None:
     router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, num_retries=0)
     server.fault = "unauthorised"
-    before = alive(Attempts, Turn)
+    before = alive(CallAttempts, Turn)
 
     async def asked() -> None:
         with pytest.raises(ModelAuthError):
@@ -79,16 +79,16 @@ def test_a_context_keeps_nothing_of_a_call_that_failed(
 
     asyncio.run(asked())
     assert kept
-    assert alive(Attempts, Turn) == before
+    assert alive(CallAttempts, Turn) == before
 
 
 def test_a_context_keeps_nothing_of_a_proxys_request(
     relay: Relay, server: Double, kept: list[Context], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crp_integrations.litellm.proxy_request.GRACE_SECONDS", 0.0)
-    before = alive(Attempts, Handing, Turn)
+    before = alive(CallAttempts, ProxyRequest, Turn)
     with called(CRPProxyHook(relay), [entry(server, "main", "gpt-4o")], num_retries=0) as client:
         sent = {"model": "main", "messages": [{"role": "user", "content": QUESTION}]}
         assert client.ask(sent, {}, MASTER).status == 200
     assert kept
-    assert alive(Attempts, Handing, Turn) == before
+    assert alive(CallAttempts, ProxyRequest, Turn) == before

@@ -169,10 +169,10 @@ def run(
     steps = Steps()
     # What is ours and outside the relay's own steps.
     further = (
-        (router_module, "attached", "litellm: proof on the response"),
-        (deployments.Watched, "begin", "relay: begin, outside its steps"),
-        (deployments.Watched, "receive", "relay: receive, outside its steps"),
-        (attempt_packing.Attempts, "fit", "litellm: packing for an attempt"),
+        (router_module, "attach_proof", "litellm: proof on the response"),
+        (deployments.WatchedTurn, "begin", "relay: begin, outside its steps"),
+        (deployments.WatchedTurn, "receive", "relay: receive, outside its steps"),
+        (attempt_packing.CallAttempts, "fit", "litellm: packing for an attempt"),
     )
     say(f"reading {facts} passages")
     found = passages(facts)
@@ -306,11 +306,11 @@ async def _block(call: Call, asked: Sequence[str], at_a_time: int) -> tuple[floa
 
 def _messages(relay: Any, query: str, budget_tokens: int) -> list[dict[str, Any]]:
     """The messages of a relayed call, for a bare one to carry the same."""
-    from crp_integrations.litellm.messages import sent
+    from crp_integrations.litellm.messages import message_list
     from crp_integrations.relay.prompt import prompt_messages
 
     turn = relay.turn(query, model=MODEL, budget_tokens=budget_tokens)
-    return sent(prompt_messages(turn.request, turn.preview().text))
+    return message_list(prompt_messages(turn.request, turn.preview().text))
 
 
 def bars(report: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ def test_a_small_run_tells_what_the_relay_costs_and_where(
     # Nothing stays wrapped after the run.
     from crp_integrations.litellm import deployments
 
-    assert deployments.Watched.begin.__name__ == "begin"
+    assert deployments.WatchedTurn.begin.__name__ == "begin"
     rows = list(table(report))
     assert len(rows) == len(ROWS) + len(report["levels"]["1"]["steps"])
     assert {len(row) for row in rows} == {3}

@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.cli.app import COMMANDS
-from crp_integrations.cli.command_groups import loaded
+from crp_integrations.cli.command_groups import load_command
 from crp_integrations.receipt.records import write
 from tests.cli.conftest import Here
 from tests.cli.test_cli import KEY, SESSION
@@ -65,7 +65,7 @@ def test_what_is_left_out_and_an_empty_variable_are_as_before(here: Here, world:
 
 def test_every_command_has_it() -> None:
     for name, (place, _) in COMMANDS.items():
-        left = [loaded(place, name)]
+        left = [load_command(place, name)]
         while left:
             command = left.pop()
             left += list(getattr(command, "commands", {}).values())

@@ -14,7 +14,7 @@ import typer
 
 from crp_integrations import Relay
 from crp_integrations.cli.app import app
-from crp_integrations.cli.command_groups import loaded
+from crp_integrations.cli.command_groups import load_command
 from crp_integrations.fabric.records import Fact, Source, Where, source_id
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.cli.test_cli import KEY, PAGE, SESSION, files
@@ -318,7 +318,7 @@ def _commands(group: typer.core.TyperGroup, path: str = "crp") -> dict[str, set[
     found: dict[str, set[str]] = {}
     places = getattr(group, "places", {})
     for name, named in group.commands.items():
-        command = loaded(places[name], name) if name in places else named
+        command = load_command(places[name], name) if name in places else named
         if hasattr(command, "commands"):
             found |= _commands(command, f"{path} {name}")
         else:

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from crp_integrations.cli.app import COMMANDS, app
-from crp_integrations.cli.command_groups import loaded
+from crp_integrations.cli.command_groups import load_command
 from tests.cli.conftest import Here
 
 # What takes long to load. Pydantic is not among them: Typer brings it along for any option.
@@ -79,7 +79,7 @@ def test_what_needs_no_store_opens_no_relay(words: list[str], tmp_path: Path) ->
 def test_the_list_says_of_each_command_what_its_own_help_says() -> None:
     told = {name: said for name, (_, said) in COMMANDS.items()}
     assert told == {
-        name: " ".join(loaded(place, name).help.split("\n\n")[0].split())
+        name: " ".join(load_command(place, name).help.split("\n\n")[0].split())
         for name, (place, _) in COMMANDS.items()
     }
     assert list(typer.main.get_command(app).commands) == list(COMMANDS)  # type: ignore[attr-defined]

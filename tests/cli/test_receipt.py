@@ -112,14 +112,14 @@ def test_verify_with_the_windows_before(receipt) -> None:
 
 @pytest.mark.parametrize("writing", ["raw", "hex", "base64", "pem"])
 def test_verify_with_a_key_that_is_known(receipt, alone: Path, writing: str) -> None:
-    from crp_integrations.cli.receipt_files import pem_of
+    from crp_integrations.cli.receipt_files import public_key_pem
 
     def written(key: bytes) -> bytes:
         return {
             "raw": key,
             "hex": key.hex().encode() + b"\n",
             "base64": base64.b64encode(key) + b"\n",
-            "pem": (pem_of(bytes(range(32, 64))) + pem_of(key)).encode(),
+            "pem": (public_key_pem(bytes(range(32, 64))) + public_key_pem(key)).encode(),
         }[writing]
 
     (alone / "key").write_bytes(written(LAST.key))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.cli.facts import opened
+from crp_integrations.cli.fabric import new_file
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import ConfigError
 from tests.cli.test_cli import KEY, PAGE, SESSION, crp, files
@@ -344,7 +344,7 @@ def test_a_file_on_a_full_disk_is_named_and_removed(tmp_path):
     full = OSError(errno.ENOSPC, "No space left on device")
 
     def export() -> None:
-        with opened(str(place)) as file:
+        with new_file(str(place)) as file:
             file.write("a line\n")
             raise full
 

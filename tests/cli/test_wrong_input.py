@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.cli.slo import _write_whole
+from crp_integrations.cli.slo import _write_new_file
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability.evaluations import Evaluation, EvaluationLog
 from tests.cli.conftest import Here
@@ -133,7 +133,7 @@ def test_a_bundle_that_cannot_be_written_whole_is_removed(
 
     monkeypatch.setattr(Path, "open", opened)
     with pytest.raises(ConfigError, match="bundle' cannot be written: No space left on device"):
-        _write_whole(b"bytes", str(tmp_path / "bundle"))
+        _write_new_file(b"bytes", str(tmp_path / "bundle"))
     assert list(tmp_path.iterdir()) == []
 
 

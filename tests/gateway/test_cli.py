@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations.gateway import KeyFile
-from crp_integrations.gateway.keys import Scope, found, new_key
+from crp_integrations.gateway.keys import Scope, find_key, new_key
 from tests.commands import Here
 
 
@@ -27,7 +27,7 @@ def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
     )
     assert made.returncode == 0, made.stderr
     key = made.stdout.strip()
-    kept = found(KeyFile(file).all(), key, datetime.now(UTC))
+    kept = find_key(KeyFile(file).all(), key, datetime.now(UTC))
     assert kept is not None
     assert (kept.tenant, kept.scopes) == ("acme", (Scope.ASK,))
     assert key.split("_", 2)[2] not in Path(file).read_text(encoding="utf-8")

@@ -23,8 +23,8 @@ from starlette.testclient import TestClient
 
 from crp_integrations.errors import ConfigError, RequestError, StoreBusy, StoreError
 from crp_integrations.gateway import GatewaySettings, KeyFile
-from crp_integrations.gateway.keys import FixedKeys, Key, Scope, found, new_key
-from crp_integrations.gateway.rate_limits import Busy, Rates, Together
+from crp_integrations.gateway.keys import FixedKeys, Key, Scope, find_key, new_key
+from crp_integrations.gateway.traffic import ConcurrencyLimit, GatewayBusy, RequestRates
 from crp_integrations.stores.files import file_held
 from tests.doubles import NOON
 from tests.forking import run
@@ -118,20 +118,20 @@ def test_a_secret_is_nowhere_in_what_is_kept() -> None:
     key, kept = new_key("acme")
     secret = key.rpartition(kept.key_id + "_")[2]
     assert secret not in kept.model_dump_json()
-    assert found({kept.key_id: kept}, key, NOON) == kept
-    assert found({}, key, NOON) is None
+    assert find_key({kept.key_id: kept}, key, NOON) == kept
+    assert find_key({}, key, NOON) is None
 
 
 def test_an_expired_key_is_none() -> None:
     key, kept = new_key("acme", expires_at=NOON)
-    assert found({kept.key_id: kept}, key, NOON - timedelta(seconds=1)) == kept
-    assert found({kept.key_id: kept}, key, NOON) is None
+    assert find_key({kept.key_id: kept}, key, NOON - timedelta(seconds=1)) == kept
+    assert find_key({kept.key_id: kept}, key, NOON) is None
 
 
 @given(st.text(max_size=80))
 def test_no_text_is_a_key_by_chance(text: str) -> None:
     _, kept = new_key("acme")
-    assert found({kept.key_id: kept}, text, NOON) is None
+    assert find_key({kept.key_id: kept}, text, NOON) is None
 
 
 def test_a_key_file_is_noticed_when_it_changes(tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ def test_a_key_file_is_noticed_when_it_changes(tmp_path: Path) -> None:
     file.add(kept)
     assert path.stat().st_mode & 0o777 == 0o600
     reader = KeyFile(path, every_seconds=0)
-    assert found(reader.all(), key, NOON)
+    assert find_key(reader.all(), key, NOON)
     other, kept_other = new_key("globex")
     file.add(kept_other)
-    assert found(reader.all(), other, NOON)
+    assert find_key(reader.all(), other, NOON)
     file.revoke(kept.key_id)
-    assert found(reader.all(), key, NOON) is None
+    assert find_key(reader.all(), key, NOON) is None
     with pytest.raises(RequestError, match="no key has the id"):
         file.revoke(kept.key_id)
 
@@ -239,22 +239,22 @@ def test_a_rate_is_kept_and_says_when(tmp_path: Path, server: Double) -> None:
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 5))
 def test_no_bucket_gives_more_than_its_rate(waits: list[float], burst: int) -> None:
-    rates, now, given_out = Rates(60, burst), 0.0, 0
+    rates, now, given_out = RequestRates(60, burst), 0.0, 0
     for wait in waits:
         now += wait
-        with suppress(Busy):
+        with suppress(GatewayBusy):
             rates.take("key", now)
             given_out += 1
     assert given_out <= burst + now
 
 
 def test_a_share_is_given_back_whatever_happens() -> None:
-    together = Together(1, 2)
+    together = ConcurrencyLimit(1, 2)
     with pytest.raises(ZeroDivisionError), together.one("a"):
         raise ZeroDivisionError
     with together.one("a"), together.one("b"):
         for key in ("a", "c"):
-            with pytest.raises(Busy), together.one(key):
+            with pytest.raises(GatewayBusy), together.one(key):
                 raise AssertionError
     assert together.running == 0
 

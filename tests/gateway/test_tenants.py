@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay
 from crp_integrations.gateway import GatewaySettings
-from crp_integrations.gateway.tenants import Tenants
+from crp_integrations.gateway.tenants import TenantRelays
 from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
 from tests.gateway.houses import FACTS, SECRET, TENANTS, Gateway, opened
@@ -215,7 +215,7 @@ async def test_a_relay_in_use_is_not_closed_under_its_user(tmp_path: Path) -> No
         relay.close = close  # type: ignore[method-assign]
         return relay
 
-    tenants = Tenants(opener, 1)
+    tenants = TenantRelays(opener, 1)
     async with tenants.lease(Subject(tenant="a")) as first:
         async with tenants.lease(Subject(tenant="b")):
             pass
@@ -233,7 +233,7 @@ async def test_a_relay_that_cannot_be_opened_is_tried_again() -> None:
         tries.append(1)
         raise OSError("no room")
 
-    tenants = Tenants(opener, 1)
+    tenants = TenantRelays(opener, 1)
     for _ in range(2):
         with pytest.raises(OSError, match="no room"):
             async with tenants.lease(Subject(tenant="a")):

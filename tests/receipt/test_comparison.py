@@ -66,7 +66,7 @@ def test_a_text_that_is_not_in_both_copies_is_not_taken_for_equal(
     found = diff(whole, redact(whole, names=["answer"]))
     assert found.same
     assert found.not_compared == ("answer",)
-    receipt_views.compared(found)
+    receipt_views.draw_comparison(found)
     shown = capsys.readouterr().out
     assert "not compared, not in both copies: answer" in shown
     assert "nothing that was compared differs" in shown
@@ -151,7 +151,7 @@ def test_ids_of_a_strangers_receipt_do_not_steer_the_terminal(
         for number, one in enumerate(content["candidates"]):
             one["id"] = f"\x1b[2J{number}"
 
-    receipt_views.compared(diff(receipt, changed(receipt, hostile)))
+    receipt_views.draw_comparison(diff(receipt, changed(receipt, hostile)))
     shown = capsys.readouterr().out
     assert "[2J0" in shown
     assert "\x1b" not in shown

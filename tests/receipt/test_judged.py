@@ -491,7 +491,7 @@ def test_a_receipt_is_shown_with_statuses_and_quotations(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     receipt, _, answer = judged()
-    receipt_views.summary(receipt, verify(receipt))
+    receipt_views.draw_receipt(receipt, verify(receipt))
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("CONTRADICTED, NUMBER", "412 megawatts", "Checked by judge any/judge: VERIFIED"):
         assert words in shown

@@ -277,7 +277,7 @@ def test_no_word_of_a_strangers_content_steers_the_terminal(
         content["report"]["claims"][0]["findings"] = [found]
 
     strange = changed(asked(), hostile)
-    receipt_views.summary(strange, verify(strange))
+    receipt_views.draw_receipt(strange, verify(strange))
     shown = capsys.readouterr().out
     assert "evil" in shown
     assert "\x1b" not in shown

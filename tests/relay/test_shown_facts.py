@@ -132,10 +132,10 @@ def test_the_terminal_says_that_a_fact_is_shown_in_part(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     answer = asked(parted_relay)
-    terminal.answer(answer)
+    terminal.draw_answer(answer)
     said = capsys.readouterr().out
     assert f"{parted(answer.envelope).position} part" in said
-    terminal.answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
+    terminal.draw_answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
     assert " part" not in capsys.readouterr().out
 
 

@@ -1,4 +1,4 @@
-"""How often and how many at once, and counts and times in Prometheus' text format."""
+"""Rate limits, limits of concurrency, and metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crp_integrations.errors import LimitReached
 KEPT: Final = 10_000
 
 
-class Busy(LimitReached):
+class GatewayBusy(LimitReached):
     """Too much at once or too often.
 
     Attributes:
@@ -27,7 +27,7 @@ class Busy(LimitReached):
         self.retry_seconds = retry_seconds
 
 
-class Rates:
+class RequestRates:
     """A bucket for each key that fills up steadily. For one event loop alone."""
 
     def __init__(self, per_minute: float, burst: int) -> None:
@@ -45,14 +45,14 @@ class Rates:
             self._buckets.popitem(last=False)
         if not allowed:
             wait = max(1, math.ceil((1.0 - left) / self._per_second))
-            raise Busy(
+            raise GatewayBusy(
                 f"key {key_id} sent more than {self._per_second * 60:g} requests a minute; "
                 f"try again in {wait} s",
                 retry_seconds=wait,
             )
 
 
-class Together:
+class ConcurrencyLimit:
     """Counts requests under way. For one event loop alone."""
 
     def __init__(self, each: int, in_all: int) -> None:
@@ -70,12 +70,12 @@ class Together:
     def one(self, key_id: str) -> Iterator[None]:
         """Count a request while the block lasts."""
         if self._running[key_id] >= self._each:
-            raise Busy(
+            raise GatewayBusy(
                 f"key {key_id} has {self._each} requests under way, which is its limit",
                 retry_seconds=1,
             )
         if self._all >= self._in_all:
-            raise Busy(
+            raise GatewayBusy(
                 f"the gateway has {self._in_all} requests under way, which is its limit",
                 retry_seconds=1,
             )
@@ -104,7 +104,7 @@ _HELP: Final = {
 
 
 @runtime_checkable
-class Exposed(Protocol):
+class MetricsSource(Protocol):
     """Metrics of others, such as `observability.prometheus.Metrics`."""
 
     def text(self) -> str:
@@ -112,7 +112,7 @@ class Exposed(Protocol):
         ...
 
 
-class Metrics:
+class GatewayMetrics:
     """What happened since the gateway began. For one event loop alone."""
 
     def __init__(self) -> None:
@@ -122,9 +122,9 @@ class Metrics:
         self._tokens: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._gauges: dict[str, Callable[[], int]] = {}
-        self._others: list[Exposed] = []
+        self._others: list[MetricsSource] = []
 
-    def also(self, other: Exposed) -> None:
+    def also(self, other: MetricsSource) -> None:
         """Tell the metrics of another registry as well, behind the gateway's own."""
         self._others.append(other)
 
