@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from crp_integrations import Relay
-from tests.adapters.deployments import FACTS, GOOD
+from tests.adapters.litellm_deployments import FACTS, GOOD
 from tests.doubles import HashEmbedder
 from tests.servers import Double, openai_double
 

@@ -17,9 +17,9 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.langchain import CRPChatModel, CRPRunnable
 from crp_integrations.llama_index import CRPLLM, CRPQueryEngine
 from crp_integrations.relay.strategies.single_window import SEARCH
-from tests.adapters.deployments import ASKED, QUESTION, WAYS, answered, entry, router, text
+from tests.adapters.litellm_deployments import ASKED, QUESTION, WAYS, answered, entry, router, text
 from tests.doubles import HashEmbedder
-from tests.gateway.houses import BODY, application, key_for
+from tests.gateway.application import BODY, application, key_for
 from tests.servers import Double, Recorded, openai_double
 
 PLANT = "Plant 7 was built in 1957."

@@ -26,7 +26,7 @@ from crp_integrations.llama_index import (
     CRPVectorStore,
 )
 from tests.adapters import llama_index_doubles
-from tests.adapters.deployments import FACTS, QUESTION
+from tests.adapters.litellm_deployments import FACTS, QUESTION
 from tests.adapters.test_provider_boundary import ADAPTERS
 from tests.requirements.rows import ROOT
 from tests.servers import Double, openai_double

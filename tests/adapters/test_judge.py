@@ -36,8 +36,8 @@ from crp_integrations.relay.judge import Judge
 from crp_integrations.vocabulary import HaltReason
 from tests.adapters import langchain_doubles as langchain
 from tests.adapters import llama_index_doubles as llama_index
-from tests.adapters.deployments import ASKED, entry, router, text
-from tests.adapters.proxied import MASTER, called
+from tests.adapters.litellm_deployments import ASKED, entry, router, text
+from tests.adapters.litellm_proxy_app import MASTER, called
 from tests.judges import MODEL, asked, both, judge_double, named, reply_to
 from tests.servers import Double, openai_double
 

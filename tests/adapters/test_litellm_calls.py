@@ -20,7 +20,7 @@ from crp_integrations.errors import (
     SafetyHalt,
 )
 from crp_integrations.litellm import CRPRouter
-from tests.adapters.deployments import (
+from tests.adapters.litellm_deployments import (
     BAD,
     GOOD,
     QUESTION,

@@ -13,7 +13,7 @@ import pytest
 from crp_integrations import pack
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm import CRPLogger
-from tests.adapters.deployments import BAD, FACTS, GOOD, QUESTION
+from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, QUESTION
 from tests.doubles import HashEmbedder
 from tests.servers import Double, no_metadata
 

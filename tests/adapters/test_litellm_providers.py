@@ -11,7 +11,16 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import ModelContextExceeded, ModelError
-from tests.adapters.deployments import FACTS, GOOD, WAYS, answered, entry, outcomes, router, text
+from tests.adapters.litellm_deployments import (
+    FACTS,
+    GOOD,
+    WAYS,
+    answered,
+    entry,
+    outcomes,
+    router,
+    text,
+)
 from tests.counting import claude_2, mistral, o200k, window
 from tests.doubles import HashEmbedder
 from tests.servers import Double, openai_double

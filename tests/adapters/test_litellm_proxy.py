@@ -16,8 +16,8 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.litellm import CRPProxyHook
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
-from tests.adapters.deployments import BAD, FACTS, GOOD, QUESTION, entry, outcomes
-from tests.adapters.proxied import MASTER, Given, application, called, installed
+from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, QUESTION, entry, outcomes
+from tests.adapters.litellm_proxy_app import MASTER, Given, application, called, installed
 from tests.counting import mistral, window
 from tests.doubles import NOON, HashEmbedder
 from tests.relay.conftest import KEY
@@ -370,7 +370,7 @@ def test_a_client_that_goes_away_leaves_a_sealed_window(monkeypatch: pytest.Monk
         import asyncio
         import time
 
-        from tests.adapters.proxied import Record
+        from tests.adapters.litellm_proxy_app import Record
 
         async def begun() -> None:
             data = {

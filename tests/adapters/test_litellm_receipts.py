@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from tests.adapters.deployments import ASKED, GOOD, WAYS, answered, entry, router, text
+from tests.adapters.litellm_deployments import ASKED, GOOD, WAYS, answered, entry, router, text
 from tests.counting import mistral, window
 from tests.receipt.wire import arrived, replays, told
 from tests.servers import Double

@@ -38,9 +38,9 @@ from crp_integrations.langchain import (
     envelope_text,
 )
 from crp_integrations.litellm import CRPLogger, CRPProxyHook
-from tests.adapters.deployments import FACTS, QUESTION, entry, router
 from tests.adapters.langchain_doubles import opened
-from tests.adapters.proxied import MASTER, called
+from tests.adapters.litellm_deployments import FACTS, QUESTION, entry, router
+from tests.adapters.litellm_proxy_app import MASTER, called
 from tests.doubles import FixedClock, HashEmbedder
 from tests.servers import Double, no_metadata, openai_double
 

@@ -13,7 +13,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.stores.keys import FileKeyRing
 from tests.cli.conftest import Here
-from tests.cli.test_cli import KEY, PAGE, SESSION
+from tests.cli.test_ask import KEY, PAGE, SESSION
 
 FIXED = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-25T12:00:00Z"}
 QUESTIONS = (

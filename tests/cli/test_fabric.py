@@ -17,7 +17,7 @@ from crp_integrations.cli.app import app
 from crp_integrations.cli.command_groups import load_command
 from crp_integrations.fabric.records import Fact, Source, Where, source_id
 from crp_integrations.stores.sqlite import SqliteStore
-from tests.cli.test_cli import KEY, PAGE, SESSION, files
+from tests.cli.test_ask import KEY, PAGE, SESSION, files
 from tests.doubles import HashEmbedder
 from tests.requirements.rows import ROOT
 

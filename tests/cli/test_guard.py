@@ -14,7 +14,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.settings import Settings
-from tests.cli.test_cli import KEY
+from tests.cli.test_ask import KEY
 
 NAME = "access_test.rego"
 

@@ -14,8 +14,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.verify import verify
+from tests.cli.test_ask import KEY, SESSION
 from tests.cli.test_audit import FIXED, SECOND, answered
-from tests.cli.test_cli import KEY, SESSION
 from tests.receipt.page.real import session
 from tests.receipt.relayed import opened
 

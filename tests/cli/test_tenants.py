@@ -10,7 +10,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.guard.decisions import Subject
 from tests.cli.conftest import Here
-from tests.cli.test_cli import KEY, SESSION, files
+from tests.cli.test_ask import KEY, SESSION, files
 
 FIXED = {"CRP_KEY": KEY}
 ACME = "The cost centre of the Oslo office is 4410, and Ann Berg approves its invoices."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import here as here
-from tests.gateway.houses import Gateway, opened
+from tests.gateway.application import Gateway, opened
 from tests.servers import Double, openai_double
 
 

@@ -17,7 +17,7 @@ from crp_integrations.gateway.keys import Key, KeyFile, new_key
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
-from tests.gateway.houses import FAST, Gateway, opened
+from tests.gateway.application import FAST, Gateway, opened
 from tests.servers import Double
 
 LOG = "12:00:01 ERROR crane 7 stopped at 18 tons\n" * 400

@@ -23,8 +23,8 @@ from crp_integrations.gateway import KeyFile
 from crp_integrations.gateway.keys import new_key
 from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
-from tests.gateway.houses import BODY, Served, served
-from tests.gateway.test_chat import BAD, CALLED, TOOL
+from tests.gateway.application import BODY, Served, served
+from tests.gateway.test_chat_completions import BAD, CALLED, TOOL
 from tests.servers import Double, openai_double
 
 TEXT = "Plant 7 was built in 1957."

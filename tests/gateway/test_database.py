@@ -14,7 +14,7 @@ from crp_integrations.gateway.keys import FixedKeys
 from crp_integrations.guard.decisions import Subject
 from tests.commands import Here
 from tests.doubles import HashEmbedder
-from tests.gateway.houses import FACTS, QUESTION, SECRET, key_for, opened
+from tests.gateway.application import FACTS, QUESTION, SECRET, key_for, opened
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.postgres import server as database
 from tests.servers import Double

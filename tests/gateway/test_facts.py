@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.gateway import GatewaySettings
-from tests.gateway.houses import FACTS, SECRET, Gateway, opened
+from tests.gateway.application import FACTS, SECRET, Gateway, opened
 from tests.servers import Double
 
 GOOD = {"content": "The turbine hall of plant 90 was closed for repairs in the spring of 2021."}

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from crp_integrations.gateway.app import openapi
-from tests.gateway.houses import Served, served
+from tests.gateway.application import Served, served
 from tests.servers import openai_double
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from crp_integrations.gateway import GatewaySettings
-from tests.gateway.houses import BODY, Gateway, opened
-from tests.gateway.test_chat import BAD, CALLED, TOOL
+from tests.gateway.application import BODY, Gateway, opened
+from tests.gateway.test_chat_completions import BAD, CALLED, TOOL
 from tests.servers import Double, OpenAIShape, Recorded
 
 CHAT = "/v1/chat/completions"

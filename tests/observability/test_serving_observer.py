@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from crp_integrations.observability.observers import serving_observer
 from crp_integrations.observability.otel import OpenTelemetry
-from tests.gateway.houses import opened
+from tests.gateway.application import opened
 from tests.observability.test_traces import receiver
 from tests.servers import Double, openai_double
 

@@ -1,17 +1,21 @@
-"""`crp keys` and what `crp serve` refuses before it listens."""
+"""`crp keys`, `crp serve` before it listens, and the process that serves."""
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 
 from crp_integrations.gateway import KeyFile
 from crp_integrations.gateway.keys import Scope, find_key, new_key
+from crp_integrations.gateway.server import serve
 from tests.commands import Here
 
 
@@ -99,3 +103,26 @@ def test_a_place_that_cannot_be_served_is_refused_before_it_listens(
     done = here("serve", "kb", "--keys", keys, "--host", "256.1.1.1", cwd=tmp_path)
     assert done.returncode == 1
     assert "nothing can listen on '256.1.1.1', port 8080: " in done.stderr
+
+
+async def _nothing(scope: Any, receive: Any, send: Any) -> None:
+    """An application that is never asked."""
+
+
+def test_the_collector_leaves_alone_what_was_there_before_the_first_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[int, bool]] = []
+    before = object.__new__(type("Before", (), {"__slots__": ("other",)}))
+
+    def run(self: uvicorn.Server) -> None:
+        seen.append((gc.get_freeze_count(), any(one is before for one in gc.get_objects())))
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    try:
+        serve(_nothing)
+    finally:
+        gc.unfreeze()
+    ((frozen, looked_at),) = seen
+    assert frozen > 10_000
+    assert not looked_at

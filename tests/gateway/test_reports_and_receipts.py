@@ -14,9 +14,13 @@ from crp_integrations.audit.trail import verify_events
 from crp_integrations.cli.app import app as crp
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ChainBroken
+from crp_integrations.receipt.records import read
 from crp_integrations.receipt.verify import verify
 from crp_integrations.stores.keys import FileKeyRing
-from tests.gateway.houses import Gateway
+from tests.gateway.application import ASKED, BODY, Gateway
+from tests.gateway.test_chat_completions import CALLED, CHAT, TOOL
+from tests.receipt.wire import arrived, replays, told
+from tests.servers import Double
 
 
 def test_a_report_is_where_its_header_says(gateway: Gateway) -> None:
@@ -96,3 +100,19 @@ def test_nothing_is_kept_of_a_no_store_window(gateway: Gateway) -> None:
     assert asked.status_code == 200
     window = asked.json()["crp"]["window_id"]
     assert gateway.get(f"/v1/reports/{window}").status_code == 404
+
+
+HELLO = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello!"}]
+ANSWERED = {"role": "tool", "tool_call_id": "call_1", "content": "It rains."}
+ROUND = [*HELLO, *ASKED, {"role": "assistant", "content": None, "tool_calls": [CALLED]}, ANSWERED]
+
+
+@pytest.mark.parametrize("messages", [ASKED, [*HELLO, *ASKED], ROUND])
+def test_a_receipt_has_the_messages_as_they_arrived(
+    gateway: Gateway, server: Double, messages: list[dict[str, object]]
+) -> None:
+    said = gateway.post(CHAT, {**BODY, "messages": messages, "tools": [TOOL]}).json()
+    receipt = read(gateway.get(f"/v1/receipts/{said['crp']['receipt_id']}").content)
+    (seen,) = server.requests
+    assert told(receipt) == [arrived(seen.body["messages"])]
+    assert replays(receipt)

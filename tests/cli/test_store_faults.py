@@ -18,7 +18,7 @@ import pytest
 from crp_integrations.cli.fabric import new_file
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import ConfigError
-from tests.cli.test_cli import KEY, PAGE, SESSION, crp, files
+from tests.cli.test_ask import KEY, PAGE, SESSION, crp, files
 from tests.forking import run
 
 FIXED = {"CRP_CLOCK": "2026-05-25T12:00:00Z", "CRP_KEY": KEY}

@@ -1,22 +1,28 @@
-"""A tenant's key reaches its own facts, envelopes, reports and trails, and nobody else's."""
+"""A key reaches its own tenant's facts, envelopes, reports and trails; cookies of an upstream stay apart."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
+from crp_integrations.engines.openai_server import OpenAIServer
 from crp_integrations.gateway import GatewaySettings
 from crp_integrations.gateway.tenants import TenantRelays
 from crp_integrations.guard.decisions import Subject
+from crp_integrations.messages import Message, ModelCall
 from tests.doubles import HashEmbedder
-from tests.gateway.houses import FACTS, SECRET, TENANTS, Gateway, opened
+from tests.gateway.application import FACTS, SECRET, TENANTS, Gateway, opened
 from tests.servers import Double
 
 CHAT = "/v1/chat/completions"
@@ -248,7 +254,7 @@ def test_users_of_a_tenant_are_the_guards_subjects(tmp_path: Path, server: Doubl
 
     from crp_integrations.gateway.keys import new_key
     from crp_integrations.guard.decisions import Action, Decision
-    from tests.gateway.houses import application
+    from tests.gateway.application import application
 
     class ByRole:
         name = "by-role"
@@ -275,3 +281,55 @@ def test_users_of_a_tenant_are_the_guards_subjects(tmp_path: Path, server: Doubl
             fact_id = put.json()["facts"][0]
             one = client.get(f"/v1/facts/{fact_id}", headers={"Authorization": f"Bearer {key}"})
             assert one.status_code == (200 if sees else 404)
+
+
+SAID = {
+    "id": "x",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
+    ],
+}
+CALL = ModelCall(model="m", messages=(Message(role="user", content="Is it?"),))
+
+
+class _Setting(BaseHTTPRequestHandler):
+    cookies: ClassVar[list[str | None]] = []
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.cookies.append(self.headers["Cookie"])
+        data = json.dumps(SAID).encode()
+        self.send_response(200)
+        self.send_header("Set-Cookie", "session=of-acme; Path=/")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *said: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    _Setting.cookies.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Setting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def test_a_cookie_of_the_upstream_is_not_sent_back(url: str) -> None:
+    model = OpenAIServer(url)
+    for _ in range(2):
+        assert model.call(CALL).text == "Yes."
+
+    async def twice() -> None:
+        for _ in range(2):
+            await model.acall(CALL)
+        await model.aclose()
+
+    asyncio.run(twice())
+    assert _Setting.cookies == [None] * 4

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import CRPError
-from tests.gateway.houses import ASKED, BODY, FAST, QUESTION, Gateway, opened
+from tests.gateway.application import ASKED, BODY, FAST, QUESTION, Gateway, opened
 from tests.servers import Double
 
 BAD = "Plant 7 was built in 2077 by Acme Corporation for 9 billion dollars in Atlantis."

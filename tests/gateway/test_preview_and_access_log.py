@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations.gateway import GatewaySettings
 from crp_integrations.seals import sha256
-from tests.gateway.houses import ASKED, BODY, FACTS, FAST, SECRET, Gateway, opened
+from tests.gateway.application import ASKED, BODY, FACTS, FAST, SECRET, Gateway, opened
 from tests.servers import Double
 
 CHAT = "/v1/chat/completions"

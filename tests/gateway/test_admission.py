@@ -28,7 +28,7 @@ from crp_integrations.gateway.traffic import ConcurrencyLimit, GatewayBusy, Requ
 from crp_integrations.stores.files import file_held
 from tests.doubles import NOON
 from tests.forking import run
-from tests.gateway.houses import (
+from tests.gateway.application import (
     BODY,
     FAST,
     Gateway,

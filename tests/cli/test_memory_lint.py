@@ -16,7 +16,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.memory_items import MEMORY_KEY, as_fact, item
 from crp_integrations.guard.decisions import Subject
 from tests.cli.conftest import Here
-from tests.cli.test_cli import KEY
+from tests.cli.test_ask import KEY
 from tests.doubles import HashEmbedder
 
 TEXT = "The boiler in hall four was inspected in spring and found sound."
