@@ -67,10 +67,7 @@ def ask(
         )
         if receipt:
             write_receipt(_receipt_of_answer(relay, answer), receipt)
-    if as_json:
-        typer.echo(answer.model_dump_json(indent=2))
-    else:
-        terminal.draw_answer(answer)
+    terminal.print_record(answer, terminal.draw_answer, as_json=as_json)
 
 
 def _receipt_of_answer(relay: Relay, answer: Answer) -> Receipt:
@@ -95,10 +92,7 @@ def preview(
         seen = relay.preview(
             question, model=model, budget_tokens=budget_tokens, grounding=grounding, cache=cache
         )
-    if as_json:
-        typer.echo(seen.model_dump_json(indent=2))
-    else:
-        terminal.draw_preview(seen)
+    terminal.print_record(seen, terminal.draw_preview, as_json=as_json)
 
 
 Budget = Annotated[
@@ -129,10 +123,7 @@ def assemble(
     named: Any = packing
     with questioned_relay(store, tenant) as relay:
         context = relay.assemble(query, budget, packing=named, model=model)
-    if as_json:
-        typer.echo(context.model_dump_json(indent=2))
-    else:
-        _draw_context(context)
+    terminal.print_record(context, _draw_context, as_json=as_json)
 
 
 def _draw_context(context: AssembledContext) -> None:

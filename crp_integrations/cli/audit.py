@@ -49,6 +49,7 @@ class TrailExportFormat(StrEnum):
 
 
 @app.command("verify")
+@options.with_scope
 def verify(
     file: Annotated[
         str, typer.Option("--file", help="An NDJSON export to check in the place of the store.")
@@ -56,23 +57,19 @@ def verify(
     keys: Annotated[
         str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
     ] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Check every seal and every event; status 1 and the place when one does not fit."""
     if keys and not file:
         raise RequestError("--keys goes with --file; a store is checked with its own keys")
-    subject_of(tenant, shared)
+    subject_of(scope.tenant, scope.shared)
     try:
         if file:
-            trail = _verified_export(
-                file, _keys(keys, store), stored_name(shared) if shared else tenant
-            )
+            name = stored_name(scope.shared) if scope.shared else scope.tenant
+            trail = _verified_export(file, _keys(keys, scope.store), name)
         else:
-            with opened_relay(store, shared, residency, tenant) as relay:
+            with opened_relay(scope) as relay:
                 trail = relay.verify()
     except ChainBroken as error:
         if not as_json:
@@ -87,6 +84,7 @@ def verify(
 
 
 @app.command("export")
+@options.with_scope
 def export(
     form: Annotated[
         TrailExportFormat,
@@ -104,10 +102,7 @@ def export(
         list[EventType] | None,
         typer.Option("--type", help="Only events of this type; may be repeated."),
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
     chosen = exports.ExportSelection(
@@ -118,7 +113,7 @@ def export(
         types=frozenset(types or ()),
     )
     with (
-        opened_relay(store, shared, residency, tenant) as relay,
+        opened_relay(scope) as relay,
         new_file(out) as target,
         relay.fabric.begin(write=False) as transaction,
     ):
@@ -135,17 +130,15 @@ def export(
 
 
 @app.command("show")
+@options.with_scope
 def show(
     session: Annotated[str, typer.Argument(help="Session id; all sessions when left out.")] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (
-        opened_relay(store, shared, residency, tenant) as relay,
+        opened_relay(scope) as relay,
         relay.fabric.begin(write=False) as transaction,
     ):
         if not session:

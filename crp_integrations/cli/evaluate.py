@@ -153,6 +153,7 @@ def rot(
             typer.echo("  " + "  ".join(f"{key} {value}" for key, value in point.items()))
 
 
+@options.with_scope
 def drift(
     golden: Annotated[
         str, typer.Argument(help="Golden questions, one JSON a line: id, question, sources.")
@@ -162,16 +163,13 @@ def drift(
     metrics: MetricsPath = "",
     model: options.ModelName = None,
     budget_tokens: options.BudgetTokens = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
     questions = read_golden(Path(golden))
     before = read_record(baseline, GoldenRun) if baseline else None
-    with opened_relay(store, shared, residency, tenant) as relay:
-        namespace = relay.region(residency or None)
+    with opened_relay(scope) as relay:
+        namespace = relay.region(scope.residency or None)
         uris = {source.source_id: source.uri for source in namespace.sources()}
 
         def retrieve(question: str) -> Iterator[ShownSource]:

@@ -57,51 +57,45 @@ class ExportStatus(StrEnum):
 def fact_command(change: str) -> Callable[..., None]:
     """The command of a namespace's verb that takes fact ids and nothing else."""
 
+    @options.with_scope
     def command(
         facts: FactIds,
-        store: options.Store = options.DEFAULT_STORE,
-        shared: options.Shared = "",
-        residency: options.Residency = "",
-        tenant: options.Tenant = "",
+        scope: options.StoreScope = options.DEFAULT_SCOPE,
         as_json: options.AsJson = False,
     ) -> None:
-        with opened_namespace(store, shared, residency, tenant) as namespace:
+        with opened_namespace(scope) as namespace:
             report = getattr(namespace, change)(facts)
         store_views.draw_change(report, as_json=as_json)
 
     return command
 
 
+@options.with_scope
 def quarantine(
     facts: FactIds,
     reason: Annotated[
         str, typer.Option("--reason", help="One sentence for who reviews it; shown, never stored.")
     ] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Take facts out of retrieval until they were reviewed."""
-    with opened_namespace(store, shared, residency, tenant) as namespace:
+    with opened_namespace(scope) as namespace:
         report = namespace.quarantine(facts, reason)
     store_views.draw_change(report, as_json=as_json, reason=reason)
 
 
+@options.with_scope
 def forget(
     facts: Annotated[list[str] | None, typer.Argument(metavar="FACT_ID...")] = None,
     source: Annotated[
         str | None, typer.Option("--source", help="A source by id, URI or path: all of its facts.")
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Delete facts, or a source; their bytes go after the retention period."""
-    with opened_namespace(store, shared, residency, tenant) as namespace:
+    with opened_namespace(scope) as namespace:
         chosen = None
         if source is not None:
             named = sources_named(namespace, source)
@@ -114,6 +108,7 @@ def forget(
     store_views.draw_change(report, as_json=as_json)
 
 
+@options.with_scope
 def erase(
     sources: Annotated[
         list[str],
@@ -122,14 +117,11 @@ def erase(
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
-    with opened_namespace(store, shared, residency, tenant) as namespace:
+    with opened_namespace(scope) as namespace:
         chosen = {one.source_id: one for name in sources for one in sources_named(namespace, name)}
         if not yes:
             _confirm(list(chosen.values()))
@@ -141,6 +133,7 @@ def erase(
         raise typer.Exit(1)
 
 
+@options.with_scope
 def export(
     out: Annotated[
         str, typer.Option("--out", help="A new file; standard output when left out.")
@@ -152,17 +145,14 @@ def export(
         ExportStatus | None,
         typer.Option("--status", help="Only facts of this status; all that a search may find."),
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write sources and facts as JSON lines, or the graph of facts as GraphML."""
     if form is FactExportFormat.GRAPHML and not out:
         raise RequestError("GraphML is written to a file; give --out")
     if form is FactExportFormat.GRAPHML and status is not None:
         raise RequestError("the graph is that of all facts that a search may find; leave --status")
-    with opened_namespace(store, shared, residency, tenant) as namespace, new_file(out) as file:
+    with opened_namespace(scope) as namespace, new_file(out) as file:
         if form is FactExportFormat.GRAPHML:
             # Ids, communities, sources and weights; no text.
             from crp_integrations.engines.fact_graphs import write_graphml
@@ -277,79 +267,59 @@ app.command("migrate")(migrate)
 
 
 @app.command("stats")
+@options.with_scope
 def stats(
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what is stored: counts, hashes, sizes."""
-    with opened_namespace(store, shared, residency, tenant) as namespace:
+    with opened_namespace(scope) as namespace:
         found = namespace.stats()
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        store_views.draw_stats(found)
+    terminal.print_record(found, store_views.draw_stats, as_json=as_json)
 
 
 @app.command("doctor")
+@options.with_scope
 def doctor(
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Read everything that is stored; status 1 when something is wrong."""
-    with opened_namespace(store, shared, residency, tenant) as namespace:
+    with opened_namespace(scope) as namespace:
         found = namespace.doctor()
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        store_views.draw_examination(found)
+    terminal.print_record(found, store_views.draw_examination, as_json=as_json)
     if found.findings:
         raise typer.Exit(1)
 
 
 @app.command("recluster")
+@options.with_scope
 def recluster(
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Find the communities of facts anew, whether or not it is due."""
     with (
-        opened_namespace(store, shared, residency, tenant) as namespace,
+        opened_namespace(scope) as namespace,
         terminal.progress_bar(quiet=as_json),
     ):
         report = namespace.recluster()
-    if as_json:
-        typer.echo(report.model_dump_json(indent=2))
-    else:
-        store_views.draw_clusters(report)
+    terminal.print_record(report, store_views.draw_clusters, as_json=as_json)
 
 
 @app.command("maintain")
+@options.with_scope
 def maintain(
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """Do what time has made due: ttl, retention, disuse, communities, index."""
     with (
-        opened_namespace(store, shared, residency, tenant) as namespace,
+        opened_namespace(scope) as namespace,
         terminal.progress_bar(quiet=as_json) as advance,
     ):
         report = namespace.maintain(advance)
-    if as_json:
-        typer.echo(report.model_dump_json(indent=2))
-    else:
-        store_views.draw_maintenance(report)
+    terminal.print_record(report, store_views.draw_maintenance, as_json=as_json)
 
 
 @app.command("reembed")
@@ -372,10 +342,7 @@ def reembed(
         terminal.progress_bar(quiet=as_json) as advance,
     ):
         report = move(advance)
-    if as_json:
-        typer.echo(report.model_dump_json(indent=2))
-    else:
-        store_views.draw_reembedding(report)
+    terminal.print_record(report, store_views.draw_reembedding, as_json=as_json)
 
 
 @app.command("compact")
@@ -386,7 +353,7 @@ def compact(
     as_json: options.AsJson = False,
 ) -> None:
     """Rewrite the files without free space and without bytes of what was removed."""
-    with opened_namespace(store, shared, tenant=tenant) as namespace:
+    with opened_namespace(options.StoreScope(store, shared, tenant=tenant)) as namespace:
         before = namespace.stats().files
         namespace.compact()
         after = namespace.stats().files

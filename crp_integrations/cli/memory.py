@@ -196,7 +196,7 @@ def _duplicate_problem(one: MemoryItem, first: tuple[str, str]) -> str | None:
 def _check_store(store: str, tenant: str) -> Iterator[CheckedItem]:
     if not store:
         return
-    with opened_namespace(store, tenant=tenant) as namespace:
+    with opened_namespace(options.StoreScope(store, tenant=tenant)) as namespace:
         for record in namespace.export():
             if not isinstance(record, Fact):
                 continue

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from typing import Annotated, Any, Final
 
 import typer
@@ -88,6 +92,49 @@ Tenant = Annotated[
     str, typer.Option("--tenant", help="A gateway's tenant, for the operator; else the local one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreScope:
+    """The part of a store that a command works on.
+
+    Attributes:
+        shared: name of a shared namespace, for the operator; empty for a tenant's own.
+        residency: a region, which is a store of its own; empty for the store itself.
+        tenant: a gateway's tenant, for the operator; empty for the local one.
+    """
+
+    store: str = DEFAULT_STORE
+    shared: str = ""
+    residency: str = ""
+    tenant: str = ""
+
+
+DEFAULT_SCOPE: Final = StoreScope()
+_SCOPE_OPTIONS: Final = {"store": Store, "shared": Shared, "residency": Residency, "tenant": Tenant}
+
+
+def with_scope(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its parameter `scope`."""
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        if one.annotation is not StoreScope:
+            parameters.append(one)
+            continue
+        parameters += (
+            one.replace(name=name, annotation=kind, default=getattr(DEFAULT_SCOPE, name))
+            for name, kind in _SCOPE_OPTIONS.items()
+        )
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        scope = StoreScope(**{name: given.pop(name) for name in _SCOPE_OPTIONS})
+        command(scope=scope, **given)
+
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called
+
 
 # What stands for the model that answers, where a judge is named.
 OWN: Final = "self"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crp_integrations.cli import options, receipt_files, receipt_replay, receipt_views
+from crp_integrations.cli import options, receipt_files, receipt_replay, receipt_views, terminal
 from crp_integrations.cli.receipt_files import (
     File,
     Out,
@@ -86,10 +86,7 @@ def verify(
         inclusion=read_signed(proof, Inclusion.read) if proof else None,
         head=read_signed(head, SignedHead.read) if head else None,
     )
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        receipt_views.draw_verification(found)
+    terminal.print_record(found, receipt_views.draw_verification, as_json=as_json)
     if not found.ok:
         raise typer.Exit(1)
 

@@ -116,38 +116,34 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _opened_receipts(store: str, shared: str, residency: str, tenant: str) -> Iterator[Receipts]:
+def _opened_receipts(scope: options.StoreScope) -> Iterator[Receipts]:
     """The receipts of a store that is there, as it is."""
-    with opened_relay(store, shared, residency, tenant) as relay:
+    with opened_relay(scope) as relay:
         yield relay.receipts()
 
 
+@options.with_scope
 def list_(
     session: Annotated[str, typer.Option("--session", help="Only those of this session.")] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
     """List the receipts of a store: id, time, session, number and id of the window."""
-    with _opened_receipts(store, shared, residency, tenant) as receipts:
+    with _opened_receipts(scope) as receipts:
         ids = receipts.ids(session, limit=receipts.head().head.size)
         receipt_views.draw_receipt_list(
             (found for id_ in ids if (found := receipts.get(id_))), as_json=as_json
         )
 
 
+@options.with_scope
 def export(
     name: Name,
     out: Out = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write the receipt of a window to a file, with the texts that the store still has."""
-    with _opened_receipts(store, shared, residency, tenant) as receipts:
+    with _opened_receipts(scope) as receipts:
         found = _receipt_named(receipts, name)
     write_receipt(found, out)
     receipt_views.report_written(out, found.receipt_id)
@@ -160,33 +156,29 @@ def _receipt_named(receipts: Receipts, name: str) -> Receipt:
     return found
 
 
+@options.with_scope
 def key(
     out: Out = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write the public key of a store's receipts as PEM, and after it those of earlier epochs."""
-    with _opened_receipts(store, shared, residency, tenant) as receipts:
+    with _opened_receipts(scope) as receipts:
         blocks = [public_key_pem(one) for one in reversed(receipts.keys)]
     write_text("".join(blocks).encode(), out)
     receipt_views.report_written(out, "public key")
 
 
+@options.with_scope
 def head(
     since: Annotated[
         str, typer.Option("--since", help="An earlier head: the log must only go on from it.")
     ] = "",
     out: Out = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
     before = read_signed(since, SignedHead.read) if since else None
-    with _opened_receipts(store, shared, residency, tenant) as receipts:
+    with _opened_receipts(scope) as receipts:
         now = receipts.head()
         if before is not None:
             before.check(receipts.keys)
@@ -199,6 +191,7 @@ def head(
     receipt_views.report_written(out, f"head of a log of {counted(now.head.size, 'receipt')}")
 
 
+@options.with_scope
 def proof(
     name: Name,
     size: Annotated[
@@ -206,13 +199,10 @@ def proof(
         typer.Option("--size", min=1, help="Size of the log, as its head says; the present one."),
     ] = None,
     out: Out = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Write the proof that a receipt is in the log, for `crp receipt verify --proof`."""
-    with _opened_receipts(store, shared, residency, tenant) as receipts:
+    with _opened_receipts(scope) as receipts:
         made = receipts.inclusion(_receipt_named(receipts, name).receipt_id, size)
     write_text(made.write(), out)
     receipt_views.report_written(out, f"proof in a log of {counted(made.size, 'receipt')}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crp_integrations.cli import options, receipt_views
+from crp_integrations.cli import options, receipt_views, terminal
 from crp_integrations.cli.receipt_files import File, read_bytes
 from crp_integrations.cli.store_access import existing_store
 from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
@@ -88,10 +88,7 @@ def replay(
             receipt_views.draw_supposition(receipt, supposed)
         return
     found = again(receipt, tools)
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        receipt_views.draw_replay(found)
+    terminal.print_record(found, receipt_views.draw_replay, as_json=as_json)
     if not found.same:
         raise typer.Exit(1)
 
@@ -103,10 +100,7 @@ def diff(
 ) -> None:
     """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
     found = compare(verified_receipt(left), verified_receipt(right))
-    if as_json:
-        typer.echo(found.model_dump_json(indent=2))
-    else:
-        receipt_views.draw_comparison(found)
+    terminal.print_record(found, receipt_views.draw_comparison, as_json=as_json)
     if not found.same:
         raise typer.Exit(1)
 

@@ -69,6 +69,7 @@ def _window_ledger(relay: Relay, residency: str, after: int = 0) -> WindowLedger
 
 
 @app.command("check")
+@options.with_scope
 def check(
     baseline: BaselinePath = "",
     evaluations: Evaluations = "",
@@ -77,15 +78,12 @@ def check(
     ] = False,
     json_path: JsonPath = "",
     metrics: MetricsPath = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
     before = read_record(baseline, LatencyBaseline) if baseline else None
-    with opened_relay(store, shared, residency, tenant) as relay:
-        found = _level_table(relay, residency, before, evaluations)
+    with opened_relay(scope) as relay:
+        found = _level_table(relay, scope.residency, before, evaluations)
     if metrics:
         _write_levels(metrics, found, before)
     if json_path:
@@ -107,23 +105,22 @@ def _level_table(
 
 
 @app.command("baseline")
+@options.with_scope
 def baseline(
     out: Annotated[str, typer.Option("--out", "-o", help="Where to write it, a new file.")] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Capture the latency up to now; a later check compares what comes after with it."""
-    with opened_relay(store, shared, residency, tenant) as relay:
+    with opened_relay(scope) as relay:
         now = clock(relay.settings).now()
-        found = capture_baseline(_window_ledger(relay, residency), now)
+        found = capture_baseline(_window_ledger(relay, scope.residency), now)
     if found is None:
         raise RequestError("no window of this store has a measured assembly; ask something first")
     save_record(found, out)
 
 
 @app.command("review")
+@options.with_scope
 def review(
     window: Annotated[str, typer.Argument(help="Id of the window.")],
     evaluations: Evaluations,
@@ -140,17 +137,14 @@ def review(
     csat: Annotated[
         int | None, typer.Option("--csat", min=1, max=5, help="The user's satisfaction.")
     ] = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Add a person's word on a window to a log of evaluations."""
     said = Feedback(pack_correct=correct, task_correct=answered, completed=completed, csat=csat)
     if said == Feedback():
         raise RequestError("nothing was said; give --correct, --answered, --completed or --csat")
-    with opened_relay(store, shared, residency, tenant) as relay:
-        packs = {pack.window_id: pack for pack in _window_ledger(relay, residency).packs}
+    with opened_relay(scope) as relay:
+        packs = {pack.window_id: pack for pack in _window_ledger(relay, scope.residency).packs}
     pack = packs.get(window)
     if pack is None:
         raise RequestError(f"no window {window!r:.60} with a pack was sealed in this store")
@@ -169,6 +163,7 @@ def review(
 
 
 @app.command("bundle")
+@options.with_scope
 def bundle(
     reports: Annotated[
         list[Path] | None, typer.Argument(help="Reports of harnesses to put in, as they are.")
@@ -178,10 +173,7 @@ def bundle(
     ] = "evidence.tar.gz",
     baseline: BaselinePath = "",
     evaluations: Evaluations = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
     before = read_record(baseline, LatencyBaseline) if baseline else None
@@ -190,21 +182,21 @@ def bundle(
         raise RequestError("two reports have one name; rename one of them")
     if evaluations:
         files["evaluations.ndjson"] = read_bytes(evaluations)
-    with opened_relay(store, shared, residency, tenant) as relay:
-        namespace = relay.region(residency or None)
+    with opened_relay(scope) as relay:
+        namespace = relay.region(scope.residency or None)
         with namespace.begin(write=False) as transaction:
             events = list(transaction.journal.events())
         files["trail.ndjson"] = "".join(
             f"{one}\n" for one in write_ndjson(events, ExportSelection())
         ).encode()
-        files["traces.ndjson"] = bundles.json_lines(_window_ledger(relay, residency).packs)
+        files["traces.ndjson"] = bundles.json_lines(_window_ledger(relay, scope.residency).packs)
         files["slo.json"] = bundles.json_lines(
-            [_level_table(relay, residency, before, evaluations)]
+            [_level_table(relay, scope.residency, before, evaluations)]
         )
-        files["log-head.json"] = relay.receipts(residency=residency or None).head().write()
+        files["log-head.json"] = relay.receipts(residency=scope.residency or None).head().write()
         made = bundles.pack_bundle(
             files,
-            relay.receipts(residency=residency or None).sign,
+            relay.receipts(residency=scope.residency or None).sign,
             created_at=clock(relay.settings).now(),
             version=__version__,
             state_hash=namespace.state_hash(),

@@ -11,6 +11,7 @@ from crp_integrations.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
     from crp_integrations import Relay
+    from crp_integrations.cli.options import StoreScope
     from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.namespace import Namespace
     from crp_integrations.fabric.ports.engines import Progress
@@ -54,29 +55,25 @@ def subject_of(tenant: str, shared: str) -> Subject:
 
 
 @contextmanager
-def opened_relay(
-    store: str, shared: str = "", residency: str = "", tenant: str = ""
-) -> Iterator[Relay]:
+def opened_relay(scope: StoreScope) -> Iterator[Relay]:
     """The relay of a store that is there, as it is: opening it does none of the upkeep."""
     from crp_integrations import Relay
 
     with Relay.open(
-        existing_store(store, residency),
-        subject=subject_of(tenant, shared),
-        shared=shared,
-        residency=residency,
+        existing_store(scope.store, scope.residency),
+        subject=subject_of(scope.tenant, scope.shared),
+        shared=scope.shared,
+        residency=scope.residency,
         fabric={"maintain_on_open": False},
     ) as relay:
-        _refuse_unknown(relay, tenant, residency)
+        _refuse_unknown(relay, scope.tenant, scope.residency)
         yield relay
 
 
 @contextmanager
-def opened_namespace(
-    store: str, shared: str = "", residency: str = "", tenant: str = ""
-) -> Iterator[Namespace]:
+def opened_namespace(scope: StoreScope) -> Iterator[Namespace]:
     """The namespace of a store that is there, for who looks after it."""
-    with opened_relay(store, shared, residency, tenant) as relay:
+    with opened_relay(scope) as relay:
         yield relay.fabric
 
 

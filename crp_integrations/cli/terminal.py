@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import typer
+from pydantic import BaseModel
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.records import IngestReport
     from crp_integrations.relay.records import Answer
 
+_Record = TypeVar("_Record", bound=BaseModel)
 EXCERPT = 96
 # So many of the files that were left out are named.
 MOST_NAMES = 5
@@ -52,6 +55,14 @@ ATTRIBUTION_STYLE = {
 def terminal() -> Console:
     """Standard output, on which nothing is coloured for what it happens to look like."""
     return Console(highlight=False)
+
+
+def print_record(found: _Record, draw: Callable[[_Record], None], *, as_json: bool) -> None:
+    """Print a record as one JSON document, or draw it."""
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        draw(found)
 
 
 def draw_question(text: str) -> None:
