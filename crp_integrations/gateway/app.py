@@ -112,7 +112,7 @@ def create_app(
         return Relay.open(own, subject=subject, settings=tree, **(options or {}))
 
     tenants = TenantRelays(opened, limits.tenants)
-    house = GatewayState(
+    state = GatewayState(
         settings=limits,
         keys=keys,
         tenants=tenants,
@@ -124,11 +124,11 @@ def create_app(
         clock=clock_of(tree),
         keyring=keyring or keyring_of(tree, root),
     )
-    house.metrics.gauge("crp_gateway_requests_running", lambda: house.together.running)
-    house.metrics.gauge("crp_gateway_relays_open", lambda: tenants.open)
+    state.metrics.gauge("crp_gateway_requests_running", lambda: state.together.running)
+    state.metrics.gauge("crp_gateway_relays_open", lambda: tenants.open)
     watching = (options or {}).get("tracer")
     if isinstance(watching, MetricsSource):
-        house.metrics.also(watching)
+        state.metrics.also(watching)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -145,14 +145,14 @@ def create_app(
     routes = [
         Route(
             _route_pattern(path),
-            Endpoint(path, {method: one for method, (one, _) in methods.items()}, house),
+            Endpoint(path, {method: one for method, (one, _) in methods.items()}, state),
             include_in_schema=False,
         )
         for path, methods in table.items()
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False
-    app.router.default = Endpoint("other", {}, house)
+    app.router.default = Endpoint("other", {}, state)
     return app
 
 

@@ -179,8 +179,8 @@ async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
     asked = await _admitted_question(call)
     turn = call.relay.turn(asked.query, **asked.asking)
     envelope = await asyncio.to_thread(turn.preview)
-    call.noted.session_id = turn.session_id
-    call.noted.envelope(envelope)
+    call.log_entry.session_id = turn.session_id
+    call.log_entry.envelope(envelope)
     show = call.relay.settings.headers.show_community
     return json_response(
         previewed(envelope), headers=_preview_headers(envelope, turn.session_id, show)
@@ -198,7 +198,7 @@ async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
     asked = await asyncio.to_thread(read_question, call.body, call.headers, call.settings)
     check_model(asked.model, call.models)
     await asyncio.to_thread(call.upstream.known, asked.model)
-    call.noted.session_id = asked.asking.get("session_id") or ""
+    call.log_entry.session_id = asked.asking.get("session_id") or ""
     return asked
 
 
@@ -237,7 +237,7 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
         if isinstance(first, str) and turn.shown:
             said = {names.SESSION_ID: turn.turn.session_id}
             # Known to the log also where the caller goes away before the end.
-            call.noted.session_id = turn.turn.session_id
+            call.log_entry.session_id = turn.turn.session_id
             events = _live_events(call, chunks, first, parts)
             return GatewayResponse(200, said, media_type=EVENTS, events=events, close=parts.aclose)
         pieces, outcome = [], first

@@ -106,40 +106,40 @@ class Endpoint:
     """The endpoint of one path."""
 
     def __init__(
-        self, route: str, operations: Mapping[str, Operation], house: GatewayState
+        self, route: str, operations: Mapping[str, Operation], state: GatewayState
     ) -> None:
         """Take a path's operations."""
         self._route = route
         self._operations = dict(operations)
-        self._house = house
+        self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        began = self._house.now()
-        visit = HttpExchange(scope, receive, send, self._house.settings.send_seconds)
+        began = self._state.now()
+        exchange = HttpExchange(scope, receive, send, self._state.settings.send_seconds)
         try:
-            await self._visited(visit)
+            await self._respond(exchange)
         finally:
-            seconds = self._house.now() - began
-            self._house.metrics.request(self._route, visit.method, visit.status, seconds)
-            visit.log(self._route, seconds)
+            seconds = self._state.now() - began
+            self._state.metrics.request(self._route, exchange.method, exchange.status, seconds)
+            exchange.log(self._route, seconds)
 
-    async def _visited(self, visit: HttpExchange) -> None:
+    async def _respond(self, exchange: HttpExchange) -> None:
         try:
-            operation = self._operation(visit)
-            visit.key = self._admitted(visit, operation)
-            share = self._house.together.one(visit.key.key_id) if visit.key else nullcontext()
+            operation = self._operation(exchange)
+            exchange.key = self._admit(exchange, operation)
+            share = self._state.together.one(exchange.key.key_id) if exchange.key else nullcontext()
             with share:
-                body = await self._body(visit, operation)
-                await self._worked(visit, operation, body)
+                body = await self._body(exchange, operation)
+                await self._work(exchange, operation, body)
         except _RequestRefused as refused:
-            await visit.answer(refused.answered)
+            await exchange.answer(refused.answered)
         except CRPError as error:
-            await visit.fail(error)
+            await exchange.fail(error)
 
-    def _operation(self, visit: HttpExchange) -> Operation:
-        self._check_headers(visit.scope["headers"])
-        method = visit.scope["method"]
+    def _operation(self, exchange: HttpExchange) -> Operation:
+        self._check_headers(exchange.scope["headers"])
+        method = exchange.scope["method"]
         operation = self._operations.get("GET" if method == "HEAD" else method)
         if method == "HEAD" and operation is not None and not operation.head:
             operation = None
@@ -160,8 +160,8 @@ class Endpoint:
 
     def _check_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
         size = sum(len(name) + len(value) + 4 for name, value in headers)
-        if size > self._house.settings.header_bytes:
-            most = self._house.settings.header_bytes
+        if size > self._state.settings.header_bytes:
+            most = self._state.settings.header_bytes
             raise _RequestRefused(
                 responses.refusal_response(
                     431, "headers_too_large", f"headers take {size} bytes, at most {most}", CLOSE
@@ -181,25 +181,25 @@ class Endpoint:
                     )
                 )
 
-    def _admitted(self, visit: HttpExchange, operation: Operation) -> Key | None:
+    def _admit(self, exchange: HttpExchange, operation: Operation) -> Key | None:
         """The key of the request, with its right to the operation and its rate checked."""
-        house = self._house
+        state = self._state
         if operation.admit is not None:
-            let_in = operation.admit(house, visit.scope)
-            house.rates.take(let_in.key_id, house.now())
+            let_in = operation.admit(state, exchange.scope)
+            state.rates.take(let_in.key_id, state.now())
             return let_in
         wanted = operation.scope
-        if wanted is None or (wanted is KeyScope.METRICS and house.settings.open_metrics):
+        if wanted is None or (wanted is KeyScope.METRICS and state.settings.open_metrics):
             return None
         given = [
-            value for name, value in visit.scope["headers"] if name.lower() == b"authorization"
+            value for name, value in exchange.scope["headers"] if name.lower() == b"authorization"
         ]
         scheme, _, presented = (given[0].decode("ascii") if len(given) == 1 else "").partition(" ")
-        key = find_key(house.keys.all(), presented.strip(), house.clock.now())
+        key = find_key(state.keys.all(), presented.strip(), state.clock.now())
         if key is None or scheme.lower() != "bearer":
             raise TokenRefused("the request has no valid key; send Authorization: Bearer crp_key_…")
-        visit.key = key
-        house.rates.take(key.key_id, house.now())
+        exchange.key = key
+        state.rates.take(key.key_id, state.now())
         if wanted not in key.scopes:
             raise _RequestRefused(
                 responses.refusal_response(
@@ -208,9 +208,9 @@ class Endpoint:
             )
         return key
 
-    async def _body(self, visit: HttpExchange, operation: Operation) -> bytes:
+    async def _body(self, exchange: HttpExchange, operation: Operation) -> bytes:
         """The whole body, within its limit and its time."""
-        settings, headers = self._house.settings, visit.scope["headers"]
+        settings, headers = self._state.settings, exchange.scope["headers"]
         wrong = refuse_two_lengths(headers) or (
             refuse_media_type(headers) if operation.body else None
         )
@@ -226,7 +226,7 @@ class Endpoint:
         try:
             async with asyncio.timeout(settings.body_seconds):
                 while True:
-                    message = await visit.receive()
+                    message = await exchange.receive()
                     if message["type"] == "http.disconnect":
                         raise _RequestRefused(GatewayResponse(CLIENT_GONE))
                     piece = message.get("body", b"")
@@ -246,15 +246,15 @@ class Endpoint:
                 )
             ) from None
 
-    async def _worked(self, visit: HttpExchange, operation: Operation, body: bytes) -> None:
+    async def _work(self, exchange: HttpExchange, operation: Operation, body: bytes) -> None:
         """Do the operation and send its answer, until that is done or the caller is gone."""
-        work = asyncio.ensure_future(self._played(visit, operation, body))
-        gone = asyncio.ensure_future(_wait_for_disconnect(visit.receive))
+        work = asyncio.ensure_future(self._perform(exchange, operation, body))
+        gone = asyncio.ensure_future(_wait_for_disconnect(exchange.receive))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not (work.done() or visit.sent):
-                visit.status = visit.status or CLIENT_GONE
-                visit.noted.outcome = visit.noted.outcome or "cancelled"
+            if not (work.done() or exchange.sent):
+                exchange.status = exchange.status or CLIENT_GONE
+                exchange.log_entry.outcome = exchange.log_entry.outcome or "cancelled"
                 work.cancel()
             # A turn that is cancelled seals its window first.
             await asyncio.wait({work})
@@ -269,36 +269,36 @@ class Endpoint:
         if not work.cancelled():
             work.result()
 
-    async def _played(self, visit: HttpExchange, operation: Operation, body: bytes) -> None:
+    async def _perform(self, exchange: HttpExchange, operation: Operation, body: bytes) -> None:
         try:
-            if visit.key is None:
-                await visit.answer(await self._handled(visit, operation, body, None))
+            if exchange.key is None:
+                await exchange.answer(await self._handle(exchange, operation, body, None))
                 return
-            async with self._house.tenants.lease(visit.key.subject) as relay:
-                await visit.answer(await self._handled(visit, operation, body, relay))
+            async with self._state.tenants.lease(exchange.key.subject) as relay:
+                await exchange.answer(await self._handle(exchange, operation, body, relay))
         except Exception as error:  # noqa: BLE001 - a caller gets a 500, and nothing of the error
-            await visit.fail(error)
+            await exchange.fail(error)
 
-    async def _handled(
-        self, visit: HttpExchange, operation: Operation, body: bytes, relay: Any
+    async def _handle(
+        self, exchange: HttpExchange, operation: Operation, body: bytes, relay: Any
     ) -> GatewayResponse:
-        house, scope = self._house, visit.scope
+        state, scope = self._state, exchange.scope
         return await operation.handler(
             GatewayRequest(
-                request_id=visit.request_id,
-                created=int(house.clock.now().timestamp()),
+                request_id=exchange.request_id,
+                created=int(state.clock.now().timestamp()),
                 headers=_decode_headers(scope["headers"]),
                 query=_query_parameters(scope),
                 path=scope.get("path_params") or {},
                 body=body,
-                key=visit.key,  # type: ignore[arg-type]  # None where no key is needed
+                key=exchange.key,  # type: ignore[arg-type]  # None where no key is needed
                 relay=relay,
-                upstream=house.upstream,
-                models=house.models,
-                settings=house.settings,
-                holds=lambda subject: has_roles(house.keys.all(), subject, house.clock.now()),
-                metrics=house.metrics,
-                noted=visit.noted,
+                upstream=state.upstream,
+                models=state.models,
+                settings=state.settings,
+                holds=lambda subject: has_roles(state.keys.all(), subject, state.clock.now()),
+                metrics=state.metrics,
+                log_entry=exchange.log_entry,
             )
         )
 

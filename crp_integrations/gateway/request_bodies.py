@@ -9,14 +9,14 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 
 from pydantic import ValidationError
 
+from crp_integrations.adapters.conversations import question_of
 from crp_integrations.errors import RequestError
-from crp_integrations.gateway.records import ChatMessage, ChatRequest, extra_fields
+from crp_integrations.gateway.records import ChatRequest, extra_fields
 from crp_integrations.gateway.responses import JSON, GatewayResponse, refusal_response
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.messages import Message
 from crp_integrations.records import Part
 from crp_integrations.relay.question_fields import QuestionFields, from_headers
-from crp_integrations.relay.records import message_of
 from crp_integrations.relay.settings import first_problem
 
 # Fields that go to the upstream as they came, unless they are empty.
@@ -96,8 +96,8 @@ def read_question(
     own, aside = extra_fields(read_json(data), limits.pass_fields)
     said = read_as(ChatRequest, own)
     _check_length("the conversation has {} messages", len(said.messages), limits.messages)
-    system, history, query, results = _conversation(said.messages)
-    around = len(system) + sum(map(_message_length, history))
+    asked = question_of([one.model_dump(exclude_none=True) for one in said.messages])
+    around = len(asked.system) + sum(map(_message_length, asked.history))
     told = "the messages beside the question have {} characters"
     _check_length(told, around, limits.conversation_characters)
     asking = from_headers(headers)
@@ -106,18 +106,18 @@ def read_question(
     fields: dict[str, Any] = {
         **asking,
         "model": said.model,
-        "system_prompt": system,
-        "history": history,
-        "results": results,
+        "system_prompt": asked.system,
+        "history": asked.history,
+        "results": asked.results,
         "max_tokens": said.max_completion_tokens or said.max_tokens,
         "temperature": said.temperature,
         "tools": said.tools,
         **({"seed": said.seed} if said.seed is not None else {}),
         **(said.crp.model_dump(exclude_none=True) if said.crp else {}),
     }
-    asked = (query, *(fields.get("sub_queries") or ()))
+    questions = (asked.question, *(fields.get("sub_queries") or ()))
     told = "the question and its sub-queries have {} characters"
-    _check_length(told, sum(map(len, asked)), limits.question_characters)
+    _check_length(told, sum(map(len, questions)), limits.question_characters)
     handed = {
         **said.model_dump(mode="json", include=set(UPSTREAM_FIELDS), exclude_none=True),
         **aside,
@@ -127,7 +127,7 @@ def read_question(
     _check_length(told, written, limits.field_characters)
     options = said.stream_options
     return ChatQuestion(
-        query=query,
+        query=asked.question,
         asking=cast(
             "QuestionFields", {name: one for name, one in fields.items() if one is not None}
         ),
@@ -143,22 +143,6 @@ def check_model(model: str, listed: Sequence[str]) -> None:
         raise ModelUnlisted(
             f"model {model!r:.120} is not one of {', '.join(sorted(listed))}, which are asked here"
         )
-
-
-def _conversation(
-    given: Sequence[ChatMessage],
-) -> tuple[str, tuple[Message, ...], str, int]:
-    read = [message_of(one.model_dump(exclude_none=True)) for one in given]
-    places = [place for place, one in enumerate(read) if one.role == "user"]
-    if not places or read[-1].role not in ("user", "tool"):
-        raise RequestError(
-            "the last message must be the user's question, or a tool's result after it"
-        )
-    at = places[-1]
-    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    before = [one for one in read[:at] if one.role != "system"]
-    after = [one for one in read[at + 1 :] if one.role != "system"]
-    return system, (*before, *after), read[at].content, len(after)
 
 
 def _message_length(message: Message) -> int:

@@ -67,7 +67,7 @@ async def put_facts(call: GatewayRequest) -> GatewayResponse:
         return call.relay.region(residency).put(facts)
 
     report = await asyncio.to_thread(stored)
-    call.noted.facts(fact.fact_id for fact in facts)
+    call.log_entry.facts(fact.fact_id for fact in facts)
     return json_response(
         StoredFacts(
             facts=tuple(report.facts),
@@ -93,7 +93,7 @@ async def list_facts(call: GatewayRequest) -> GatewayResponse:
         return FactsPage(facts=tuple(call.relay.fabric.facts(page)), after=page[-1] if more else "")
 
     said = await asyncio.to_thread(found)
-    call.noted.facts(fact.fact_id for fact in said.facts)
+    call.log_entry.facts(fact.fact_id for fact in said.facts)
     return json_response(said)
 
 
@@ -104,7 +104,7 @@ async def get_fact(call: GatewayRequest) -> GatewayResponse:
     found = await asyncio.to_thread(call.relay.fabric.facts, [fact_id])
     if not found or found[0].namespace != call.key.tenant:
         return _unknown("fact", fact_id)
-    call.noted.facts([found[0].fact_id])
+    call.log_entry.facts([found[0].fact_id])
     return json_response(found[0])
 
 
@@ -116,7 +116,7 @@ async def forget_fact(call: GatewayRequest) -> GatewayResponse:
         report = await asyncio.to_thread(call.relay.fabric.forget, facts=[fact_id])
     except (RequestError, IllegalTransition):
         return _unknown("fact", fact_id)
-    call.noted.facts(report.facts)
+    call.log_entry.facts(report.facts)
     return json_response(report)
 
 
@@ -131,7 +131,7 @@ async def erase_source(call: GatewayRequest) -> GatewayResponse:
         report = await asyncio.to_thread(call.relay.fabric.erase, source_id)
     except RequestError:
         return _unknown("source", source_id)
-    call.noted.facts(report.facts)
+    call.log_entry.facts(report.facts)
     return json_response(report)
 
 
@@ -184,7 +184,7 @@ async def get_report(call: GatewayRequest) -> GatewayResponse:
         return refusal_response(
             404, "unknown_window", f"no report is kept on window {window_id!r:.60}"
         )
-    call.noted.window_id, call.noted.session_id = window_id, found.session_id
+    call.log_entry.window_id, call.log_entry.session_id = window_id, found.session_id
     return json_response(found)
 
 
@@ -209,7 +209,7 @@ async def get_trail(call: GatewayRequest) -> GatewayResponse:
         return refusal_response(
             404, "unknown_session", f"no window of session {session_id!r:.60} is sealed"
         )
-    call.noted.session_id = session_id
+    call.log_entry.session_id = session_id
     if form == "ndjson":
         return GatewayResponse(200, media_type=NDJSON, events=_lines(call, session_id))
     page, last = await asyncio.to_thread(_page, call, after, call.settings.page, session_id)
@@ -227,7 +227,10 @@ async def get_receipt(call: GatewayRequest) -> GatewayResponse:
         found = await asyncio.to_thread(call.relay.receipt, name)
     if found is None:
         return refusal_response(404, "unknown_receipt", f"no receipt is kept as {name!r:.60}")
-    call.noted.session_id, call.noted.window_id = found.chain.session_id, found.chain.window_id
+    call.log_entry.session_id, call.log_entry.window_id = (
+        found.chain.session_id,
+        found.chain.window_id,
+    )
     return GatewayResponse(200, body=write(found))
 
 
@@ -273,11 +276,11 @@ _HEADERS: Final = {
 }
 
 
-def artifact_key(house: GatewayState, scope: Scope) -> Key:
+def artifact_key(state: GatewayState, scope: Scope) -> Key:
     """Who a genuine address lets in, whether it still holds or not."""
     query = scope.get("query_string", b"").decode("latin-1")
     token = dict(parse_qsl(query)).get("token", "")
-    claim = read_address((scope.get("path_params") or {})["artifact_id"], token, house.keyring)
+    claim = read_address((scope.get("path_params") or {})["artifact_id"], token, state.keyring)
     subject = claim.subject
     return Key(
         # Its own rate, and its own name in the log.
@@ -287,7 +290,7 @@ def artifact_key(house: GatewayState, scope: Scope) -> Key:
         roles=subject.roles,
         scopes=(),
         secret_hash=_NO_SECRET,
-        created_at=house.clock.now(),
+        created_at=state.clock.now(),
     )
 
 

@@ -230,23 +230,26 @@ class GatewayRequest:
     settings: GatewaySettings
     holds: Callable[[Subject], bool]
     metrics: GatewayMetrics
-    noted: LogEntry
+    log_entry: LogEntry
 
     def note(self, outcome: Outcome) -> None:
         """Note how a window ended."""
-        self.noted.outcome = OUTCOME_NAMES[type(outcome)]
-        self.metrics.outcome(self.noted.outcome)
+        self.log_entry.outcome = OUTCOME_NAMES[type(outcome)]
+        self.metrics.outcome(self.log_entry.outcome)
         match outcome:
             case Release(answer=answer) | Halt(answer=answer):
-                self.noted.session_id, self.noted.window_id = answer.session_id, answer.window_id
-                self.noted.envelope(answer.envelope)
+                self.log_entry.session_id, self.log_entry.window_id = (
+                    answer.session_id,
+                    answer.window_id,
+                )
+                self.log_entry.envelope(answer.envelope)
                 self.metrics.tokens("prompt", answer.reply.usage.prompt_tokens)
                 self.metrics.tokens("completion", answer.reply.usage.completion_tokens)
             case NotModified(envelope=envelope):
-                self.noted.envelope(envelope)
+                self.log_entry.envelope(envelope)
             case Refusal(error=error, headers=headers, envelope=envelope):
-                self.noted.session_id = headers.get(names.SESSION_ID, self.noted.session_id)
-                self.noted.envelope(envelope)
+                self.log_entry.session_id = headers.get(names.SESSION_ID, self.log_entry.session_id)
+                self.log_entry.envelope(envelope)
                 log_failure(self.request_id, error)
 
     def whole(self, name: str, default: int, *, least: int = 0, most: int) -> int:
@@ -293,7 +296,7 @@ class HttpExchange:
     send: Send
     send_seconds: float
     request_id: str = ""
-    noted: LogEntry = field(default_factory=LogEntry)
+    log_entry: LogEntry = field(default_factory=LogEntry)
     key: Key | None = None
     status: int = 0
     sent: bool = False
@@ -354,7 +357,7 @@ class HttpExchange:
 
         Spec: CRP-SPEC-003 §16.1
         """
-        noted = self.noted
+        log_entry = self.log_entry
         said = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "request": self.request_id,
@@ -363,10 +366,10 @@ class HttpExchange:
             "status": self.status,
             "ms": round(seconds * 1000, 1),
             "key": self.key.key_id if self.key else "",
-            "session": noted.session_id,
-            "window": noted.window_id,
-            "outcome": noted.outcome,
-            "facts": noted.fact_ids,
+            "session": log_entry.session_id,
+            "window": log_entry.window_id,
+            "outcome": log_entry.outcome,
+            "facts": log_entry.fact_ids,
         }
         ACCESS.info("%s", json.dumps(said))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from crp_integrations.engines.litellm import message_json
@@ -11,7 +10,6 @@ from crp_integrations.engines.litellm_versions import entries_of, plain_tools
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import Message
 from crp_integrations.relay.question_fields import QuestionFields
-from crp_integrations.relay.records import message_of
 from crp_integrations.relay.steps import Dispatch
 from crp_integrations.vocabulary import Purpose
 
@@ -30,40 +28,6 @@ ROUTER_FIELDS: Final = frozenset(
     {"model", "system_prompt", "history", "results", "max_tokens", "temperature", "seed", "tools"}
     | {"compact", "compaction"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationQuestion:
-    """A conversation as a question.
-
-    Attributes:
-        system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question: tool calls with what
-            the tools answered.
-    """
-
-    question: str
-    system: str
-    history: tuple[Message, ...]
-    results: int = 0
-
-
-def question_of(messages: Sequence[Mapping[str, Any]]) -> ConversationQuestion:
-    """The question, the system prompt and the history of a conversation."""
-    if not isinstance(messages, Sequence):
-        raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
-    read = [message_of(message) for message in messages]
-    last = read[-1].role if read else ""
-    places = [place for place, one in enumerate(read) if one.role == "user"]
-    if last not in ("user", "tool") or not places:
-        raise RequestError(
-            "the last message must be the user's question, or a tool's result after it"
-        )
-    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    before = [one for one in read[: places[-1]] if one.role != "system"]
-    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
-    return ConversationQuestion(read[places[-1]].content, system, (*before, *after), len(after))
 
 
 def message_list(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from fastapi import HTTPException
 from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.adapters.arguments import check_values
+from crp_integrations.adapters.conversations import question_of
 from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
@@ -23,7 +24,6 @@ from crp_integrations.litellm.messages import (
     call_arguments,
     first_model,
     question_fields,
-    question_of,
     refuse_metadata,
 )
 from crp_integrations.litellm.proxy_request import ProxyRequest
@@ -125,16 +125,16 @@ class CRPProxyHook(CustomLogger):
             return None
         install_hook()
         try:
-            handing = await self._handing(user_api_key_dict, data, headers)
-            outcome = await handing.begin()
+            request = await self._proxy_request(user_api_key_dict, data, headers)
+            outcome = await request.begin()
         except CRPError as error:
             raise _error_response(error) from error
         if outcome is not None:
             raise _outcome_error(outcome)
-        self._kept(data, handing)
+        self._keep(data, request)
         return data
 
-    async def _handing(
+    async def _proxy_request(
         self, key: Any, data: Mapping[str, Any], headers: Mapping[str, str]
     ) -> ProxyRequest:
         _refuse_metadata(data)
@@ -145,7 +145,7 @@ class CRPProxyHook(CustomLogger):
         relay = self._relay if isinstance(self._relay, Relay) else self._relay(key)
         question = question_of(data.get("messages") or ())
         fields: dict[str, Any] = {
-            **self._joined(headers),
+            **self._question_fields(headers),
             "model": first_model(router, group),
             "system_prompt": question.system,
             "history": question.history,
@@ -166,7 +166,7 @@ class CRPProxyHook(CustomLogger):
         deployments = Deployments(router, group, given)
         return ProxyRequest(played, deployments, streams=bool(data.get("stream")))
 
-    def _joined(self, headers: Mapping[str, str]) -> dict[str, Any]:
+    def _question_fields(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """The operator's fields and those of a request's headers."""
         said: dict[str, Any] = dict(from_headers(headers))
         joined = {**self._asking, **said}
@@ -187,12 +187,12 @@ class CRPProxyHook(CustomLogger):
             _check_strategy(one)
         return joined
 
-    def _kept(self, data: dict[str, Any], handing: ProxyRequest) -> None:
+    def _keep(self, data: dict[str, Any], request: ProxyRequest) -> None:
         """Put the call into LiteLLM's data, and the question where the later hooks find it."""
-        running, logging = handing.running, data.get(_LOGGING)
+        running, logging = request.running, data.get(_LOGGING)
         assert running is not None
         if logging is None:
-            handing.give_up()
+            request.give_up()
             raise _error_response(EngineError("LiteLLM's proxy has no record of the request"))
         call = call_arguments(running.step, data)
         for name in ("temperature", "seed"):
@@ -200,10 +200,10 @@ class CRPProxyHook(CustomLogger):
             if name in call:
                 data[name] = call[name]
         data["messages"] = running.messages
-        self._open[logging] = handing
-        _CURRENT_REQUEST.set(weakref.ref(handing))
+        self._open[logging] = request
+        _CURRENT_REQUEST.set(weakref.ref(request))
         # A client that goes away while its model is called has no later hook.
-        weakref.finalize(logging, handing.give_up)
+        weakref.finalize(logging, request.give_up)
         CURRENT_ATTEMPTS.set(weakref.ref(running))
 
     # --- after the call ------------------------------------------------------------------
@@ -216,10 +216,10 @@ class CRPProxyHook(CustomLogger):
         Raises:
             HTTPException: the answer is withheld or refused.
         """
-        handing = self._of(data)
-        if handing is None:
+        request = self._of(data)
+        if request is None:
             return response
-        return handing.released(await _released_outcome(handing, response))
+        return request.released(await _released_outcome(request, response))
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
@@ -229,12 +229,12 @@ class CRPProxyHook(CustomLogger):
         Raises:
             HTTPException: the answer is withheld or refused; before any chunk.
         """
-        handing = self._of(request_data)
-        if handing is None:
+        request = self._of(request_data)
+        if request is None:
             async for chunk in response:
                 yield chunk
             return
-        for chunk in handing.released(await _released_outcome(handing, response)):
+        for chunk in request.released(await _released_outcome(request, response)):
             yield chunk
 
     async def async_post_call_response_headers_hook(
@@ -250,16 +250,16 @@ class CRPProxyHook(CustomLogger):
         A stream is read here already, so that its headers say the verdict, unless another callback
         works on streams: what that one makes of the chunks is what is examined then, later.
         """
-        handing = self._of(data)
-        if handing is None:
+        request = self._of(data)
+        if request is None:
             return None
         if hasattr(response, "__aiter__") and not self._others():
             try:
-                await handing.take(response)
+                await request.take(response)
             except CRPError:
                 # The stream's own hook raises it, as what the client is to see.
                 return None
-        outcome = handing.ended()
+        outcome = request.ended()
         return None if outcome is None else _outcome_headers(outcome)
 
     async def async_post_call_failure_hook(
@@ -270,13 +270,13 @@ class CRPProxyHook(CustomLogger):
         traceback_str: str | None = None,
     ) -> HTTPException | None:
         """Seal the window of a call that failed; LiteLLM's own error goes on to the client."""
-        handing = self._of(request_data)
-        if handing is not None and handing.ended() is None:
+        request = self._of(request_data)
+        if request is not None and request.ended() is None:
             try:
-                outcome = await handing.fail(original_exception)
+                outcome = await request.fail(original_exception)
             except CRPError as error:
                 return _error_response(error)
-            running = handing.running
+            running = request.running
             # What was refused here, while packing for an attempt, is no error of a provider.
             if running is not None and running.refused is not None and outcome is not None:
                 return _outcome_error(outcome)
@@ -303,10 +303,10 @@ class CRPProxyHook(CustomLogger):
         return False
 
 
-async def _released_outcome(handing: ProxyRequest, response: Any) -> Release:
+async def _released_outcome(request: ProxyRequest, response: Any) -> Release:
     CURRENT_ATTEMPTS.set(None)
     try:
-        outcome = await handing.take(response)
+        outcome = await request.take(response)
     except CRPError as error:
         raise _error_response(error) from error
     if isinstance(outcome, Release):

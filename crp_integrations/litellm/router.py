@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crp_integrations.adapters.arguments import check_relay, check_values
+from crp_integrations.adapters.conversations import question_of
 from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp, refuse_unlisted
 from crp_integrations.engines.litellm_provider import register_extractive
@@ -17,7 +18,6 @@ from crp_integrations.litellm.messages import (
     check_entries,
     first_model,
     question_fields,
-    question_of,
     refuse_metadata,
     refuse_question_fields,
     tools_of,

@@ -199,8 +199,8 @@ def test_a_key_that_is_revoked_takes_its_addresses_along(tmp_path: Path, server:
     file.add(key)
     app = create_app(tmp_path / "kb", keys=file, options={"embedder": HashEmbedder()})
     with TestClient(app, raise_server_exceptions=False) as client:
-        house = Gateway(app, tmp_path / "kb", {}, client)
-        (_, first), (_, second) = kept(house), kept(house)
+        gateway = Gateway(app, tmp_path / "kb", {}, client)
+        (_, first), (_, second) = kept(gateway), kept(gateway)
         assert client.get(first).status_code == 200
         file.revoke(key.key_id)
         assert client.get(second).status_code == 403

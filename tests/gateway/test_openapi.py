@@ -24,16 +24,16 @@ from tests.servers import openai_double
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with (
         openai_double(text="Plant 7 was built in 1957.") as double,
-        served(tmp_path_factory.mktemp("house"), double) as found,
+        served(tmp_path_factory.mktemp("gateway"), double) as found,
     ):
         yield found
 
 
-def test_the_document_is_what_is_served(house: Served) -> None:
-    found = httpx.get(f"{house.url}/openapi.json").json()
+def test_the_document_is_what_is_served(gateway: Served) -> None:
+    found = httpx.get(f"{gateway.url}/openapi.json").json()
     assert found == openapi()
     assert found["openapi"].startswith("3.1")
 
@@ -64,9 +64,9 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=" ".join)
-def test_schemathesis_finds_no_server_error(house: Served, method: str, path: str) -> None:
+def test_schemathesis_finds_no_server_error(gateway: Served, method: str, path: str) -> None:
     """Every operation with values that fit the document, and with values that do not."""
-    schema = schemathesis.openapi.from_url(f"{house.url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{gateway.url}/openapi.json")
     operation = schema[path][method]
     wanted = [
         not_a_server_error,
@@ -82,7 +82,7 @@ def test_schemathesis_finds_no_server_error(house: Served, method: str, path: st
         bare=st.booleans(),
     )
     def sent(case: Any, bare: bool) -> None:
-        key = {"Authorization": f"Bearer {house.keys['acme']}"}
+        key = {"Authorization": f"Bearer {gateway.keys['acme']}"}
         if bare:
             # Without CRP's headers, of which a few random ones seldom go together.
             case.headers = type(case.headers)()

@@ -107,8 +107,8 @@ def test_a_picture_is_refused_in_words_that_say_so(gateway: Gateway) -> None:
 # --- how it is framed ------------------------------------------------------------------------
 
 
-def said(house: Served, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", house.port), timeout=30) as line:
+def said(gateway: Served, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as line:
         line.sendall(data)
         found = b""
         while piece := line.recv(65_536):
@@ -121,17 +121,17 @@ def test_a_body_with_two_lengths_is_refused_and_the_line_closed(
 ) -> None:
     body = json.dumps(BODY).encode()
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-    with served(tmp_path, server) as house:
+    with served(tmp_path, server) as gateway:
         head = (
-            f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {house.keys['acme']}\r\n"
+            f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {gateway.keys['acme']}\r\n"
             f"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
         ).encode()
         both = head + b"Content-Length: %d\r\n\r\n" % len(chunked)
-        found = said(house, both + chunked)
+        found = said(gateway, both + chunked)
         assert found.startswith(b"HTTP/1.1 400")
         assert not server.requests
         one = head + b"Connection: close\r\n\r\n"
-        assert said(house, one + chunked).startswith(b"HTTP/1.1 200")
+        assert said(gateway, one + chunked).startswith(b"HTTP/1.1 200")
 
 
 # --- facts -----------------------------------------------------------------------------------
