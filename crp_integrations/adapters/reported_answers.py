@@ -17,7 +17,7 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary import GroundingMode
 from crp_integrations.vocabulary.provenance import Checked
 
 Attachment: TypeAlias = dict[str, Any]

@@ -39,7 +39,7 @@ def existing_store(store: str, residency: str = "") -> str:
 def printable_store(store: str) -> str:
     """A store as it may be printed: an address may hold a password, so only its kind is left.
 
-    >>> place("postgresql://me:secret@host/kb"), place("kb")
+    >>> printable_store("postgresql://me:secret@host/kb"), printable_store("kb")
     ('postgresql://…', 'kb')
     """
     return store.partition("://")[0] + "://…" if "://" in store else store

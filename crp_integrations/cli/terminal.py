@@ -85,7 +85,7 @@ def draw_answer(given: Answer) -> None:
 def counted(count: int, noun: str) -> str:
     """A count with its noun.
 
-    >>> many(1, "source"), many(2, "fact")
+    >>> counted(1, "source"), counted(2, "fact")
     ('1 source', '2 facts')
     """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

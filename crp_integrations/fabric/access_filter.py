@@ -14,7 +14,7 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from crp_integrations.errors import AccessDenied, EngineError
-from crp_integrations.fabric.ports.facts import FactBrief
+from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.ports import Redactor
