@@ -24,10 +24,10 @@ from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.governance.artifacts import Sandbox
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.settings import CompactionSettings
+from crp_integrations.governance.compaction.records import CompactionSettings
+from crp_integrations.governance.context_pack import PackSettings
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
-from crp_integrations.governance.pack_settings import PackSettings
 from crp_integrations.governance.roles.records import (
     AnswerDraft,
     DraftVerdict,
@@ -35,12 +35,12 @@ from crp_integrations.governance.roles.records import (
     Material,
     Roles,
 )
-from crp_integrations.governance.roles.sentinel import RotSentinel
 from crp_integrations.governance.roles.standard_roles import (
     AssemblingRetriever,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
+    RotSentinel,
 )
 from crp_integrations.governance.roles.verifier import PackVerifier, shown_texts
 from crp_integrations.governance.runtime_state import (

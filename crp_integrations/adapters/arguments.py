@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.memory_emitter import Emitter
+from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
@@ -87,7 +87,7 @@ def check_emitter(given: object, taker: str) -> None:
     """Check that an emitter was given."""
     if not isinstance(given, Emitter):
         raise RequestError(
-            f"{taker} takes an Emitter of crp_integrations.governance.memory_emitter, not "
+            f"{taker} takes an Emitter of crp_integrations.governance.memory_writer, not "
             f"{type(given).__name__}"
         )
 

@@ -1,14 +1,25 @@
-"""A conversation in the OpenAI shape as a question with its system prompt and history."""
+"""Conversations, agents' calls and sessions of a framework as questions of the relay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
 
-from crp_integrations.errors import RequestError
-from crp_integrations.messages import Message
-from crp_integrations.relay.records import message_of
+from crp_integrations.adapters.arguments import check_values
+from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
+from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.relay.delegation import asked_by, result_of
+from crp_integrations.relay.question_fields import QuestionFields
+from crp_integrations.relay.records import Answer, message_of
+from crp_integrations.relay.relay import Relay
+from crp_integrations.seals import sha256
+from crp_integrations.session.records import SESSION_ID
+from crp_integrations.vocabulary import Strategy
+from crp_integrations.vocabulary.safety import Purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +54,199 @@ def question_of(messages: Sequence[Mapping[str, Any]]) -> ConversationQuestion:
     before = [one for one in read[: places[-1]] if one.role != "system"]
     after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
     return ConversationQuestion(read[places[-1]].content, system, (*before, *after), len(after))
+
+
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation as a question.
+
+    Attributes:
+        system: the system messages joined by an empty line.
+        history: all other messages in order.
+        results: how many messages at the history's end follow the question: tool calls with what
+            the tools answered.
+    """
+
+    question: str
+    system: str = ""
+    history: tuple[Message, ...] = ()
+    results: int = 0
+
+
+class AgentModelCalls(ABC, Generic[Response]):
+    """The model behind an agent, as the model of a turn.
+
+    The agent's own messages go out as they are; what the turn adds is the system message with the
+    envelope, and behind them what a remedy asks for.
+
+    Args:
+        conversation: the agent's messages as a question.
+        model: the name by which tokens are counted.
+    """
+
+    def __init__(self, conversation: Conversation, model: str) -> None:
+        self._conversation = conversation
+        self._model = model
+        self._answers: list[tuple[Reply, Response]] = []
+
+    @abstractmethod
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call; the model's own errors go on unchanged."""
+
+    @abstractmethod
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The whole reply; no piece of it is to be had before the verdict."""
+        yield self.call(call)
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        yield await self.acall(call)
+
+    def _keep(self, call: ModelCall, reply: Reply, response: Response) -> Reply:
+        """Keep the response of a reply that may become the answer."""
+        if call.purpose is not Purpose.JUDGE:
+            self._answers.append((reply, response))
+        return reply
+
+    def _response_of(self, answer: Answer) -> Response:
+        """The response whose text was examined."""
+        same = [
+            response
+            for reply, response in self._answers
+            if (reply.text, reply.tool_calls) == (answer.reply.text, answer.reply.tool_calls)
+        ]
+        return same[-1] if same else self._answers[-1][1]
+
+    def _split(self, messages: Sequence[Message]) -> tuple[str, Sequence[Message] | None]:
+        """The system message, and what follows the agent's messages; None for a call of its own."""
+        system = messages[0].content if messages[0].role == "system" else ""
+        conversation = self._conversation
+        place = int(bool(system)) + len(conversation.history) - conversation.results
+        if len(messages) <= place or messages[place].content != conversation.question:
+            return system, None
+        if messages[place].role != "user":
+            return system, None
+        return system, messages[place + 1 + conversation.results :]
+
+
+def sampling(model: Any, call: ModelCall) -> dict[str, Any]:
+    """The sampling values that a call sets, as far as a framework's model has a field for them.
+
+    Others would reach the provider as they are, which may refuse them.
+    """
+    return {
+        name: getattr(call, name)
+        for name in ("temperature", "max_tokens", "seed")
+        if getattr(call, name) is not None and name in type(model).model_fields
+    }
+
+
+def turn_metadata(answer: Answer) -> dict[str, Any]:
+    """What stands beside the report in an answer's metadata, plain JSON."""
+    return {
+        "crp_envelope": answer.envelope.model_dump(mode="json"),
+        "crp_headers": dict(answer.headers),
+        "crp_session": {
+            "session_id": answer.session_id,
+            "window_id": answer.window_id,
+            "window_number": answer.window_number,
+            "continuation_id": answer.continuation_id,
+        },
+    }
+
+
+# Strategies of one window; the others answer in several, which an agent does by itself.
+STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
+# Filled in from the agent, or without meaning for one window of it.
+FILLED: Final = frozenset(
+    "history results tools system_prompt continuation_ids loop_depth parent_session previous prior "
+    "if_match temperature max_tokens seed inherited_policy session_token compaction".split()
+)
+# Of an envelope, what an agent's message tells beside the ids of its facts; no text.
+_TOLD: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
+
+
+def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: str) -> None:
+    """Check the fields that every question of an agent gets."""
+    known = sorted(QuestionFields.__annotations__.keys() - FILLED - {filled})
+    for name in asking:
+        if name not in known:
+            raise RequestError(
+                f"a question of an agent has no field {name!r:.40}; {taker} takes "
+                f"{', '.join(known)}"
+            )
+    strategy = asking.get("strategy")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
+    check_values(asking, relay)
+
+
+def check_depth(depth: int, most: int) -> None:
+    """Check how many agents are around one."""
+    if depth > most:
+        raise AccessDenied(f"the agent is {depth} agents deep, at most {most} are allowed")
+
+
+def delegated_fields(relay: Relay, session_id: str) -> dict[str, Any]:
+    """What the agent around another one hands down, as plain values; counts the delegation.
+
+    Spec: related facts §8
+    """
+    fields = asked_by(relay.delegate(session_id)).items()
+    # Plain values, since a framework may write them to a disk.
+    return {
+        name: value.value if isinstance(value, Enum) else value
+        for name, value in fields
+        if value not in (None, "")
+    }
+
+
+def merge_fields(own: Mapping[str, Any], handed: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a question: an agent's own, below what the agent around it says.
+
+    The safety budget is the smaller one of the two.
+    """
+    both = {**own, **handed}
+    budgets = (own.get("safety_budget"), handed.get("safety_budget"))
+    given = [budget for budget in budgets if budget is not None]
+    return {**both, "safety_budget": min(given)} if given else both
+
+
+def answer_fields(answer: Answer) -> dict[str, Any]:
+    """What an agent's message tells of the envelope, and the headers; plain JSON without texts."""
+    told = answer.envelope.model_dump(mode="json", include=set(_TOLD))
+    facts = [fact.fact_id for fact in answer.envelope.facts]
+    return {"crp_envelope": {**told, "facts": facts}, "crp_headers": dict(answer.headers)}
+
+
+def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
+    """Tell the agent around one what came of it.
+
+    Spec: related facts §8
+    """
+    if parent and (isinstance(answered, Answer) or answered.session_id):
+        relay.take(parent, result_of(answered))
+
+
+PREFIX: Final = "crp_sess_"
+_DIGITS: Final = 32
+
+
+def session_id_for(given: object, framework: str, word: str = "session_id") -> str:
+    """The session id for whatever names a conversation.
+
+    An id of ours is taken as it is. Any other is hashed, so that one name is one session, in
+    whatever process it goes on, and the name itself, which may be a person's, is stored nowhere.
+    """
+    if isinstance(given, bool) or not isinstance(given, str | int | uuid.UUID):
+        raise RequestError(f"{word} is {type(given).__name__}, wanted a text")
+    named = str(given)
+    if SESSION_ID.fullmatch(named):
+        return named
+    return PREFIX + sha256(f"{framework}\x1f{named}").removeprefix("sha256:")[:_DIGITS]

@@ -1,4 +1,4 @@
-"""An answer that somebody else asked for: examined, sealed, and with a receipt.
+"""Reports on answers that somebody else asked for: examined and sealed, or marked as not checked.
 
 The context was packed elsewhere, and the call made elsewhere. What was seen of both is recorded;
 what was not is said to be not there, and never made up.
@@ -6,9 +6,10 @@ what was not is said to be not there, and never made up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from logging import Logger
+from typing import Any, TypeAlias, cast
 
 from crp_integrations.adapters.arguments import before_question
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
@@ -22,13 +23,14 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
 from crp_integrations.relay.close import close
 from crp_integrations.relay.close_records import draft_maker, settings_in_force
-from crp_integrations.relay.doors import barred_facts, hand_report, judged_answer
+from crp_integrations.relay.doors import barred_facts, examine, hand_report, judged_answer
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.window_end import WindowEnd
 from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary.provenance import Checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +156,67 @@ def _withheld_facts(
         held = set(relay.fabric.view(session_id, keep_counts=False).held())
         found |= {fact_id: "no-store" for fact_id in ids if fact_id in held}
     return list(found.items())
+
+
+Attachment: TypeAlias = dict[str, Any]
+# What an examination came to, the receipt, and what halts.
+Examination: TypeAlias = tuple[Report | Attachment, Receipt | None, SafetyHalt | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerExaminer:
+    """Examines the answers of one handler; with a relay it seals them too."""
+
+    grounding: GroundingMode
+    relay: Relay | None
+    judge: Judge | None
+    log: Logger
+
+    def examine(
+        self,
+        answer: str,
+        facts: Callable[[], list[Fact]],
+        question: str,
+        *,
+        messages: Sequence[Message],
+        model: str,
+        on_report: OnReport | None,
+    ) -> Examination:
+        """Examine an answer; whatever goes wrong becomes `NOT_CHECKED`."""
+        try:
+            context = facts()
+            if self.relay is None:
+                report = examine(
+                    answer,
+                    context=context,
+                    question=question or None,
+                    grounding=self.grounding,
+                    conversation=before_question(messages),
+                    judge=self.judge,
+                    on_report=on_report,
+                )
+                return report, None, None
+            found = observe_answer(
+                self.relay,
+                answer,
+                context,
+                question,
+                messages=messages,
+                model=model,
+                grounding=self.grounding,
+                judge=self.judge,
+                on_report=on_report,
+            )
+            return found.report, found.receipt, found.halt
+        except SafetyHalt as halt:
+            return cast("Report", halt.report), None, halt
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
+            # The framework would swallow it; the answer must say that it was not checked. The
+            # error's own words may quote a text, which no log may hold.
+            self.log.error("the examination of an answer failed with %s", type(error).__name__)
+            return not_checked(f"the examination failed with {type(error).__name__}")
+
+
+def not_checked(reason: str) -> Examination:
+    """What is attached to an answer that was not examined."""
+    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}, None, None

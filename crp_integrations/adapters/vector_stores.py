@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import FactRejected, RequestError, StoreError
-from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_preparation import plain_metadata
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, access_labels, fact_id, source_id

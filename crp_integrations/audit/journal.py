@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crp_integrations.audit.drafts import KEY_FIELD, SESSION_FIELD, EventDraft, check_draft
-from crp_integrations.audit.keys import ChainKey, key_epochs
-from crp_integrations.audit.ports import JournalFacet
-from crp_integrations.audit.records import Event, Stub
+from crp_integrations.audit.records import Event, JournalFacet, Stub
+from crp_integrations.audit.window_seals import ChainKey, key_epochs
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.seals import canonical, event_hmac, same, written_event_hmac
 from crp_integrations.vocabulary import TrailState

@@ -1,8 +1,9 @@
-"""Events of the journal and the seals of windows. Ids and hashes enter, content never."""
+"""Events of the journal, seals of windows, and the journal's port to a store. Never content."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import EventType
@@ -60,3 +61,43 @@ class WindowSeal(Record):
     outcome: str = "released"
     etag: str = ""
     risk_level: str = ""
+
+
+class JournalFacet(Protocol):
+    """The journal of one namespace, within one transaction. Append-only."""
+
+    def tip(self) -> Event | None:
+        """The last event, or None for an empty journal."""
+        ...
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events whose `seq` go on from the tip's.
+
+        Raises:
+            StoreError: a `seq` is not the next one.
+        """
+        ...
+
+    def events(self, *, after: int = 0) -> Iterator[Event]:
+        """Events in order, those with `seq` above `after`."""
+        ...
+
+    def seal(self, seal: WindowSeal) -> None:
+        """Add a window's seal.
+
+        Raises:
+            StoreError: the session already has a window of that number.
+        """
+        ...
+
+    def last_seal(self, session_id: str) -> WindowSeal | None:
+        """The session's window with the highest number."""
+        ...
+
+    def seals(self, session_id: str) -> list[WindowSeal]:
+        """The session's windows by number."""
+        ...
+
+    def all_seals(self) -> Iterator[WindowSeal]:
+        """The windows of all sessions, by session id (code points), then by number."""
+        ...

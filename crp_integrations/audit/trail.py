@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crp_integrations.audit import journal, window_seals
-from crp_integrations.audit.keys import key_epochs
 from crp_integrations.audit.records import Event, Stub, WindowSeal
+from crp_integrations.audit.window_seals import key_epochs
 from crp_integrations.errors import ChainBroken
 from crp_integrations.vocabulary import TrailState
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from crp_integrations import __version__
-from crp_integrations.cli.command_groups import group
+from crp_integrations.cli.options import group
 from crp_integrations.errors import CRPError
 
 # Status of a command that Ctrl-C ended.
@@ -48,7 +48,7 @@ COMMANDS = {
         "Count the tokens of a file as a model does, and say how sure the count is.",
     ),
     "conformance": (
-        "conformance:conformance",
+        "audit:conformance",
         "Print the weights, amplifiers and thresholds in force, and what was verified.",
     ),
     "serve": (

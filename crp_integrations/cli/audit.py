@@ -1,9 +1,9 @@
-"""`crp audit …`: verify, export and show the trail of a store."""
+"""`crp audit …` and `crp conformance`: verify, export and show the trail of a store."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -13,9 +13,9 @@ import typer
 
 from crp_integrations import __version__
 from crp_integrations.audit import exports
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import AuditTrail, verify_events
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.cli import options, store_views
 from crp_integrations.cli.fabric import new_file
 from crp_integrations.cli.store_access import (
@@ -29,6 +29,8 @@ from crp_integrations.fabric.shared_namespace import stored_name
 from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.build import keyring_of
+from crp_integrations.relay.conformance import Conformance
+from crp_integrations.relay.conformance import conformance as report
 from crp_integrations.relay.settings import load
 from crp_integrations.stores.address import holds_store
 from crp_integrations.stores.keys import FileKeyRing
@@ -215,3 +217,44 @@ def _verified_export(file: str, keyring: KeyRing, name: str) -> AuditTrail:
 
 def _moment(text: str) -> datetime | None:
     return exports.parse_moment(text) if text else None
+
+
+def conformance(
+    store: Annotated[
+        str | None, typer.Option("--store", help="Folder of a store, whose crp.toml is read.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Print the weights, amplifiers and thresholds in force, and what was verified."""
+    found = report(load(None if store is None else Path(store)))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    typer.echo("\n".join(_lines(found)))
+
+
+def _lines(found: Conformance) -> Iterator[str]:
+    yield from _table("Weight", found.weights)
+    yield from _table("Level from", found.levels)
+    yield from _table("Amplifier", found.amplifiers)
+    yield from _table("Loop depth", found.loop_depth)
+    yield from _table("Omission from importance", found.omissions)
+    yield from _table(
+        "Threshold", {"omission, cosine": found.omission_cosine, **found.embedder_thresholds}
+    )
+    if found.maps:
+        yield from ("| Map | Points |", "|---|---|")
+        for name, points in found.maps.items():
+            yield f"| {name} | {', '.join(f'{x:.3f} → {y:.3f}' for x, y in points)} |"
+        yield ""
+    yield f"Preset {found.preset}, settings {found.settings_digest}."
+    yield f"Embedder {found.embedder}; verifier {found.verifier}."
+    yield f"Catalogue {found.catalogue}, evaluated by {found.policy}."
+    checked = "was compared with its published hashes" if found.code_verified else "was not checked"
+    yield f"The engine's code {checked}; every shipped weight has its card's hash."
+
+
+def _table(head: str, rows: Mapping[str, float]) -> Iterator[str]:
+    yield from (f"| {head} | |", "|---|---|")
+    yield from (f"| {name} | {value:g} |" for name, value in rows.items())
+    yield ""

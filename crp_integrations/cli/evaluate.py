@@ -16,7 +16,7 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from crp_integrations.cli import options
-from crp_integrations.cli.command_groups import PLAIN
+from crp_integrations.cli.options import PLAIN
 from crp_integrations.cli.slo import (
     BaselinePath,
     JsonPath,
@@ -28,7 +28,7 @@ from crp_integrations.cli.slo import (
 from crp_integrations.cli.store_access import opened_relay
 from crp_integrations.cli.terminal import counted, terminal
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
-from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation import context_rot
 from crp_integrations.evaluation.answers import (
@@ -44,6 +44,7 @@ from crp_integrations.evaluation.answers import (
     verdict,
 )
 from crp_integrations.evaluation.context_rot import find_questions, measure_rot
+from crp_integrations.evaluation.data_sets import find
 from crp_integrations.evaluation.figures import doubt_curve, figures
 from crp_integrations.evaluation.selection import (
     BUDGETS,
@@ -53,8 +54,7 @@ from crp_integrations.evaluation.selection import (
     plan_of,
     table,
 )
-from crp_integrations.evaluation.selection_data import find
-from crp_integrations.observability.golden_drift import (
+from crp_integrations.observability.evaluations import (
     PRECISION,
     RECALL,
     GoldenDrift,

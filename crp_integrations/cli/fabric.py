@@ -155,7 +155,7 @@ def export(
     with opened_namespace(scope) as namespace, new_file(out) as file:
         if form is FactExportFormat.GRAPHML:
             # Ids, communities, sources and weights; no text.
-            from crp_integrations.engines.fact_graphs import write_graphml
+            from crp_integrations.engines.graphs import write_graphml
 
             write_graphml(namespace.graph(), out)
             return

@@ -1,12 +1,16 @@
-"""`crp receipt …` on files: show, check and redact receipts, and draw their pages."""
+"""`crp receipt …`: show, check, redact, replay and compare receipts, and draw their pages."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crp_integrations.cli import options, receipt_files, receipt_replay, receipt_views, terminal
+from crp_integrations.cli import options, receipt_files, receipt_views, terminal
 from crp_integrations.cli.receipt_files import (
     File,
     Out,
@@ -17,19 +21,170 @@ from crp_integrations.cli.receipt_files import (
     write_receipt,
     write_text,
 )
-from crp_integrations.errors import ReceiptBroken, RequestError
+from crp_integrations.cli.store_access import existing_store
+from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
+from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
+from crp_integrations.guard.ports import Bundle
+from crp_integrations.receipt.comparison import diff as compare
 from crp_integrations.receipt.ledger import Inclusion, SignedHead
 from crp_integrations.receipt.page import page
 from crp_integrations.receipt.reconstruction import content_of
+from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.redaction import redact as without
+from crp_integrations.receipt.replay import replay as again
+from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.verify import verify as check
+from crp_integrations.receipt.verify import verify as verify_receipt
+from crp_integrations.receipt.whatif import Change, whatif
+
+if TYPE_CHECKING:
+    from crp_integrations.relay.settings import Settings
+
+_BUNDLE = ("name", "module", "data", "entrypoint")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the group."""
+    app.command("replay")(replay)
+    app.command("diff")(diff)
+
+
+def replay(
+    file: File,
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=0, help="What if: tokens of the context.")
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", help="What if: not this fact, by its id; may be repeated."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="What if: another safety policy.")
+    ] = None,
+    bundle: Annotated[
+        str, typer.Option("--bundle", help="What if: a Rego bundle classifies, of .rego or .json.")
+    ] = "",
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="What if: settings of default or literal.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="What if: packed for this model.")
+    ] = None,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Only from the receipt; no engine is asked.")
+    ] = False,
+    store: Annotated[
+        str, typer.Option("--store", help="A store whose settings stand for withheld weights.")
+    ] = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
+    from crp_integrations.relay.build import limits
+    from crp_integrations.relay.settings import load
+
+    receipt = verified_receipt(file)
+    settings = load(Path(existing_store(store)) if store else None)
+    change = Change(
+        budget_tokens=budget,
+        without=tuple(without or ()),
+        policy=policy,
+        bundle=_rego_bundle(bundle) if bundle else None,
+        preset=preset,
+        model=model,
+        limit=None if model is None else limits(settings)(model)[0],
+    )
+    tools = _replay_tools(receipt, settings, model, own=bool(store), asked=not recorded)
+    if change != Change():
+        supposed = whatif(receipt, change, tools)
+        if as_json:
+            typer.echo(supposed.model_dump_json(indent=2))
+        else:
+            receipt_views.draw_supposition(receipt, supposed)
+        return
+    found = again(receipt, tools)
+    terminal.print_record(found, receipt_views.draw_replay, as_json=as_json)
+    if not found.same:
+        raise typer.Exit(1)
+
+
+def diff(
+    left: File,
+    right: Annotated[str, typer.Argument(help="File of another receipt.", metavar="OTHER")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
+    found = compare(verified_receipt(left), verified_receipt(right))
+    terminal.print_record(found, receipt_views.draw_comparison, as_json=as_json)
+    if not found.same:
+        raise typer.Exit(1)
+
+
+def verified_receipt(file: str) -> Receipt:
+    """The receipt of a file, with signature, tree and texts checked."""
+    data = read_bytes(file)
+    found = verify_receipt(data)
+    if not found.ok:
+        raise ReceiptBroken(f"{file!r:.200}, {found.place}", found.reason)
+    return read(data)
+
+
+def _replay_tools(
+    receipt: Receipt, settings: Settings, model: str | None, *, own: bool, asked: bool
+) -> Tools:
+    """What is at hand."""
+    from crp_integrations.relay.build import (
+        default_embedder,
+        default_policy,
+        default_verifier,
+        tokenizers,
+    )
+
+    given: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
+    if not asked:
+        return Tools(**given)
+    told = receipt.content.get("model")
+    # A stranger's content has any shape until it is done again.
+    name = model or (str(told.get("asked", "")) if isinstance(told, Mapping) else "")
+    if name:
+        # Without the model's tokenizer the recorded counts do, and the replay says so.
+        with suppress(CRPError):
+            given["counter"] = tokenizers(settings)(name)
+    return Tools(
+        embedder=default_embedder(),
+        verifier=default_verifier(settings.dpe.verifier),
+        policy=default_policy(),
+        **given,
+    )
+
+
+def _rego_bundle(path: str) -> Bundle:
+    """A bundle of a file: Rego with the shipped catalogue's data and entrypoint, or all as JSON."""
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path!r:.200} cannot be read: it is not text") from error
+    if not path.endswith(".json"):
+        name = f"{Path(path).stem}@1"
+        return Bundle(name=name, module=text, data=catalogue().data, entrypoint=ENTRYPOINT)
+    wanted = ", ".join(_BUNDLE)
+    try:
+        value = json.loads(text)
+        given = {field: value[field] for field in _BUNDLE}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RequestError(f"{path!r:.200} is no bundle; wanted an object of {wanted}") from error
+    for field, one in given.items():
+        if not isinstance(one, Mapping if field == "data" else str):
+            kind = "an object" if field == "data" else "a text"
+            raise RequestError(f"{path!r:.200} is no bundle: {field} is not {kind}")
+    return Bundle(**given)
+
 
 app = typer.Typer(
     help="Show, check, replay and share the receipt of an answer.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-receipt_replay.register(app)
+register(app)
 receipt_files.register(app)
 
 

@@ -20,9 +20,9 @@ from crp_integrations.cli.fabric import new_file
 from crp_integrations.cli.store_access import opened_relay
 from crp_integrations.cli.terminal import counted
 from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
-from crp_integrations.receipt.dsse import KEY_BYTES
 from crp_integrations.receipt.ledger import SignedHead, check_consistency
 from crp_integrations.receipt.records import Receipt, read, write
+from crp_integrations.receipt.signed_statement import KEY_BYTES
 
 if TYPE_CHECKING:
     from crp_integrations.relay.receipts import Receipts

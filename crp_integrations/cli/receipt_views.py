@@ -24,12 +24,17 @@ from crp_integrations.cli.terminal import (
 )
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.comparison import Compared
+from crp_integrations.receipt.comparison import (
+    Compared,
+    ContextChange,
+    Supposed,
+    Two,
+    VerdictChange,
+)
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
-from crp_integrations.receipt.supposition import ContextChange, Supposed, Two, VerdictChange
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import Attribution, ClaimStatus, RiskLevel

@@ -172,7 +172,7 @@ def new_key_command(
     ] = None,
 ) -> None:
     """Make a key, write its hash to the file, and print the key: it is shown this once."""
-    from crp_integrations.gateway.keys import EVERYTHING, KeyFile, new_key
+    from crp_integrations.gateway.admission import EVERYTHING, KeyFile, new_key
 
     made, kept = new_key(
         tenant,
@@ -188,7 +188,7 @@ def new_key_command(
 @app.command("list")
 def list_keys(keys: Keys = "crp-keys.jsonl") -> None:
     """List the keys of a file: id, tenant, name, scopes, until when."""
-    from crp_integrations.gateway.keys import KeyFile
+    from crp_integrations.gateway.admission import KeyFile
 
     for key in KeyFile(keys).all().values():
         until = key.expires_at.date().isoformat() if key.expires_at else "never expires"
@@ -203,13 +203,13 @@ def revoke_key(
     keys: Keys = "crp-keys.jsonl",
 ) -> None:
     """Take a key out of the file; a gateway that runs notices within a second."""
-    from crp_integrations.gateway.keys import KeyFile
+    from crp_integrations.gateway.admission import KeyFile
 
     KeyFile(keys).revoke(key_id)
 
 
 def _scopes(given: list[str] | None) -> tuple[Scope, ...]:
-    from crp_integrations.gateway.keys import Scope
+    from crp_integrations.gateway.admission import Scope
 
     scopes = tuple(Scope)
     for name in given or ():

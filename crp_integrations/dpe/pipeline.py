@@ -5,13 +5,16 @@ Spec: CRP-SPEC-005 §2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.engine_signals import Live, Signals
-from crp_integrations.dpe.ports import Recogniser, Verifier
+from crp_integrations.dpe.engine_signals import Entry, Live, Remembered, Signals
+from crp_integrations.dpe.judge.records import JudgeRun
+from crp_integrations.dpe.pii.spans import PersonalSpan
+from crp_integrations.dpe.ports import Judgement, Recogniser, Verifier
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.session_texts import SessionSentences
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import attribute, segment_claims
 from crp_integrations.dpe.stages.coherence import check_coherence, detect_repetition
@@ -21,10 +24,14 @@ from crp_integrations.dpe.stages.entailment import classify_risk, score_entailme
 from crp_integrations.dpe.stages.fidelity import verify_fidelity
 from crp_integrations.dpe.stages.flow import analyse_flow
 from crp_integrations.dpe.stages.report import write_report
-from crp_integrations.dpe.state import Stage, State, Tools
+from crp_integrations.dpe.state import SessionSentences, Stage, State, Tools
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.dpe.verifier.features_verifier import reads_answers
+from crp_integrations.errors import EngineError
+from crp_integrations.guard.ports import Bundle, PolicyEngine
 from crp_integrations.ports import Embedder, Silent, Tracer
+from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import PersonalCategory
 
 STAGES: tuple[tuple[str, Stage], ...] = (
     ("dpe.1.claims", segment_claims),
@@ -82,3 +89,137 @@ def examine(
             state = stage(state)
     with steps.step("dpe.13.report"):
         return write_report(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """What the engines of an examination were, without them.
+
+    Attributes:
+        embedder: identity; None where there was none.
+        embedder_thresholds, verifier_thresholds: from their cards.
+        dimensions: of the embedder's vectors.
+        passage: longest passage that the verifier reads, in characters.
+        reads: the verifier reads whole answers.
+        recognisers: identity, and what it looks for by kind.
+        policy: identity of the policy engine; empty where there was none.
+    """
+
+    embedder: str | None
+    embedder_thresholds: Mapping[str, float]
+    dimensions: int
+    verifier: str
+    verifier_thresholds: Mapping[str, float]
+    passage: int
+    reads: bool
+    recognisers: tuple[tuple[str, Mapping[str, PersonalCategory]], ...] = ()
+    policy: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        embedder: Embedder | None,
+        verifier: Verifier,
+        policy: PolicyEngine | None = None,
+        recognisers: Sequence[Recogniser] = (),
+    ) -> Engines:
+        """What engines are."""
+        return cls(
+            embedder=embedder.identity if embedder else None,
+            embedder_thresholds=dict(embedder.thresholds) if embedder else {},
+            dimensions=embedder.dimensions if embedder else 0,
+            verifier=verifier.identity,
+            verifier_thresholds=dict(verifier.thresholds),
+            passage=verifier.passage,
+            reads=reads_answers(verifier),
+            recognisers=tuple((one.identity, dict(one.kinds)) for one in recognisers),
+            policy=policy.identity if policy else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """An answer and its context, what engines said of them, and what they were.
+
+    Attributes:
+        judged: what a judge was asked and replied; None where none was configured.
+    """
+
+    dossier: Dossier
+    entries: tuple[Entry, ...]
+    engines: Engines
+    judged: JudgeRun | None = None
+
+
+def again(
+    examination: Examination, settings: DpeSettings, signals: Signals | None = None
+) -> Report:
+    """Examine an answer once more, from what engines said then.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    return examine(
+        examination.dossier,
+        settings=settings,
+        signals=signals or Remembered(examination.entries),
+        **stand_ins(examination.engines),
+    )
+
+
+def stand_ins(engines: Engines) -> Any:
+    """Arguments of `examine` that bear the engines' names and cannot be asked."""
+    return {
+        "embedder": None if engines.embedder is None else _NamedEmbedder(engines),
+        "verifier": _NamedReader(engines) if engines.reads else _NamedVerifier(engines),
+        "policy": _NamedPolicy(engines.policy) if engines.policy else None,
+        "recognisers": tuple(_NamedRecogniser(*one) for one in engines.recognisers),
+    }
+
+
+def _absent(identity: str) -> NoReturn:
+    raise EngineError("an engine was asked that only its name is known of", engine=identity)
+
+
+class _NamedEmbedder:
+    def __init__(self, engines: Engines) -> None:
+        self.identity = engines.embedder or ""
+        self.dimensions = engines.dimensions
+        self.thresholds = engines.embedder_thresholds
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        _absent(self.identity)
+
+    def embed_query(self, text: str) -> FloatRows:
+        _absent(self.identity)
+
+
+class _NamedVerifier:
+    def __init__(self, engines: Engines) -> None:
+        self.identity = engines.verifier
+        self.thresholds = engines.verifier_thresholds
+        self.passage = engines.passage
+
+    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
+        _absent(self.identity)
+
+
+class _NamedReader(_NamedVerifier):
+    def read(self, *args: object) -> Any:
+        _absent(self.identity)
+
+
+class _NamedPolicy:
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+
+    def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        _absent(self.identity)
+
+
+class _NamedRecogniser:
+    def __init__(self, identity: str, kinds: Mapping[str, PersonalCategory]) -> None:
+        self.identity = identity
+        self.kinds = kinds
+
+    def find(self, text: str) -> Sequence[PersonalSpan]:
+        _absent(self.identity)

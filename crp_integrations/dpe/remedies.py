@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.dpe.records import CrossContradiction, Repetition
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import Strategy
 
 MOST_REDISPATCHES: Final = 2

@@ -1,12 +1,16 @@
-"""What the stages hand on: the dossier, what it is read with, and what was found so far."""
+"""What the stages hand on: the dossier, findings so far, and the session's sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.engine_signals import Live, Signals
+from crp_integrations.dpe.engine_signals import Live, Near, Signals, near, numbers
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import (
     Claim,
@@ -21,14 +25,209 @@ from crp_integrations.dpe.records import (
     StageRun,
 )
 from crp_integrations.dpe.risk import Risk
-from crp_integrations.dpe.session_texts import SessionSentences
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.features_verifier import Heard
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.language.claims import Segment, segment
+from crp_integrations.language.text import Span, split_sentences
+from crp_integrations.language.words import content_stems, words
 from crp_integrations.ports import Embedder
+from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType
+
+# Says that there is nothing to say, or that it will be said elsewhere.
+_EMPTY = re.compile(
+    r"""(?ix)
+    \b(?:no|not\s+any|not\s+enough|insufficient|little|without)\s+(?:\w+\s+){0,2}
+      (?:information|details?|data|mention|evidence|account|description|reference|answer)\b
+    |\b(?:says?|said|knows?|known|contains?|found|gives?|tells?|reveals?)\s+nothing\b
+    |\bnothing\s+(?:is|was|can\s+be)\s+(?:said|known|found|told)\b
+    |\b(?:is|are|was|were)\s+(?:not|n't|never)\s+(?:\w+ly\s+)?(?:mentioned|discussed|addressed
+      |described|specified|explained|stated)\b
+    |\b(?:context|documents?|sources?|texts?|passages?|information|facts|materials?)\s+
+      (?:do|does|did)\s*(?:not|n't)\s+(?:\w+ly\s+)?(?:mention|cover|discuss|address|describe
+      |specify|explain|provide|say|state|include|contain|tell|give)\b
+    |\b(?:will|shall|to)\s+(?:follow|be\s+(?:covered|discussed|addressed|described|explained
+      |continued))\b
+    |\b(?:i|we)\s+(?:will|shall|can)\s+(?:cover|discuss|address|describe|explain|turn\s+to)\b
+    """
+)
+# Rows that are multiplied at once.
+BLOCK = 512
+NONE = -1
+
+
+class SessionText:
+    """One text of the session, read when asked."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def every(self) -> list[Span]:
+        """Its sentences."""
+        return split_sentences(self.text)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Its sentences that have a word."""
+        return [span for span in self.every if words(span.of(self.text))]
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """The texts of `spans`."""
+        return [span.of(self.text) for span in self.spans]
+
+    @cached_property
+    def stems(self) -> list[frozenset[str]]:
+        """Content stems of each sentence."""
+        return [frozenset(content_stems(sentence)) for sentence in self.sentences]
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """Its claims."""
+        return segment(self.text)
+
+    @cached_property
+    def tells(self) -> list[bool]:
+        """For each sentence whether it says anything of the matter.
+
+        Talk about the answer ("I found nothing on X") and questions only name what they are
+        about.
+        """
+        about = [s for s in self.segments if s.claim_type is not ClaimType.META]
+        starts = np.array([s.start for s in about], dtype=np.int64)
+        ends = np.array([s.end for s in about], dtype=np.int64)
+        # Claims stand in order and apart, so the first that ends behind a start decides.
+        first = np.searchsorted(ends, [span.start for span in self.spans], side="right")
+        return [
+            int(place) < len(starts)
+            and bool(starts[place] < span.end)
+            and not span.of(self.text).rstrip().endswith("?")
+            and not _is_empty(span.of(self.text))
+            for span, place in zip(self.spans, first, strict=True)
+        ]
+
+
+def _is_empty(sentence: str) -> bool:
+    """Whether a sentence only says that nothing is said; with a figure it says something."""
+    return _EMPTY.search(sentence) is not None and not read(sentence).of("quantity", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """For each sentence the nearest other one.
+
+    Attributes:
+        cosine: shape (n,), [-1, 1], rounded to six digits; -1 where there is none.
+        place: shape (n,), position among the others.
+    """
+
+    cosine: list[float]
+    place: list[int]
+
+
+class SessionSentences:
+    """The answer and the windows before it.
+
+    Attributes:
+        answer: the current answer.
+        prior: the earlier ones, oldest first.
+    """
+
+    def __init__(
+        self, dossier: Dossier, embedder: Embedder | None, signals: Signals | None = None
+    ) -> None:
+        self.answer = SessionText(dossier.answer)
+        self.prior = tuple(SessionText(window.text) for window in dossier.prior)
+        self._embedder = embedder
+        self._signals = signals or Live()
+        self._vectors = dossier.vectors
+        self._passages = dossier.passages
+        self._rows: dict[str, FloatRows] = {}
+
+    @cached_property
+    def before(self) -> SessionText | None:
+        """The window right before the answer; None where there is none or nothing of it is known.
+
+        A window without text was not handed over, and what was not read is not clean.
+        """
+        return self.prior[-1] if self.prior and self.prior[-1].sentences else None
+
+    @cached_property
+    def earlier(self) -> list[str]:
+        """All sentences of earlier windows, oldest first."""
+        return [sentence for said in self.prior for sentence in said.sentences]
+
+    @cached_property
+    def earlier_stems(self) -> list[frozenset[str]]:
+        """Content stems of each of them."""
+        return [stems for said in self.prior for stems in said.stems]
+
+    def rows(self, texts: Sequence[str]) -> FloatRows:
+        """Unit rows of texts, shape (n, d); each text is embedded once a call.
+
+        The caller has made sure that there is an embedder.
+        """
+        assert self._embedder is not None
+        new = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        if new:
+            for text, row in zip(new, self._embedder.embed_passages(new), strict=True):
+                self._rows[text] = row
+        if not texts:
+            return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
+        return np.stack([self._rows[text] for text in texts])
+
+    def cosines(self, at: str, lefts: Sequence[str], rights: Sequence[str]) -> list[float]:
+        """Cosines of pairs of texts, six digits."""
+
+        def asked() -> Sequence[float]:
+            left, right = self.rows(lefts), self.rows(rights)
+            found: list[float] = np.einsum("ij,ij->i", left, right, dtype=np.float32).tolist()
+            return found
+
+        return numbers(self._signals, at, asked)
+
+    def best_for_facts(self, at: str, places: Sequence[int]) -> list[float]:
+        """The best cosine of a sentence of the answer with each of these facts, six digits."""
+
+        def asked() -> Sequence[float]:
+            rows = self.rows(self.answer.sentences)
+            best: list[float] = []
+            for start in range(0, len(places), BLOCK):
+                block = list(places[start : start + BLOCK])
+                if self._vectors is None:
+                    facts = self.rows([self._passages[place][1] for place in block])
+                else:
+                    facts = self._vectors[block]
+                best += (facts @ rows.T).max(axis=1).tolist()
+            return best
+
+        # Six digits: how a product is summed must not decide at the threshold.
+        return numbers(self._signals, at, asked)
+
+    def nearest(self, at: str, texts: Sequence[str], others: Sequence[str]) -> Nearest:
+        """For each text the nearest of the others, block by block."""
+        if not texts or not others:
+            return Nearest([-1.0] * len(texts), [NONE] * len(texts))
+        return Nearest(*near(self._signals, at, lambda: self._nearest(texts, others)))
+
+    def _nearest(self, texts: Sequence[str], others: Sequence[str]) -> Near:
+        own, there = self.rows(texts), self.rows(others)
+        best = np.full(len(texts), -1.0)
+        place = np.full(len(texts), NONE)
+        for start in range(0, len(others), BLOCK):
+            # Six digits: how a product is summed must not decide a tie.
+            values = np.round(own @ there[start : start + BLOCK].T, 6)
+            top = values.argmax(axis=1)
+            found = values[np.arange(len(texts)), top]
+            better = found > best
+            best = np.where(better, found, best)
+            place = np.where(better, top + start, place)
+        return best.tolist(), place.tolist()
 
 
 @dataclass(frozen=True, slots=True)

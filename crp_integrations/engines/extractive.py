@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems, words
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.ports import TokenCounter

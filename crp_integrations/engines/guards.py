@@ -15,9 +15,8 @@ from typing import Any, Final
 from crp_integrations.engines.rego import LIBRARY, RegoEngine, load_regopy, new_interpreter
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.access import ENTRYPOINT, access
-from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.guard.decisions import AllowAll, Guard, PolicyGuard
 from crp_integrations.guard.governed_exceptions import GovernedException, grant_exception
-from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.ports import Bundle
 from crp_integrations.guard.settings import GuardSettings
 

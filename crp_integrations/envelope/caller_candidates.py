@@ -13,7 +13,7 @@ from crp_integrations.envelope.near_duplicates import split_near_duplicates
 from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import FactRejected, RequestError
-from crp_integrations.fabric.decay import carried
+from crp_integrations.fabric.life.lifecycle import carried
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.scores import to_fixed

@@ -14,13 +14,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.doubt import without_doubt
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms
+from crp_integrations.dpe.judge.quotation import without_doubt
 from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.ports import Judgement, Verifier
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each
+from crp_integrations.evaluation.data_sets import each
 from crp_integrations.language.claims import segment as segment_claims
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.doors import screened_answer

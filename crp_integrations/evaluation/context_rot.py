@@ -19,17 +19,16 @@ from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.context_metrics import MeasuredContext, WantedEvidence
-from crp_integrations.evaluation.data_rows import each
-from crp_integrations.evaluation.kept_vectors import KeptVectors
-from crp_integrations.evaluation.selection import MODEL, RelayContexts, Say
-from crp_integrations.evaluation.selection_data import (
+from crp_integrations.evaluation.context_metrics import MeasuredContext, TextAxis, WantedEvidence
+from crp_integrations.evaluation.data_sets import (
     Collection,
     EvidenceSpan,
     SetDocument,
     SetQuestion,
+    each,
 )
-from crp_integrations.evaluation.text_axis import TextAxis
+from crp_integrations.evaluation.kept_vectors import KeptVectors
+from crp_integrations.evaluation.selection import MODEL, RelayContexts, Say
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import Embedder, Model, TokenCounter
 

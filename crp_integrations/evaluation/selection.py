@@ -27,14 +27,15 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import (
     MRR,
     PER_BUDGET,
+    ContextUnit,
     MeasuredContext,
+    TextAxis,
     WantedEvidence,
     measure,
     reciprocal_rank,
 )
+from crp_integrations.evaluation.data_sets import Collection, DataSet, read
 from crp_integrations.evaluation.kept_vectors import KeptVectors
-from crp_integrations.evaluation.selection_data import Collection, DataSet, read
-from crp_integrations.evaluation.text_axis import ContextUnit, TextAxis
 from crp_integrations.fabric.records import Document, source_id
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.ports import Embedder, TokenCounter

@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
 
-from crp_integrations.audit.keys import journal_key
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import ConfigError, EngineError, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.communities.community_detection import CommunityDetection
 from crp_integrations.fabric.communities.similarity_graph import FILE as SIMILARITY_FILE
 from crp_integrations.fabric.communities.similarity_graph import ClusterReport, Community, FactGraph
 from crp_integrations.fabric.embedder_migration import NEXT_SETTING
-from crp_integrations.fabric.life.erasure import SourceErasure, forget_sessions, windows_scrubbed
 from crp_integrations.fabric.life.fact_changes import (
     UNCHANGED,
     FactUpdate,
     StatusChanges,
     Unchanged,
 )
-from crp_integrations.fabric.life.fact_writer import FactWriter, NamespaceScrub
+from crp_integrations.fabric.life.fact_writer import (
+    FactWriter,
+    NamespaceScrub,
+    SourceErasure,
+    forget_sessions,
+    windows_scrubbed,
+)
 from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport, MaintenanceReport
 from crp_integrations.fabric.life.maintenance import Maintenance
-from crp_integrations.fabric.namespace_counters import (
-    reclustering_due,
-    reclustering_due_after_ingestion,
-)
 from crp_integrations.fabric.namespace_reader import NamespaceReader
 from crp_integrations.fabric.ports import FactsFacet, build_due_index, window_records_of, work_lock
 from crp_integrations.fabric.ports.engines import Progress, ignore_progress
@@ -41,6 +42,7 @@ from crp_integrations.fabric.shared_namespace import (
     refuse_other_text,
     refuse_shared,
 )
+from crp_integrations.fabric.state_hash import reclustering_due, reclustering_due_after_ingestion
 from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.language import memo
 from crp_integrations.vocabulary import SourceKind

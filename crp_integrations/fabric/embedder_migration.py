@@ -17,19 +17,15 @@ from typing import Any, cast
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
-from crp_integrations.audit.ports import JournalFacet
+from crp_integrations.audit.records import JournalFacet
 from crp_integrations.errors import ConfigError, StoreBusy
-from crp_integrations.fabric import namespace_counters
-from crp_integrations.fabric.ingest.text_embedding import Slice, embed_texts
-from crp_integrations.fabric.namespace_counters import (
-    EMBEDDER_SETTING,
-    RECLUSTERED_SETTING,
-    advance_epoch,
-)
+from crp_integrations.fabric import state_hash
+from crp_integrations.fabric.ingest.fact_preparation import Slice, embed_texts
 from crp_integrations.fabric.ports import FactBrief, FactOutline, FactsFacet, LogMark, Transaction
 from crp_integrations.fabric.ports.engines import Progress, ProgressCount
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING, RECLUSTERED_SETTING, advance_epoch
 from crp_integrations.ports import Clock, Embedder, Tracer
 from crp_integrations.records import Record
 from crp_integrations.seals import iso
@@ -277,7 +273,7 @@ class EmbedderMigration:
                     hashes = [part[place][0] for place in left]
                     facts.prepare(self.embedder.identity, hashes, rows[left])
                 if number % _SHOWN_AFTER == 1:
-                    step = namespace_counters.stored_number(facts, STEP_SETTING)
+                    step = state_hash.stored_number(facts, STEP_SETTING)
                     facts.set_setting(STEP_SETTING, str(step + 1))
             done += len(part)
             told.more(len(part))

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events, matches_key
-from crp_integrations.audit.keys import journal_key
-from crp_integrations.audit.ports import JournalFacet
+from crp_integrations.audit.records import JournalFacet
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
 from crp_integrations.fabric.communities.similarity_graph import Similarity
 from crp_integrations.fabric.embedder_migration import (
@@ -20,7 +20,6 @@ from crp_integrations.fabric.embedder_migration import (
     migration_transaction,
 )
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import (
     CommunityEngine,
     DerivedContent,
@@ -40,6 +39,7 @@ from crp_integrations.fabric.search.word_search import WordIndexes
 from crp_integrations.fabric.session_memory import RecentUses, SessionMemory
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared_namespace import check_configured, refuse_reserved, stored_name
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.guard.decisions import LOCAL, AllowAll, Guard, Subject
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer

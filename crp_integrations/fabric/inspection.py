@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from crp_integrations.audit import journal
-from crp_integrations.audit.keys import journal_key
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
-from crp_integrations.fabric.life.erasure import SCRUB_SETTING, windows_due
-from crp_integrations.fabric.namespace_counters import (
+from crp_integrations.fabric.life.fact_writer import SCRUB_SETTING, windows_due
+from crp_integrations.fabric.namespace_reader import NamespaceReader
+from crp_integrations.fabric.ports import FactsFacet, Transaction
+from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.state_hash import (
     EMBEDDER_SETTING,
     communities_found,
     epoch_item,
     read_epoch,
+    state_hash,
 )
-from crp_integrations.fabric.namespace_reader import NamespaceReader
-from crp_integrations.fabric.ports import FactsFacet, Transaction
-from crp_integrations.fabric.records import Fact, Source, Where
-from crp_integrations.fabric.state_hash import state_hash
-from crp_integrations.given import of_kind
 from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.records import Part, Record
+from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import FactStatus
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 
 from crp_integrations.errors import LimitReached, RequestError, StoreError
-from crp_integrations.fabric.access_filter import AccessFilter
-from crp_integrations.fabric.ingest.fact_fields import prepare_facts
+from crp_integrations.fabric.ingest.fact_preparation import prepare_facts
 from crp_integrations.fabric.ingest.ingestion import IngestionTarget
+from crp_integrations.fabric.namespace_reader import AccessFilter
 from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.ports.engines import ignore_progress
 from crp_integrations.fabric.records import Edge, Fact, Where

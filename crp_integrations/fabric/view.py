@@ -18,9 +18,9 @@ from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.session_memory import EMPTY, RecentUse
 from crp_integrations.fabric.state_hash import combine_state_hashes
-from crp_integrations.given import several
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.ports import Embedder
+from crp_integrations.validation import several
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:

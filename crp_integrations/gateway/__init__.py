@@ -16,8 +16,8 @@ except ImportError as error:
 
     raise MissingExtra("gateway", "crp_integrations.gateway") from error
 
+from crp_integrations.gateway.admission import Key, KeyFile, Scope
 from crp_integrations.gateway.app import create_app
-from crp_integrations.gateway.keys import Key, KeyFile, Scope
 from crp_integrations.gateway.server import serve
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import OpenAIServer, Routed

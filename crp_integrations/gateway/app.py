@@ -21,9 +21,16 @@ from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport
 from crp_integrations.fabric.records import Fact
 from crp_integrations.gateway import chat_completions, resources
+from crp_integrations.gateway.admission import (
+    MEDIA_TYPE,
+    ConcurrencyLimit,
+    GatewayMetrics,
+    MetricsSource,
+    RequestRates,
+)
+from crp_integrations.gateway.admission import Scope as KeyScope
 from crp_integrations.gateway.chat_completions import EVENTS
 from crp_integrations.gateway.endpoint import Endpoint, GatewayState, KeyStore, Operation
-from crp_integrations.gateway.keys import Scope as KeyScope
 from crp_integrations.gateway.openapi import ASKING, OperationDoc, document
 from crp_integrations.gateway.records import (
     ChatRequest,
@@ -38,13 +45,6 @@ from crp_integrations.gateway.records import (
 from crp_integrations.gateway.responses import GatewayRequest, GatewayResponse, json_response
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Routed, TenantRelays, Upstream
-from crp_integrations.gateway.traffic import (
-    MEDIA_TYPE,
-    ConcurrencyLimit,
-    GatewayMetrics,
-    MetricsSource,
-    RequestRates,
-)
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of

@@ -20,8 +20,15 @@ from starlette.types import Receive, Scope, Send
 
 from crp_integrations.errors import CRPError, RequestError, TokenRefused
 from crp_integrations.gateway import responses
-from crp_integrations.gateway.keys import Key, find_key, has_roles
-from crp_integrations.gateway.keys import Scope as KeyScope
+from crp_integrations.gateway.admission import (
+    ConcurrencyLimit,
+    GatewayMetrics,
+    Key,
+    RequestRates,
+    find_key,
+    has_roles,
+)
+from crp_integrations.gateway.admission import Scope as KeyScope
 from crp_integrations.gateway.request_bodies import CLOSE, refuse_media_type, refuse_two_lengths
 from crp_integrations.gateway.responses import (
     CLIENT_GONE,
@@ -31,7 +38,6 @@ from crp_integrations.gateway.responses import (
 )
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import TenantRelays, Upstream
-from crp_integrations.gateway.traffic import ConcurrencyLimit, GatewayMetrics, RequestRates
 from crp_integrations.headers import names
 from crp_integrations.ports import Clock, KeyRing
 

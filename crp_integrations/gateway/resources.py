@@ -20,8 +20,8 @@ from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import IllegalTransition, RequestError
 from crp_integrations.fabric.records import Fact, IngestReport, Where
+from crp_integrations.gateway.admission import Key
 from crp_integrations.gateway.endpoint import GatewayState
-from crp_integrations.gateway.keys import Key
 from crp_integrations.gateway.records import (
     FactsPage,
     GivenFact,

@@ -27,11 +27,10 @@ from starlette.types import Receive, Scope, Send
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError, QualityUnreachable, RequestError, StaleTip
-from crp_integrations.gateway.keys import Key
+from crp_integrations.gateway.admission import GatewayBusy, GatewayMetrics, Key
 from crp_integrations.gateway.records import ErrorObject, Refused
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Upstream
-from crp_integrations.gateway.traffic import GatewayBusy, GatewayMetrics
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.headers.refusal_bodies import (

@@ -23,24 +23,25 @@ from crp_integrations.governance.context_pack import (
     AssembleRequest,
     ComposedPack,
     ContextPack,
+    PackSettings,
     PackWarning,
     check_request,
     pack_of,
     texts_of,
 )
-from crp_integrations.governance.item_evidence import collect_evidence, make_drop_reports
 from crp_integrations.governance.memory_writer import PolicyContext, check_subject
 from crp_integrations.governance.pack_selection import (
     FilledSection,
     MemoryCache,
     PackSelection,
     SectionEntry,
+    collect_evidence,
     fill_section,
+    make_drop_reports,
     make_entry,
     select_candidates,
     warn_of_items,
 )
-from crp_integrations.governance.pack_settings import PackSettings
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import Clock, TokenCounter

@@ -14,8 +14,14 @@ from typing import Final, Protocol
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import RequestError, StoreDamaged
 from crp_integrations.fabric.records import Edge, Fact, IngestReport
-from crp_integrations.governance.memory_items import MemoryItem, MemoryItemRef, as_fact, fact_of
-from crp_integrations.governance.memory_validity import RebuiltItems, rebuild
+from crp_integrations.governance.memory_items import (
+    MemoryItem,
+    MemoryItemRef,
+    RebuiltItems,
+    as_fact,
+    fact_of,
+    rebuild,
+)
 from crp_integrations.governance.memory_writer import MemoryNamespace, MemoryWriter, PolicyContext
 
 

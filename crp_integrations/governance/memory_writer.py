@@ -1,30 +1,37 @@
-"""The memory writer: checks labels, tenant and signer, then writes, corrects and retracts items."""
+"""The memory writer and the emitter: items are checked, written, corrected and retracted."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
+from uuid import uuid5
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
 from crp_integrations.fabric.life.fact_changes import Unchanged
-from crp_integrations.fabric.records import Fact, IngestReport, Source, Where
-from crp_integrations.given import aware_moment, of_kind, seen
+from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Source, Where
 from crp_integrations.governance.memory_items import (
     MemoryItem,
     MemoryItemRef,
+    MemoryType,
+    Provenance,
+    Scope,
     as_fact,
     fact_of,
     item_error,
     of_fact,
+    valid_at,
 )
-from crp_integrations.governance.memory_validity import valid_at
+from crp_integrations.governance.memory_items import item as made
 from crp_integrations.guard.decisions import LabelFilter, Subject
+from crp_integrations.ports import Clock, Ids
 from crp_integrations.records import Part
-from crp_integrations.seals import sha256
+from crp_integrations.seals import canonical, sha256
+from crp_integrations.validation import aware_moment, of_kind, seen
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 _LOG = logging.getLogger("crp_integrations.governance")
@@ -320,3 +327,88 @@ def _check_begun(old: MemoryItem, since: datetime) -> None:
             f"memory item {old.id} holds from {old.valid_from.isoformat()} on, "
             f"which is after {since.isoformat()}"
         )
+
+
+Content = str | dict[str, JsonValue] | list[JsonValue]
+# How long a memory of each type counts in full, when the caller says nothing else.
+DECAYS: dict[MemoryType, str | None] = {
+    "episodic": "half-life@1:P7D",
+    "procedural": "plateau@1:P180D",
+    "semantic": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Emitter:
+    """Makes items of one scope and hands each to a sink.
+
+    Attributes:
+        scope: whose memories they are.
+        labels: access labels of every item.
+        source_uri: where what is said comes from, such as `session://s1`.
+        clock: dates items.
+        ids: makes their ids unique.
+        sink: gets each item; `written` gives one that writes.
+        confidence: of an item that says nothing else, [0, 1].
+    """
+
+    scope: Scope
+    labels: tuple[str, ...]
+    source_uri: str
+    clock: Clock
+    ids: Ids
+    sink: Callable[[MemoryItem], Any]
+    confidence: float = 0.6
+
+    def episodic(self, content: Content, category: str = "user-action", **more: Any) -> MemoryItem:
+        """Something that happened: a turn of a conversation, an action, what a tool gave.
+
+        Spec: Summit §Memory Taxonomy
+        """
+        return self._emit("episodic", content, category, more)
+
+    def procedural(self, content: Content, category: str = "playbook", **more: Any) -> MemoryItem:
+        """How something is done: a playbook, how a tool is called, a step of a policy.
+
+        Spec: Summit §Memory Taxonomy
+        """
+        return self._emit("procedural", content, category, more)
+
+    def semantic(self, content: Content, category: str = "document", **more: Any) -> MemoryItem:
+        """What is so: a passage, a node or an edge of a graph, a tool's specification.
+
+        Spec: Summit §Memory Taxonomy
+        """
+        return self._emit("semantic", content, category, more)
+
+    def _emit(
+        self, kind: MemoryType, content: Content, category: str, more: dict[str, Any]
+    ) -> MemoryItem:
+        now = self.clock.now()
+        said = content if isinstance(content, str) else canonical(content).decode()
+        unique = "\u241f".join((self.ids.new("mem_"), self.source_uri, kind, said))
+        one = made(
+            {
+                "id": str(uuid5(ID_SPACE, unique)),
+                "type": kind,
+                "category": category,
+                "scope": self.scope,
+                "created_at": now,
+                "updated_at": now,
+                "decay_fn": DECAYS[kind],
+                "confidence": self.confidence,
+                "provenance": Provenance(source_uri=self.source_uri),
+                "security_label": self.labels,
+                "content": content,
+                **more,
+            }
+        )
+        self.sink(one)
+        return one
+
+
+def make_sink(
+    writer: MemoryWriter, context: PolicyContext
+) -> Callable[[MemoryItem], MemoryItemRef]:
+    """A sink that writes each item."""
+    return lambda one: writer.write(one, context)

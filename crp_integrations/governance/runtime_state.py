@@ -16,7 +16,7 @@ from pydantic import SerializerFunctionWrapHandler as Handler
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Moment, access_labels
-from crp_integrations.governance.artifacts.records import PATTERN
+from crp_integrations.governance.artifacts.storage import PATTERN
 from crp_integrations.guard.decisions import Decision, Guard, Subject, require
 from crp_integrations.guard.injection.detection import detect, detect_many
 from crp_integrations.guard.injection.records import InjectionSettings

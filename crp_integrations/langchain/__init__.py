@@ -22,9 +22,9 @@ except ImportError as error:
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.chat_model import CRPChatModel
 from crp_integrations.langchain.document_store import CRPDocumentStore
-from crp_integrations.langchain.documents import envelope_text
 from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
+from crp_integrations.langchain.messages import envelope_text
 from crp_integrations.langchain.retrieval import (
     CRPDocumentCompressor,
     CRPRetriever,

@@ -16,7 +16,7 @@ from crp_integrations.adapters.arguments import (
     judge_for,
     late_report_hook,
 )
-from crp_integrations.adapters.reported_answers import (
+from crp_integrations.adapters.observed_answers import (
     AnswerExaminer,
     Attachment,
     Examination,
@@ -24,8 +24,8 @@ from crp_integrations.adapters.reported_answers import (
 )
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, facts_of
-from crp_integrations.langchain.run_tree import RetrieverResult, RunTreeHandler, SentMessages
+from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, facts_of
+from crp_integrations.langchain.runs import RetrieverResult, RunTreeHandler, SentMessages
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.judge import JudgeChoices, JudgeSource

@@ -24,17 +24,17 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.langchain.documents import METADATA_KEY, facts_of
+from crp_integrations.langchain.messages import METADATA_KEY, facts_of
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
-from crp_integrations.langchain.run_tree import RunTreeHandler
+from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode, QualityTier
 from crp_integrations.vocabulary.safety import HaltReason
 

@@ -23,7 +23,7 @@ from crp_integrations.adapters.arguments import (
     check_emitter,
     check_relay,
 )
-from crp_integrations.adapters.sessions import (
+from crp_integrations.adapters.conversations import (
     answer_fields,
     check_depth,
     check_fields,
@@ -32,10 +32,9 @@ from crp_integrations.adapters.sessions import (
     merge_fields,
 )
 from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
-from crp_integrations.governance.memory_emitter import Emitter
+from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
-from crp_integrations.langchain.messages import read_conversation
+from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, read_conversation
 from crp_integrations.langchain.model import model_name
 from crp_integrations.langchain.model_calls import (
     COMPACTION_KEY,
@@ -45,7 +44,7 @@ from crp_integrations.langchain.model_calls import (
     hold_results,
     tools_of,
 )
-from crp_integrations.langchain.sessions import (
+from crp_integrations.langchain.runs import (
     OuterAgent,
     agent_depth,
     inside_agent,

@@ -12,7 +12,7 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from crp_integrations.adapters.agent_calls import AgentModelCalls, Conversation, sampling
+from crp_integrations.adapters.conversations import AgentModelCalls, Conversation, sampling
 from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.errors import ModelError
 from crp_integrations.governance.compaction.history import make_ids

@@ -19,16 +19,16 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
 from crp_integrations.adapters.arguments import check_count, pydantic_errors
-from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
+from crp_integrations.adapters.framework_models import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
-from crp_integrations.langchain.sessions import named_session
-from crp_integrations.relay.components import check_components
+from crp_integrations.langchain.messages import documents_of, facts_of, stored_document
+from crp_integrations.langchain.runs import named_session
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
+from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"

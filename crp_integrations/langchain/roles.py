@@ -24,15 +24,17 @@ from crp_integrations.errors import AccessDenied, CompactionRefused
 from crp_integrations.governance.artifacts.sandbox import Sandbox
 from crp_integrations.governance.compaction.records import CompactPack
 from crp_integrations.governance.context_pack import ContextItem, ContextPack, DropReport
-from crp_integrations.governance.roles.handover import HandoverGate, is_given, labels_of
 from crp_integrations.governance.roles.records import (
     AnswerDraft,
     DraftVerdict,
     GoalPlan,
     Handover,
+    HandoverGate,
     Material,
     Roles,
     SentinelReport,
+    is_given,
+    labels_of,
 )
 from crp_integrations.governance.roles.verifier import shown_texts
 from crp_integrations.governance.runtime_state import (

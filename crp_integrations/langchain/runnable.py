@@ -15,12 +15,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from crp_integrations.adapters.agent_calls import Conversation
 from crp_integrations.adapters.arguments import check_relay, check_values
+from crp_integrations.adapters.conversations import Conversation
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import answer_message, chunks_of, read_conversation
 from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
-from crp_integrations.langchain.sessions import session_of
+from crp_integrations.langchain.runs import session_of
 from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.question_fields import QuestionFields

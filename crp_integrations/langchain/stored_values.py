@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from crp_integrations.adapters.vector_stores import StoreItem, StoreItems, item_extra, items_of
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.chunker import cut_blocks
-from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_preparation import plain_metadata
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store

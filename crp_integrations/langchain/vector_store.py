@@ -14,11 +14,11 @@ from crp_integrations.adapters.arguments import check_embedder
 from crp_integrations.adapters.vector_stores import StoreItem, check_k, items_of, own_metadata
 from crp_integrations.engines.embeddings import LangChainEmbedder
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_preparation import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.langchain.documents import stored_document
+from crp_integrations.langchain.messages import stored_document
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import SourceKind

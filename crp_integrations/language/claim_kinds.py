@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 
 from crp_integrations.language.dates import dates
-from crp_integrations.language.lexicon import IMPERATIVES, VERBS
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import quantities
 from crp_integrations.language.text import fold
-from crp_integrations.language.words import finite_verb, words
+from crp_integrations.language.words import IMPERATIVES, VERBS, finite_verb, words
 from crp_integrations.vocabulary import ClaimType
 
 _I = re.IGNORECASE

@@ -7,14 +7,13 @@ from decimal import Decimal
 from functools import cached_property, lru_cache
 
 from crp_integrations.language.dates import DateMention, compatible, dates
-from crp_integrations.language.lexicon import PAST_OF
+from crp_integrations.language.measures import to_base, unit_of
 from crp_integrations.language.memo import forgotten_with, remembered
 from crp_integrations.language.names import names
 from crp_integrations.language.negation import denies, polarity_differs, sense_of
 from crp_integrations.language.quantities import quantities
 from crp_integrations.language.text import plain
-from crp_integrations.language.units import to_base, unit_of
-from crp_integrations.language.words import STOP_WORDS, stem
+from crp_integrations.language.words import PAST_OF, STOP_WORDS, stem
 
 
 class ComparedStatement:

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 
 from crp_integrations.language.dates import dates
 from crp_integrations.language.identifiers import identifiers
-from crp_integrations.language.lexicon import AUXILIARIES, HONORIFICS, IMPERATIVES, ORDINARY, VERBS
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.numerals import ONES, ORDINALS, SCALES, TENS
-from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.text import Span, fold
-from crp_integrations.language.words import STOP_WORDS, TextWord, is_finite, words
+from crp_integrations.language.text import Span, fold, split_sentences
+from crp_integrations.language.words import (
+    AUXILIARIES,
+    HONORIFICS,
+    IMPERATIVES,
+    ORDINARY,
+    STOP_WORDS,
+    VERBS,
+    TextWord,
+    is_finite,
+    words,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ from typing import Literal
 
 from crp_integrations.language.dates import dates
 from crp_integrations.language.identifiers import gist, identifiers
-from crp_integrations.language.measures import CountedAmount, Kind, amount_at
+from crp_integrations.language.measures import CONTEXT, CountedAmount, Kind, amount_at, to_base
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.numerals import ONES, ORDINALS, START, WORDED
 from crp_integrations.language.text import Span, fold_case_and_space
-from crp_integrations.language.units import CONTEXT, to_base
 
 Bound = Literal["", "about", "least", "most"]
 

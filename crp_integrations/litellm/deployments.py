@@ -1,4 +1,4 @@
-"""A router's deployments as the model that a turn calls, and the loop behind synchronous calls."""
+"""A router's deployments as the model that a turn calls, the extractive model among them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from functools import cache
 from typing import Any, Final, TypeVar
 from weakref import ref
 
-from crp_integrations.engines.litellm import reply_of
-from crp_integrations.engines.litellm_errors import translate
-from crp_integrations.engines.litellm_replies import StreamedReply, as_chunk
+from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
+from crp_integrations.engines.litellm import StreamedReply, as_chunk, reply_of
 from crp_integrations.engines.litellm_versions import (
     checks_before_calls,
     entries_of,
@@ -22,12 +21,27 @@ from crp_integrations.engines.litellm_versions import (
     groups_of,
     library,
     notes_of,
+    register_provider,
     retries_of,
+    translate,
 )
-from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound, RequestError
-from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS, SAMPLING, CallAttempts
-from crp_integrations.litellm.messages import call_arguments, is_answer, message_list
-from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.errors import (
+    ConfigError,
+    CRPError,
+    EngineError,
+    ModelError,
+    ModelNotFound,
+    RequestError,
+)
+from crp_integrations.litellm.attempt_packing import (
+    CURRENT_ATTEMPTS,
+    SAMPLING,
+    CallAttempts,
+    call_arguments,
+    is_answer,
+    message_list,
+)
+from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.steps import (
     Dispatch,
     Fan,
@@ -380,3 +394,79 @@ def _without_envelope(messages: Sequence[Mapping[str, Any]], text: str) -> list[
     if text and first["role"] == "system":
         first["content"] = first["content"].replace(text, "", 1)
     return [first, *rest]
+
+
+_REGISTERING: Final = threading.Lock()
+
+
+def register_extractive() -> None:
+    """Make `extractive/NAME` callable through LiteLLM in this process; again has no effect."""
+    library()
+    with _REGISTERING:
+        if not register_provider(EXTRACTIVE, _handler()):
+            raise ConfigError(f"LiteLLM has another provider named {EXTRACTIVE!r} already")
+
+
+@cache
+def _handler() -> Any:
+    from litellm import CustomLLM, ModelResponse
+
+    answerer = ExtractiveModel()
+
+    def call_of(keywords: dict[str, Any]) -> ModelCall:
+        return ModelCall(
+            model=f"{EXTRACTIVE}/{keywords['model']}", messages=read(keywords["messages"])
+        )
+
+    def answered(keywords: dict[str, Any]) -> Any:
+        call = call_of(keywords)
+        response = keywords.get("model_response") or ModelResponse()
+        response.model = call.model
+        response.choices[0].message.content = answerer.call(call).text
+        response.choices[0].finish_reason = "stop"
+        return response
+
+    def pieces(keywords: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for part in answerer.stream(call_of(keywords)):
+            ended = isinstance(part, Reply)
+            yield {
+                "text": "" if ended else part,
+                "is_finished": ended,
+                "finish_reason": "stop" if ended else "",
+                "index": 0,
+                "tool_use": None,
+                "usage": None,
+            }
+
+    class Extractive(CustomLLM):
+        """Hands LiteLLM's calls to the extractive model."""
+
+        def completion(self, *args: Any, **keywords: Any) -> Any:
+            return answered(keywords)
+
+        async def acompletion(self, *args: Any, **keywords: Any) -> Any:
+            return answered(keywords)
+
+        def streaming(self, *args: Any, **keywords: Any) -> Iterator[Any]:
+            return pieces(keywords)
+
+        # LiteLLM iterates over this one without awaiting it first, whatever its base says.
+        async def astreaming(  # type: ignore[override]
+            self, *args: Any, **keywords: Any
+        ) -> AsyncIterator[Any]:
+            for piece in pieces(keywords):
+                yield piece
+
+    return Extractive()
+
+
+def read(messages: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
+    """Messages in the OpenAI shape as ours, their text parts joined; other roles left out."""
+    found = []
+    for message in messages:
+        content = message.get("content") or ""
+        if not isinstance(content, str):
+            content = "".join(part.get("text") or "" for part in content)
+        if message.get("role") in ("system", "user", "assistant", "tool"):
+            found.append(Message(role=message["role"], content=content))
+    return tuple(found)

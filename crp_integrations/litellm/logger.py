@@ -20,11 +20,11 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.examination import passages_of
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary import Checked, GroundingMode
 
 litellm = library()

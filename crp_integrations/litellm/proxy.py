@@ -14,18 +14,18 @@ from litellm.integrations.custom_logger import CustomLogger
 from crp_integrations.adapters.arguments import check_values
 from crp_integrations.adapters.conversations import question_of
 from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp
-from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
 from crp_integrations.headers import refusal_bodies
-from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS, install_hook
-from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.messages import (
+from crp_integrations.litellm.attempt_packing import (
+    CURRENT_ATTEMPTS,
     call_arguments,
     first_model,
+    install_hook,
     question_fields,
     refuse_metadata,
 )
+from crp_integrations.litellm.deployments import Deployments, register_extractive
 from crp_integrations.litellm.proxy_request import ProxyRequest
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy

@@ -11,7 +11,7 @@ import copy
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
-from crp_integrations.engines.litellm_replies import as_chunk
+from crp_integrations.engines.litellm import as_chunk
 from crp_integrations.errors import EngineError
 from crp_integrations.litellm.attempt_packing import CallAttempts
 from crp_integrations.litellm.deployments import (

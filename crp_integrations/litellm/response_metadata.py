@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from crp_integrations.engines.litellm_versions import library, note, notes_of
 from crp_integrations.errors import EngineError
+from crp_integrations.litellm.attempt_packing import is_answer
 from crp_integrations.litellm.deployments import AnsweredCall
-from crp_integrations.litellm.messages import is_answer
 from crp_integrations.relay.records import Answer
 
 litellm = library()

@@ -9,18 +9,22 @@ from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import question_of
 from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp, refuse_unlisted
-from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
-from crp_integrations.litellm.attempt_packing import install_hook
-from crp_integrations.litellm.deployments import Deployments, make_in_loop, run_blocking
-from crp_integrations.litellm.messages import (
+from crp_integrations.litellm.attempt_packing import (
     check_entries,
     first_model,
+    install_hook,
     question_fields,
     refuse_metadata,
     refuse_question_fields,
     tools_of,
+)
+from crp_integrations.litellm.deployments import (
+    Deployments,
+    make_in_loop,
+    register_extractive,
+    run_blocking,
 )
 from crp_integrations.litellm.response_metadata import attach_proof
 from crp_integrations.relay import steps

@@ -18,7 +18,6 @@ except ImportError as error:
 
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.evaluator import CRPEvaluator
-from crp_integrations.llama_index.events import EmittingHandler, EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.handler import DPEEventHandler
 from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
@@ -29,6 +28,7 @@ from crp_integrations.llama_index.retrieval import (
     LlamaIndexReranker,
 )
 from crp_integrations.llama_index.span_tree import DPESpanHandler
+from crp_integrations.llama_index.spans import EmittingHandler, EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.vector_store import CRPVectorStore, FabricEmbedding
 
 __all__ = [

@@ -21,8 +21,7 @@ from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
 from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
-from crp_integrations.adapters.evidence import hold_facts, result_facts
-from crp_integrations.adapters.sessions import (
+from crp_integrations.adapters.conversations import (
     answer_fields,
     check_depth,
     check_fields,
@@ -30,8 +29,8 @@ from crp_integrations.adapters.sessions import (
     hand_back,
     merge_fields,
 )
+from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.errors import SafetyHalt
-from crp_integrations.llama_index.events import ReportEvent
 from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.messages import (
     OBSERVATION_ID,
@@ -42,19 +41,20 @@ from crp_integrations.llama_index.messages import (
 from crp_integrations.llama_index.model import (
     TOOLS,
     AgentCalls,
+    check_llm,
     model_name,
     require_function_calling,
 )
 from crp_integrations.llama_index.nodes import METADATA_KEY
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import (
+    ReportEvent,
     Span,
     agent_position,
     agent_run,
     named_session,
     new_session,
 )
-from crp_integrations.llama_index.validation import check_llm
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps

@@ -33,10 +33,9 @@ from crp_integrations.adapters.arguments import (
     judge_for,
     late_report_hook,
 )
-from crp_integrations.adapters.reported_answers import AnswerExaminer, Examination, not_checked
+from crp_integrations.adapters.observed_answers import AnswerExaminer, Examination, not_checked
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.llama_index.events import ReportEvent
 from crp_integrations.llama_index.messages import (
     count_reasoning,
     messages_of,
@@ -47,6 +46,7 @@ from crp_integrations.llama_index.nodes import METADATA_KEY, evidence_facts
 from crp_integrations.llama_index.span_tree import SpanTree, process_tree
 from crp_integrations.llama_index.spans import (
     AgentPosition,
+    ReportEvent,
     Span,
     SpanEvidence,
     agent_position,

@@ -35,7 +35,7 @@ from crp_integrations.llama_index.messages import (
     message_of,
     selections,
 )
-from crp_integrations.llama_index.validation import check_fields
+from crp_integrations.llama_index.model import check_fields
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 

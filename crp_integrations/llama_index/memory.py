@@ -16,8 +16,8 @@ from crp_integrations.envelope.prompt import SEPARATOR
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.messages import message_of
+from crp_integrations.llama_index.model import check_fields
 from crp_integrations.llama_index.spans import named_session, session_of
-from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.relay import Relay
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
 from llama_index.core.llms.llm import ToolSelection
 
-from crp_integrations.adapters.agent_calls import Conversation, turn_metadata
+from crp_integrations.adapters.conversations import Conversation, turn_metadata
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage

@@ -25,9 +25,8 @@ from crp_integrations.adapters.arguments import check_packing, check_relay, chec
 from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
-from crp_integrations.llama_index.model import LlamaIndexModel, model_name
+from crp_integrations.llama_index.model import LlamaIndexModel, check_llm, check_nodes, model_name
 from crp_integrations.llama_index.nodes import (
     METADATA_KEY,
     offers,
@@ -36,8 +35,13 @@ from crp_integrations.llama_index.nodes import (
     texts_of,
 )
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
-from crp_integrations.llama_index.spans import Span, agent_position, named_session
-from crp_integrations.llama_index.validation import check_llm, check_nodes
+from crp_integrations.llama_index.spans import (
+    EnvelopeEvent,
+    ReportEvent,
+    Span,
+    agent_position,
+    named_session,
+)
 from crp_integrations.relay import prompt, steps
 from crp_integrations.relay.build import tokenizers
 from crp_integrations.relay.doors import pack

@@ -16,20 +16,19 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from crp_integrations.adapters.arguments import check_count, check_packing, pydantic_errors
 from crp_integrations.adapters.evidence import facts_of
-from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
+from crp_integrations.adapters.framework_models import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.events import EnvelopeEvent
+from crp_integrations.llama_index.model import check_fields, check_nodes
 from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
-from crp_integrations.llama_index.spans import named_session
-from crp_integrations.llama_index.validation import check_fields, check_nodes
+from crp_integrations.llama_index.spans import EnvelopeEvent, named_session
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
+from crp_integrations.relay.world import check_components
 from crp_integrations.vectors import cosine
 from crp_integrations.vocabulary.context import GroundingMode
 

@@ -23,9 +23,10 @@ from llama_index.core.vector_stores.types import (
 from crp_integrations.adapters.arguments import check_embedder
 from crp_integrations.adapters.vector_stores import StoreItems, check_k, items_of
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_preparation import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, source_id
+from crp_integrations.llama_index.model import check_fields
 from crp_integrations.llama_index.nodes import (
     DOCUMENT_KEYS,
     filterable,
@@ -34,7 +35,6 @@ from crp_integrations.llama_index.nodes import (
     node_of,
     vectors_of,
 )
-from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import SourceKind

@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from crp_integrations.errors import IngestError, MissingExtra
-from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_preparation import plain_metadata
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
 from crp_integrations.loaders import html, jsonl, text
 from crp_integrations.loaders.files import (

@@ -10,8 +10,7 @@ from typing import Any
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
 from crp_integrations.loaders.files import NoTextError, decode, encoding_of, read_lines, read_part
-from crp_integrations.loaders.front_matter import read_front_matter
-from crp_integrations.loaders.text import split_paragraphs
+from crp_integrations.loaders.text import read_front_matter, split_paragraphs
 from crp_integrations.seals import digest, sha256_hex
 
 _TEXT_KEYS = ("text", "content")

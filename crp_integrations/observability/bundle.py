@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.fabric.records import Moment
 from crp_integrations.receipt.canonical import dumps, loads
-from crp_integrations.receipt.dsse import Signed
+from crp_integrations.receipt.signed_statement import Signed
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import canonical, sha256
 

@@ -6,15 +6,89 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from importlib.metadata import version
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.errors import MissingExtra
 from crp_integrations.governance.window_evaluation import WindowEvaluation
 from crp_integrations.governance.window_trace import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.observability import conventions as names
+
+# OpenTelemetry, GenAI.
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+CONVERSATION: Final = "gen_ai.conversation.id"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"
+RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
+EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
+ERROR_TYPE: Final = "error.type"
+DURATION: Final = "gen_ai.client.operation.duration"
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+# The buckets that the conventions give for the two metrics.
+DURATION_BOUNDS: Final = (
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+)  # fmt: skip
+TOKEN_BOUNDS: Final = (
+    1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864,
+)  # fmt: skip
+
+# OpenInference.
+KIND: Final = "openinference.span.kind"
+SESSION: Final = "session.id"
+DOCUMENTS: Final = "retrieval.documents"
+DOCUMENT_ID: Final = "document.id"
+DOCUMENT_SCORE: Final = "document.score"
+DOCUMENT_METADATA: Final = "document.metadata"
+MODEL_NAME: Final = "llm.model_name"
+PROMPT_TOKENS: Final = "llm.token_count.prompt"
+COMPLETION_TOKENS: Final = "llm.token_count.completion"
+TOTAL_TOKENS: Final = "llm.token_count.total"
+COST: Final = "llm.cost.total"
+
+# Ours.
+OWN: Final = "crp."
+STOPPED: Final = "crp.stopped"
+# The kind of span of a step, by the beginning of its name; the others are parts of a chain.
+KINDS: Final = (
+    ("agent.", "AGENT"),
+    ("guard", "GUARDRAIL"),
+    ("gather", "RETRIEVER"),
+    ("rerank", "RERANKER"),
+    ("dpe.", "EVALUATOR"),
+    ("fabric.embed", "EMBEDDING"),
+)
+
+
+@cache
+def kind_of(step: str) -> str:
+    """The OpenInference kind of a step.
+
+    >>> kind_of("gather"), kind_of("dpe.4.entailment"), kind_of("close")
+    ('RETRIEVER', 'EVALUATOR', 'CHAIN')
+    """
+    return next((kind for start, kind in KINDS if step.startswith(start)), "CHAIN")
+
+
+def provider_of(model: str) -> str:
+    """The provider of a model's string as LiteLLM takes it; `crp` for the extractive model.
+
+    >>> provider_of("azure/gpt-4o"), provider_of("extractive"), provider_of("gpt-4o-mini")
+    ('azure', 'crp', 'unknown')
+    """
+    if model == "extractive":
+        return "crp"
+    return model.partition("/")[0] if "/" in model else "unknown"
+
 
 try:
     from opentelemetry import metrics, trace
@@ -33,8 +107,8 @@ DETAILS = ("dpe.", "fabric.words", "receipt")
 # Of these, what waits for a model: it has its span.
 WAITING = ("dpe.judge",)
 # What a sampler is told of the two spans of a sealed window.
-PACK: Mapping[str, Value] = {names.OPERATION: "retrieval", names.KIND: "RETRIEVER"}
-EVALUATION: Mapping[str, Value] = {names.KIND: "EVALUATOR"}
+PACK: Mapping[str, Value] = {OPERATION: "retrieval", KIND: "RETRIEVER"}
+EVALUATION: Mapping[str, Value] = {KIND: "EVALUATOR"}
 # The SDK keeps 128 attributes of a span and drops the oldest ones beyond. So many items have their
 # own, three each; where there are more, all of them stand in one attribute of JSON.
 MOST_ITEMS = 24
@@ -61,16 +135,16 @@ class OpenTelemetry:
         self._items = items
         self._details = details
         self._duration = meter.create_histogram(
-            names.DURATION,
+            DURATION,
             unit="s",
             description="Time of a model call.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS,
+            explicit_bucket_boundaries_advisory=DURATION_BOUNDS,
         )
         self._tokens = meter.create_histogram(
-            names.TOKEN_USAGE,
+            TOKEN_USAGE,
             unit="{token}",
             description="Tokens of a model call.",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
+            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
         )
         self._windows = meter.create_counter(
             "crp.windows", unit="{window}", description="Windows that were sealed."
@@ -82,13 +156,13 @@ class OpenTelemetry:
             "crp.judge.duration",
             unit="s",
             description="Time of an answer's judge, all its calls.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS,
+            explicit_bucket_boundaries_advisory=DURATION_BOUNDS,
         )
         self._judge_tokens = meter.create_histogram(
             "crp.judge.token.usage",
             unit="{token}",
             description="Tokens of an answer's judge.",
-            explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
+            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
         )
         self._scores = meter.create_histogram(
             "crp.evaluation.score",
@@ -110,48 +184,48 @@ class OpenTelemetry:
         """
         model = name_or_hash(call.model)
         said: dict[str, Value] = {
-            names.OPERATION: "chat",
-            names.PROVIDER: names.provider_of(model),
-            names.REQUEST_MODEL: model,
+            OPERATION: "chat",
+            PROVIDER: provider_of(model),
+            REQUEST_MODEL: model,
         }
         span = self._tracer.start_span(
             f"chat {model}",
             kind=SpanKind.CLIENT,
             attributes={
                 **said,
-                names.KIND: "LLM",
-                names.MODEL_NAME: model,
-                f"{names.OWN}purpose": call.purpose.value,
+                KIND: "LLM",
+                MODEL_NAME: model,
+                f"{OWN}purpose": call.purpose.value,
             },
         )
         began = time.perf_counter()
 
         def replied(reply: Reply) -> None:
             used = reply.usage
-            said[names.RESPONSE_MODEL] = name_or_hash(reply.model or model)
+            said[RESPONSE_MODEL] = name_or_hash(reply.model or model)
             span.set_attributes(
                 {
-                    names.RESPONSE_MODEL: said[names.RESPONSE_MODEL],
-                    names.FINISH_REASONS: [name_or_hash(reply.finish_reason)],
-                    names.INPUT_TOKENS: used.prompt_tokens,
-                    names.OUTPUT_TOKENS: used.completion_tokens,
-                    names.PROMPT_TOKENS: used.prompt_tokens,
-                    names.COMPLETION_TOKENS: used.completion_tokens,
-                    names.TOTAL_TOKENS: used.total_tokens,
+                    RESPONSE_MODEL: said[RESPONSE_MODEL],
+                    FINISH_REASONS: [name_or_hash(reply.finish_reason)],
+                    INPUT_TOKENS: used.prompt_tokens,
+                    OUTPUT_TOKENS: used.completion_tokens,
+                    PROMPT_TOKENS: used.prompt_tokens,
+                    COMPLETION_TOKENS: used.completion_tokens,
+                    TOTAL_TOKENS: used.total_tokens,
                 }
             )
             if used.cost_usd is not None:
-                span.set_attribute(names.COST, used.cost_usd)
+                span.set_attribute(COST, used.cost_usd)
             for kind, count in (("input", used.prompt_tokens), ("output", used.completion_tokens)):
                 if count:
-                    self._tokens.record(count, {**said, names.TOKEN_TYPE: kind})
+                    self._tokens.record(count, {**said, TOKEN_TYPE: kind})
 
         try:
             yield replied
         except BaseException as error:
             _mark_failed(span, error)
             if not isinstance(error, GeneratorExit):
-                said[names.ERROR_TYPE] = type(error).__name__
+                said[ERROR_TYPE] = type(error).__name__
             raise
         finally:
             self._duration.record(time.perf_counter() - began, said)
@@ -161,8 +235,8 @@ class OpenTelemetry:
         """A span of the window's pack, and one of its evaluation."""
         self._windows.add(1, {"outcome": trace.outcome, "strategy": trace.strategy})
         identity: dict[str, Value] = {
-            names.CONVERSATION: trace.session_id,
-            names.SESSION: trace.session_id,
+            CONVERSATION: trace.session_id,
+            SESSION: trace.session_id,
             "crp.window.id": trace.window_id,
             "crp.window.outcome": trace.outcome,
             "crp.window.hmac": trace.window_hmac,
@@ -192,12 +266,12 @@ class OpenTelemetry:
             self._judging.record(judged.milliseconds / 1000)
         for kind, count in (("input", judged.prompt_tokens), ("output", judged.completion_tokens)):
             if count:
-                self._judge_tokens.record(count, {names.TOKEN_TYPE: kind})
+                self._judge_tokens.record(count, {TOKEN_TYPE: kind})
 
     def _evaluated(self, found: WindowEvaluation, identity: Mapping[str, Value]) -> None:
         told = scores(found)
         for name, score in told.items():
-            self._scores.record(score, {names.EVALUATION_NAME: name})
+            self._scores.record(score, {EVALUATION_NAME: name})
         span = self._tracer.start_span("evaluation context_pack", attributes=EVALUATION)
         if span.is_recording():
             span.set_attributes(
@@ -212,12 +286,12 @@ class OpenTelemetry:
             labels = {"risk": found.risk_level.value, "consistency": _consistency(found)}
             for name, score in told.items():
                 said: dict[str, Value] = {
-                    names.EVALUATION_NAME: name,
-                    names.EVALUATION_SCORE: score,
+                    EVALUATION_NAME: name,
+                    EVALUATION_SCORE: score,
                 }
                 if name in labels:
-                    said[names.EVALUATION_LABEL] = labels[name]
-                span.add_event(names.EVALUATION_EVENT, said)
+                    said[EVALUATION_LABEL] = labels[name]
+                span.add_event(EVALUATION_EVENT, said)
         span.end()
 
 
@@ -225,8 +299,8 @@ class OpenTelemetry:
 def _step_span(tracer: Tracer, name: str) -> Iterator[None]:
     """A span around a step, the parent of those within it."""
     with tracer.start_as_current_span(
-        names.OWN + name,
-        attributes={names.KIND: names.kind_of(name)},
+        OWN + name,
+        attributes={KIND: kind_of(name)},
         record_exception=False,
         set_status_on_exception=False,
     ) as span:
@@ -268,7 +342,7 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
     ]
     said: dict[str, Value] = {
         **PACK,
-        names.RETRIEVAL_DOCUMENTS: json.dumps(scored),
+        RETRIEVAL_DOCUMENTS: json.dumps(scored),
         "crp.pack.etag": pack.etag,
         "crp.pack.state_hash": pack.state_hash,
         "crp.pack.items": len(items),
@@ -285,10 +359,10 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
             [{**one, **more} for one, more in zip(scored, described, strict=True)]
         )
     for place, item in enumerate(items[:most]):
-        at = f"{names.DOCUMENTS}.{place}."
-        said[at + names.DOCUMENT_ID] = item.id
-        said[at + names.DOCUMENT_SCORE] = item.score
-        said[at + names.DOCUMENT_METADATA] = json.dumps(described[place])
+        at = f"{DOCUMENTS}.{place}."
+        said[at + DOCUMENT_ID] = item.id
+        said[at + DOCUMENT_SCORE] = item.score
+        said[at + DOCUMENT_METADATA] = json.dumps(described[place])
     for drop in pack.drops:
         at = f"crp.drops.{drop.reason.value}."
         said[at + "count"] = drop.count
@@ -307,7 +381,7 @@ def _mark_failed(span: Span, error: BaseException) -> None:
     A reader who stops listening to a stream is no error.
     """
     if isinstance(error, GeneratorExit):
-        span.set_attribute(names.STOPPED, True)
+        span.set_attribute(STOPPED, True)
         return
-    span.set_attribute(names.ERROR_TYPE, type(error).__name__)
+    span.set_attribute(ERROR_TYPE, type(error).__name__)
     span.set_status(Status(StatusCode.ERROR, type(error).__name__))

@@ -1,12 +1,11 @@
-"""A policy, what it says about an answer, and what is reported of a violation."""
+"""A policy, what it says about an answer, what is reported of a violation, and to whom."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from crp_integrations.given import of_kind
 from crp_integrations.policy.directives import (
     FRACTION_DIGITS,
     MOST_ADDRESSES,
@@ -21,6 +20,7 @@ from crp_integrations.policy.directives import (
     ordered_sources,
 )
 from crp_integrations.records import Part, Record
+from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import (
     HaltReason,
     Oversight,
@@ -202,3 +202,26 @@ class ViolationReport(Part):
     grounding_pct: float | None = Field(default=None, ge=0.0, le=1.0)
     fabrication_count: int | None = Field(default=None, ge=0)
     audit_trail_uri: str = ""
+
+
+class ViolationSink(Protocol):
+    """Carries violation reports to the addresses of a policy. Safe under threads."""
+
+    def take(self, report: ViolationReport, policy: Policy) -> None:
+        """Take a report for `report-uri` and `report-to` of a policy.
+
+        Never waits and never raises: an answer does not depend on its report's way.
+        """
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all that was taken is delivered or given up.
+
+        Returns:
+            False when the time ran out before.
+        """
+        ...
+
+    def close(self, timeout_s: float) -> None:
+        """Flush, then stop; what is taken afterwards is dropped."""
+        ...

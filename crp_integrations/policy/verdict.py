@@ -16,7 +16,6 @@ from typing import Final
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import PolicyRelaxed
-from crp_integrations.given import of_kind
 from crp_integrations.policy.demands import (
     RISKS,
     RULES,
@@ -34,6 +33,7 @@ from crp_integrations.policy.records import (
     require_policy,
 )
 from crp_integrations.policy.records import PolicyJudgement as Judgement
+from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import AiActClass, HaltReason, Oversight, QualityTier, RiskLevel
 
 _NONE: Final[Mapping[str, PolicySource]] = {}

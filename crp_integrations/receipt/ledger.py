@@ -27,8 +27,8 @@ from crp_integrations.receipt.canonical import (
     unb64,
     whole_number,
 )
-from crp_integrations.receipt.dsse import KEY_BYTES, Signed, SigningKey, keyid_of
 from crp_integrations.receipt.merkle import consistent, included
+from crp_integrations.receipt.signed_statement import KEY_BYTES, Signed, SigningKey, keyid_of
 from crp_integrations.seals import SEPARATOR, sha256_hex
 
 HEAD_TYPE: Final = "application/vnd.crp-integrations.receipt-head+json"

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Entry
-from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
+from crp_integrations.dpe.pipeline import Engines, Examination
 from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.near_duplicates import ListedPairs
 from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS

@@ -16,7 +16,6 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken, RequestError
-from crp_integrations.given import of_kind
 from crp_integrations.receipt.canonical import (
     Written,
     b64,
@@ -27,7 +26,6 @@ from crp_integrations.receipt.canonical import (
     text_of,
     unb64,
 )
-from crp_integrations.receipt.dsse import IN_TOTO, KEY_BYTES, Signed, SigningKey
 from crp_integrations.receipt.leaves import (
     SALT_BYTES,
     Entry,
@@ -39,7 +37,16 @@ from crp_integrations.receipt.leaves import (
 )
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.merkle import leaf_hash as log_entry
-from crp_integrations.receipt.statement import SUBJECTS, Chain, Statement
+from crp_integrations.receipt.signed_statement import (
+    IN_TOTO,
+    KEY_BYTES,
+    SUBJECTS,
+    Chain,
+    Signed,
+    SigningKey,
+    Statement,
+)
+from crp_integrations.validation import of_kind
 
 SCHEMA: Final = "receipt/1"
 ID_PREFIX: Final = "crp_rcpt_"

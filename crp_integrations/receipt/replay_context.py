@@ -20,7 +20,7 @@ from crp_integrations.errors import CRPError, EngineError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.disclosure import Withheld, envelope_settings
+from crp_integrations.receipt.leaves import rendered
 from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
 from crp_integrations.receipt.reconstruction import (
     Texts,
@@ -38,7 +38,7 @@ from crp_integrations.receipt.replay_records import (
     first,
     in_text,
 )
-from crp_integrations.receipt.texts import rendered
+from crp_integrations.receipt.window_values import Withheld, envelope_settings
 from crp_integrations.vocabulary import Purpose
 
 _DECOMPOSED = "decompose"

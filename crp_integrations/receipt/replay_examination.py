@@ -13,13 +13,11 @@ from typing import Any, Final
 from crp_integrations.dpe.catalogue import catalogue as shipped
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Compared, Deviation, SignalsMissing
-from crp_integrations.dpe.examination import Examination, again, stand_ins
-from crp_integrations.dpe.judge import prompt as words
-from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge import messages as words
+from crp_integrations.dpe.judge.messages import JudgePrompt, read_reply
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
-from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
-from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.pipeline import Examination, again, examine, stand_ins
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
@@ -27,12 +25,12 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.disclosure import Withheld, dpe_settings
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.predicate_verdict import Examined
 from crp_integrations.receipt.reconstruction import Texts, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import Difference, NotRun, Outcome, Tools, first
+from crp_integrations.receipt.window_values import Withheld, dpe_settings
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
 

@@ -20,12 +20,11 @@ from functools import cache
 from pydantic import Field
 
 from crp_integrations.errors import ReceiptBroken, RequestError
-from crp_integrations.receipt.dsse import KEY_BYTES, keyid_of
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.records import LeftOut, Receipt, given, read
-from crp_integrations.receipt.statement import SUBJECTS
+from crp_integrations.receipt.signed_statement import KEY_BYTES, SUBJECTS, keyid_of
 from crp_integrations.records import Part, Record
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from crp_integrations.dpe.engine_signals import Live, Remembered, Signals, SignalsMissing
-from crp_integrations.dpe.examination import Examination, stand_ins
 from crp_integrations.dpe.judge.verdict import of_judge
-from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.pipeline import Examination, examine, stand_ins
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
@@ -26,6 +25,15 @@ from crp_integrations.guard.ports import Bundle, PolicyEngine
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.verdict import DELIVER, decide_answer, judge_answer, needs_review
 from crp_integrations.ports import TokenCounter
+from crp_integrations.receipt.comparison import (
+    ContextChange,
+    Proportion,
+    Ruling,
+    Supposed,
+    VerdictChange,
+    context_change,
+    verdict_change,
+)
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
@@ -37,19 +45,10 @@ from crp_integrations.receipt.reconstruction import (
     malformed,
 )
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.replay import capped, policy_of, terms_of
 from crp_integrations.receipt.replay_context import Context
 from crp_integrations.receipt.replay_examination import CLAIMS, settings_of, with_judge
-from crp_integrations.receipt.replay_policy import capped, policy_of, terms_of
 from crp_integrations.receipt.replay_records import NOTHING, Differs, NotRun, Tools
-from crp_integrations.receipt.supposition import (
-    ContextChange,
-    Proportion,
-    Ruling,
-    Supposed,
-    VerdictChange,
-    context_change,
-    verdict_change,
-)
 from crp_integrations.vocabulary import Exactness, QualityTier
 
 PRESETS: Final = ("default", "literal")

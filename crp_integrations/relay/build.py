@@ -11,19 +11,17 @@ from typing import Any
 
 from crp_integrations import weights
 from crp_integrations.dpe.ports import Recogniser, Verifier
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
-from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
-from crp_integrations.engines import hnsw
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
+from crp_integrations.engines import search_engines
 from crp_integrations.engines.context_limits import context_limit
 from crp_integrations.engines.extractive import EXTRACTIVE
-from crp_integrations.engines.fact_graphs import NetworkxWalker
+from crp_integrations.engines.graphs import NetworkxWalker, engine_for
 from crp_integrations.engines.guards import guard_of, read_exceptions
-from crp_integrations.engines.leiden import engine_for
 from crp_integrations.engines.models import Models, judge_model, judge_name
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
-from crp_integrations.engines.tantivy import lexical_for
 from crp_integrations.engines.tokens import LazyCounter, counter_for
 from crp_integrations.engines.violation_reports import HttpReports
 from crp_integrations.envelope.ports import Reranker
@@ -32,7 +30,7 @@ from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.governance.artifacts.records import ArtifactSettings, ObjectStore
+from crp_integrations.governance.artifacts.storage import ArtifactSettings, ObjectStore
 from crp_integrations.governance.window_trace import Observer
 from crp_integrations.guard.decisions import LOCAL, NAMESPACE, Guard, Subject
 from crp_integrations.guard.injection.detection import InjectionDetector
@@ -40,7 +38,7 @@ from crp_integrations.guard.ports import InjectionModel, PolicyEngine
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.loaders.documents import load_documents
 from crp_integrations.observability.observers import observe_model
-from crp_integrations.policy.ports import ViolationSink
+from crp_integrations.policy.records import ViolationSink
 from crp_integrations.ports import (
     Clock,
     Embedder,
@@ -52,18 +50,17 @@ from crp_integrations.ports import (
     Tracer,
 )
 from crp_integrations.relay import settings as settings_file
-from crp_integrations.relay.compaction import artifact_eraser
-from crp_integrations.relay.components import check_components, maintain_due
-from crp_integrations.relay.components import verified_engine as verified_engine
 from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
+from crp_integrations.relay.prompt import artifact_eraser
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.report_delivery import ReportDelivery
 from crp_integrations.relay.safeguards import RedactingGuard, quarantine_due, with_exceptions
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.world import Receiver, Reviewer, World
+from crp_integrations.relay.world import Receiver, Reviewer, World, check_components, maintain_due
+from crp_integrations.relay.world import verified_engine as verified_engine
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
+from crp_integrations.stores.files import FolderObjects, MemoryObjects
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
-from crp_integrations.stores.objects import FolderObjects, MemoryObjects
 from crp_integrations.stores.sqlite import SqliteStore
 
 # What fact lengths are counted with; o200k and cl100k both come with the default install.
@@ -169,7 +166,7 @@ def open_relay(
             tracer=reading,
             regions=regions,
             # A database searches vectors with an index of its own.
-            graphs=None if is_database(opened) else hnsw.available(),
+            graphs=None if is_database(opened) else search_engines.available(),
             lexical=lexical_for(chosen.fabric.lexical),
             leiden=engine_for(chosen.fabric.communities.engine),
             elsewhere={
@@ -266,7 +263,7 @@ def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
             clock_of(chosen.clock),
             keyring_of(chosen, root),
             settings=chosen.fabric,
-            graphs=None if is_database(store) else hnsw.available(),
+            graphs=None if is_database(store) else search_engines.available(),
         )
 
 

@@ -13,7 +13,7 @@ from crp_integrations.audit.drafts import draft_session_created
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.trail import closing_data
 from crp_integrations.audit.window_seals import parents_of
-from crp_integrations.dpe.examination import Examination
+from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.envelope.records import Envelope, PriorWindow
@@ -26,12 +26,11 @@ from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import DELIVER, UNREACHABLE, WITHHOLD, needs_review
 from crp_integrations.receipt.draft import draft
-from crp_integrations.receipt.dsse import signing_key
 from crp_integrations.receipt.leaves import salt_key
 from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.receipt.redaction import erased
-from crp_integrations.receipt.statement import Chain
+from crp_integrations.receipt.signed_statement import Chain, signing_key
 from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission

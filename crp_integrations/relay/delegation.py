@@ -1,14 +1,14 @@
 """Agents that ask other agents: what a session hands down, and what it takes back.
 
 The values travel as they are within a process and as CRP headers between processes
-(`headers/agent_headers.py`).
+(`headers/codec.py`).
 """
 
 from __future__ import annotations
 
 from crp_integrations.audit.drafts import draft_budget_depleted, draft_sub_agent_returned
 from crp_integrations.audit.journal import append_events
-from crp_integrations.audit.keys import journal_key
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.namespace import Namespace

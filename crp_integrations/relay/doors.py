@@ -22,8 +22,7 @@ from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactHistory
-from crp_integrations.governance.compaction.settings import budget_share
+from crp_integrations.governance.compaction.records import CompactHistory, budget_share
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message

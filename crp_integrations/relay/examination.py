@@ -10,8 +10,7 @@ import numpy as np
 from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
-from crp_integrations.dpe.examination import Engines, Examination
-from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.pipeline import Engines, Examination, examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.continuation import SUMMARY_SOURCE, next_window_number
 from crp_integrations.envelope.decomposition import decompose

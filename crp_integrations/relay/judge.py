@@ -22,9 +22,9 @@ from typing import Any, Final, Self, TypeAlias, TypedDict
 
 from pydantic import ValidationError
 
-from crp_integrations.dpe.judge.doubt import without_doubt
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
-from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.messages import JudgePrompt
+from crp_integrations.dpe.judge.quotation import without_doubt
 from crp_integrations.dpe.judge.records import FALLBACK, NO_DOUBT
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError

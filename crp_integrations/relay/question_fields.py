@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.governance.compaction.records import CompactionAccount
-from crp_integrations.headers.agent_headers import read_downward
-from crp_integrations.headers.codec import RawHeaders, parse_request
+from crp_integrations.headers.codec import RawHeaders, parse_request, read_downward
 from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives, RequestHeaders
 from crp_integrations.messages import Message

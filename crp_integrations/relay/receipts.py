@@ -8,7 +8,6 @@ from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.ports import retired_of
-from crp_integrations.receipt.dsse import IN_TOTO, Signed, signing_key
 from crp_integrations.receipt.ledger import (
     HEAD_TYPE,
     Consistency,
@@ -21,6 +20,7 @@ from crp_integrations.receipt.merkle import consistency, inclusion, root_of
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
 from crp_integrations.receipt.records import ID_PREFIX, LeftOut, Receipt, write
 from crp_integrations.receipt.redaction import erased, summaries
+from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, signing_key
 from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.relay.prior_windows import denied_facts
 from crp_integrations.relay.world import World

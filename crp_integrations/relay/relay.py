@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import AuditTrail, verify_trail
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.cfs.assembly import ContextCache
 from crp_integrations.envelope.cfs.records import AssembledContext, PackingName, TokenBudget

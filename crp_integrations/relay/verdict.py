@@ -18,8 +18,7 @@ from crp_integrations.errors import QualityUnreachable
 from crp_integrations.messages import Reply
 from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
-from crp_integrations.policy.ports import ViolationSink
-from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport
+from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport, ViolationSink
 from crp_integrations.policy.verdict import (
     UNREACHABLE,
     AnswerTerms,

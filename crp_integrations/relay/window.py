@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
-from crp_integrations.dpe.examination import Examination
+from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import (
@@ -29,20 +29,22 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
-from crp_integrations.relay import compaction
-from crp_integrations.relay.close import ClosedWindow, close, journal_events
+from crp_integrations.relay import prompt
+from crp_integrations.relay.close import (
+    ClosedWindow,
+    WindowHeaders,
+    close,
+    journal_events,
+    refusal_headers,
+    trail_id,
+    window_headers,
+)
 from crp_integrations.relay.close_records import draft_maker, receipt_contents
 from crp_integrations.relay.examination import examine_answer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.response_headers import (
-    WindowHeaders,
-    refusal_headers,
-    trail_id,
-    window_headers,
-)
 from crp_integrations.relay.session_admission import ALONE, Admission, Place
 from crp_integrations.relay.steps import FittedDispatch, Outcome, Refusal
 from crp_integrations.relay.strategies.single_window import AnswerPasses, FactSearches
@@ -129,13 +131,13 @@ class OpenWindow:
         # A preview writes nothing, so it keeps no artifact either.
         sealed = self._admission is not None and not request.cache.no_store
         session = self.session_id if sealed else ""
-        if request.compaction is None and compaction.wants_compaction(request, world):
+        if request.compaction is None and prompt.wants_compaction(request, world):
             with world.tracer.step("compact"):
-                request = compaction.compact_request(request, world, session)
+                request = prompt.compact_request(request, world, session)
         self._compaction = request.compaction
         if self._compaction is not None:
             signer = self._packing.namespace.subject.name
-            self._calls.notes += compaction.compaction_events(self._compaction, signer)
+            self._calls.notes += prompt.compaction_events(self._compaction, signer)
         return request
 
     def journal(self, event_type: EventType, **data: object) -> None:

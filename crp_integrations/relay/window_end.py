@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.governance.run_steps import StepMeasurement
-from crp_integrations.governance.window_evaluation import evaluate_window
+from crp_integrations.governance.window_evaluation import StepMeasurement, evaluate_window
 from crp_integrations.governance.window_trace import (
     JudgeTrace,
     PackColumns,

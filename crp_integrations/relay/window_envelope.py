@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from crp_integrations.audit.keys import etag_salt
+from crp_integrations.audit.window_seals import etag_salt
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import BudgetRoom, EnvelopeInputs, RecordingCounter
 from crp_integrations.envelope.candidates import Candidates
@@ -25,7 +25,7 @@ from crp_integrations.envelope.reuse import ReuseMatch
 from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.governance.run_steps import RunStep, StepMeasurement, check_guardrails
+from crp_integrations.governance.window_evaluation import RunStep, StepMeasurement, check_guardrails
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt

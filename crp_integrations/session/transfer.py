@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from crp_integrations.envelope.records import PriorWindow
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256

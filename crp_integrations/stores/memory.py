@@ -18,10 +18,9 @@ from crp_integrations.fabric.ports.store import ClaimedJob
 from crp_integrations.stores.files import FileScratch, memory_scratch
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.transaction import facets
-from crp_integrations.stores.rules import TransactionGate, WriterLocks, checked_name
+from crp_integrations.stores.rules import Done, TransactionGate, WriterLocks, checked_name
 from crp_integrations.stores.sqlite.connection import SqliteConnection, open_empty
 from crp_integrations.stores.sqlite.store import SqliteTransaction
-from crp_integrations.stores.statements import Done
 
 _Batch = tuple[str, str]
 

@@ -20,7 +20,7 @@ from crp_integrations.fabric.search.namespace_state import StateHashes
 from crp_integrations.stores.relational import fact_references
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import columns
-from crp_integrations.stores.statements import PackedVector, Statements
+from crp_integrations.stores.rules import PackedVector, Statements
 
 # Rows read and written at a time.
 PAGE = 512

@@ -16,11 +16,10 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.records import PriorWindow, SeenFact
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact, Source, source_id
-from crp_integrations.receipt.dsse import SigningKey
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
 from crp_integrations.receipt.records import Draft, Receipt, issue
-from crp_integrations.receipt.statement import Chain
+from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.seals import iso, sha256
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode

@@ -18,28 +18,27 @@ from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, FactRejected
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.settings import CompactionSettings
+from crp_integrations.governance.compaction.records import CompactionSettings
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.governance.roles.records import Roles
-from crp_integrations.governance.roles.sentinel import RotSentinel
 from crp_integrations.governance.roles.standard_roles import (
     AssemblingRetriever,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
+    RotSentinel,
 )
 from crp_integrations.governance.roles.verifier import PackVerifier
 from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import Subject
+from crp_integrations.guard.decisions import PolicyGuard, Subject
 from crp_integrations.guard.governed_exceptions import (
     ExceptionGuard,
     GovernedException,
     grant_exception,
 )
-from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import EventType

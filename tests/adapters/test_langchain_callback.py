@@ -23,8 +23,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain import run_tree as trees
-from crp_integrations.langchain.documents import facts_of
+from crp_integrations.langchain import runs as trees
+from crp_integrations.langchain.messages import facts_of
 from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
 from tests.relay.conftest import FACTS
 

@@ -12,6 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from crp_integrations import pack
+from crp_integrations.adapters import observed_answers
 from crp_integrations.errors import (
     PolicySyntaxError,
     QualityUnreachable,
@@ -239,15 +240,14 @@ async def test_a_handler_raises_where_it_was_told_to(way, monkeypatch):
 
 def force_critical(monkeypatch):
     """Reports of the engine made CRITICAL as long as the answer is one of those listed."""
-    from crp_integrations.adapters import reported_answers
 
-    grave, real = {CRITICAL}, reported_answers.examine
+    grave, real = {CRITICAL}, observed_answers.examine
 
     def examine(answer, **asked):
         report = real(answer, **asked)
         return report.changed(risk_level=RiskLevel.CRITICAL) if answer in grave else report
 
-    monkeypatch.setattr(reported_answers, "examine", examine)
+    monkeypatch.setattr(observed_answers, "examine", examine)
     return grave
 
 

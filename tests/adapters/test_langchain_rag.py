@@ -21,7 +21,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain.run_tree import RunTree
+from crp_integrations.langchain.runs import RunTree
 from crp_integrations.vocabulary import RiskLevel
 from tests.relay.conftest import FACTS
 
@@ -281,7 +281,7 @@ def test_a_failed_examination_is_never_clean(relay, monkeypatch):
     def broken(*args, **kwargs):
         raise ValueError("boom")
 
-    monkeypatch.setattr("crp_integrations.adapters.reported_answers.examine", broken)
+    monkeypatch.setattr("crp_integrations.adapters.observed_answers.examine", broken)
     chain = rag(CRPRetriever(relay=relay, model="gpt-4o"), lambda prompt: FACTS[0])
     crp = chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}).response_metadata["crp"]
     assert crp["checked"] == "NOT_CHECKED"

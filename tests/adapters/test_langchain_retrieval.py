@@ -13,7 +13,7 @@ from crp_integrations import pack
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPDocumentCompressor, CRPRetriever, envelope_text
-from crp_integrations.langchain.sessions import session_of
+from crp_integrations.langchain.runs import session_of
 from crp_integrations.relay.settings import load
 from tests.adapters.langchain_doubles import FACTS, opened
 

@@ -24,7 +24,7 @@ from crp_integrations.errors import (
     SafetyHalt,
 )
 from crp_integrations.langchain import CRPGate, CRPRunnable
-from crp_integrations.langchain.sessions import session_of
+from crp_integrations.langchain.runs import session_of
 from crp_integrations.messages import Reply, ToolCall, Usage
 from tests.adapters.langchain_doubles import (
     FACTS,

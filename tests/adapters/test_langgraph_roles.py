@@ -18,15 +18,15 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.settings import CompactionSettings
+from crp_integrations.governance.compaction.records import CompactionSettings
 from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.governance.roles.records import AnswerDraft, GoalPlan, Material, Roles
-from crp_integrations.governance.roles.sentinel import RotSentinel
 from crp_integrations.governance.roles.standard_roles import (
     AssemblingRetriever,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
+    RotSentinel,
 )
 from crp_integrations.governance.roles.verifier import PackVerifier, find_cited
 from crp_integrations.governance.runtime_state import (
@@ -39,9 +39,9 @@ from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.stores.files import MemoryObjects
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.stores.objects import MemoryObjects
 from crp_integrations.vocabulary import AgentRole, EventType
 
 OPERATOR = Subject(tenant="acme", name="operator", roles=("operator",))

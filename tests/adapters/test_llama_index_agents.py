@@ -17,7 +17,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.tools import FunctionTool, QueryEngineTool
 from pydantic import BaseModel
 
-from crp_integrations.adapters import reported_answers
+from crp_integrations.adapters import observed_answers
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler, ReportEvent
 from crp_integrations.llama_index.span_tree import process_tree
@@ -290,13 +290,13 @@ async def test_the_next_agent_of_a_workflow_is_named():
 
 async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
     grave = "The Meridian reactor was commissioned by Emperor Augustus and exploded twice."
-    real = reported_answers.examine
+    real = observed_answers.examine
 
     def examine(answer, **asked):
         report = real(answer, **asked)
         return report.changed(risk_level=RiskLevel.CRITICAL) if answer == grave else report
 
-    monkeypatch.setattr(reported_answers, "examine", examine)
+    monkeypatch.setattr(observed_answers, "examine", examine)
     done, reported = [], []
     handler = DPEEventHandler(on_critical="raise", on_report=reported.append)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.governance.memory_emitter import Emitter, make_sink
 from crp_integrations.governance.memory_items import MemoryItem, Scope
+from crp_integrations.governance.memory_writer import Emitter, make_sink
 from tests.doubles import CountingIds, FixedClock
 from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.memories import CONTEXT, TEXT, writer

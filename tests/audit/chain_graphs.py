@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from crp_integrations.audit import window_seals
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.audit.trail import AuditTrail, closing_data, verify_trail
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.ports import KeyRing
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing

@@ -22,7 +22,7 @@ from crp_integrations.audit.drafts import (
     name_or_hash,
 )
 from crp_integrations.audit.journal import append_events
-from crp_integrations.audit.keys import journal_key
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import StoreError
 from crp_integrations.policy.directives import DIRECTIVES as POLICY
 from crp_integrations.policy.directives import Demand

@@ -14,9 +14,9 @@ from crp_integrations.audit import exports
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.exports import ALL, KEYS, ExportSelection
 from crp_integrations.audit.journal import chain_events
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import AuditTrail, verify_events
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.errors import ChainBroken, RequestError
 from crp_integrations.ports import KeyRing
 from crp_integrations.vocabulary import EventType, TrailState

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events, chain_events, matches_key, verify_journal
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

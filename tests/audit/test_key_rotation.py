@@ -9,7 +9,13 @@ import pytest
 from crp_integrations.audit import window_seals
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events, matches_key, verify_journal
-from crp_integrations.audit.keys import ChainKey, journal_key, key_epochs, key_id, session_key
+from crp_integrations.audit.window_seals import (
+    ChainKey,
+    journal_key,
+    key_epochs,
+    key_id,
+    session_key,
+)
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.seals import derive_key

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events, verify_journal, verify_partial
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import seal_of_event, verify_events
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.errors import ChainBroken
 from crp_integrations.vocabulary import ChainIntegrity, TrailState
 from tests.audit.chain_graphs import RING, SESSION, TENANT, Memory, diamond, window

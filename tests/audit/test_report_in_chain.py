@@ -6,7 +6,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.audit import window_seals
-from crp_integrations.audit.keys import session_key
+from crp_integrations.audit.window_seals import session_key
 from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.audit import window_seals
-from crp_integrations.audit.keys import session_key
 from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.window_seals import session_key
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.seals import window_hmac
 from crp_integrations.stores.memory import MemoryStore

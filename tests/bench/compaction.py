@@ -2,7 +2,7 @@
 
 It reads, as far as they are there,
 `rot/*.jsonl.gz` (`query, answers, passage`: is an answer still in half of its passage) and the sets
-of `retrieval/*/` (`evaluation/selection_data.py`: characters of evidence kept when a context of passages
+of `retrieval/*/` (`evaluation/data_sets.py`: characters of evidence kept when a context of passages
 is brought to half). The same texts are compacted as a pack and as an agent's history whose tools
 answered them. Beside them: the first half, LangChain's `trim_messages`, clearing of old results as
 `ClearToolUsesEdit` does, `SummarizationMiddleware` with a model that quotes first sentences, and
@@ -23,10 +23,9 @@ from typing import Any, Final
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_rot import FORM, question_in
-from crp_integrations.evaluation.data_rows import each
-from crp_integrations.evaluation.selection_data import Collection, read
+from crp_integrations.evaluation.data_sets import Collection, each, read
 from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.ports import TokenCounter
 from tests.bench.compaction_ways import ALONE, SLOW, WAYS, Case, Left
 

@@ -20,7 +20,7 @@ from crp_integrations.governance.context_pack import (
     RetrievalEvidence,
 )
 from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256

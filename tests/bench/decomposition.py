@@ -31,7 +31,7 @@ from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.evaluation.data_rows import rows_of
+from crp_integrations.evaluation.data_sets import rows_of
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.evaluation.data_rows import rows_of
+from crp_integrations.evaluation.data_sets import rows_of
 from crp_integrations.vectors import FloatRows
 
 Values = npt.NDArray[np.float32]

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from crp_integrations import seals
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import ConfigError, EngineError
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import STOP_WORDS
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows, unit_rows

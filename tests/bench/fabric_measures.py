@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations import Relay
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import MissingExtra
 from crp_integrations.fabric.communities.similarity_graph import (
     ClusterReport,

@@ -100,7 +100,7 @@ def run(
     Returns:
         A report in plain JSON.
     """
-    from crp_integrations.gateway.keys import KeyFile, new_key
+    from crp_integrations.gateway.admission import KeyFile, new_key
     from crp_integrations.guard.decisions import Subject
     from crp_integrations.relay.relay import Relay
 

@@ -17,11 +17,10 @@ from typing import Any, Final
 
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.fabric.access_filter import AccessFilter
+from crp_integrations.fabric.namespace_reader import AccessFilter
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import AllowAll, Subject
-from crp_integrations.guard.policy_guard import PolicyGuard
+from crp_integrations.guard.decisions import AllowAll, PolicyGuard, Subject
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each
+from crp_integrations.evaluation.data_sets import each
 from crp_integrations.guard.injection.detection import RULES, detect
 from crp_integrations.seals import sha256
 from tests.bench import injection_wordings

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from crp_integrations.engines.tantivy import TantivyLexical
+from crp_integrations.engines.search_engines import TantivyLexical
 from crp_integrations.errors import MissingExtra
 from crp_integrations.fabric.ports import LexicalIndex
 from crp_integrations.fabric.records import Fact, fact_id

@@ -18,7 +18,7 @@ import numpy as np
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.records import Where
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.build import default_embedder
 from crp_integrations.relay.relay import Relay

@@ -18,7 +18,7 @@ from typing import Any
 
 from crp_integrations.dpe.pii import find_personal_data
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each
+from crp_integrations.evaluation.data_sets import each
 
 Place = tuple[str, int, int]
 Finder = Callable[[str], list[Place]]

@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
-from crp_integrations.dpe.session_texts import SessionSentences, SessionText
 from crp_integrations.dpe.settings import COVERED_NEED, REPEATED, QualitySettings
 from crp_integrations.dpe.stages.coherence import repeated
 from crp_integrations.dpe.stages.completeness import by_cosine, by_words
+from crp_integrations.dpe.state import SessionSentences, SessionText
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.evaluation.data_rows import rows_of
+from crp_integrations.evaluation.data_sets import rows_of
 from crp_integrations.language.differences import differ
 from crp_integrations.vectors import FloatRows
 from tests.bench.embedder import GRID, Report, separation

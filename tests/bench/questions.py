@@ -32,7 +32,7 @@ from typing import Any
 
 from crp_integrations.envelope.decomposition import DECOMPOSE, DecomposeSettings, decompose
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import rows_of
+from crp_integrations.evaluation.data_sets import rows_of
 from crp_integrations.language.words import content_stems
 
 SEEN = 30

@@ -20,7 +20,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import EnvelopeInputs, RecordingCounter
 from crp_integrations.envelope.candidates import Candidate, Candidates
@@ -30,11 +30,10 @@ from crp_integrations.envelope.prompt import build_messages, marker_text, system
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.receipt.draft import draft
-from crp_integrations.receipt.dsse import SigningKey
 from crp_integrations.receipt.records import Receipt, issue, read
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
-from crp_integrations.receipt.statement import Chain
+from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.window_values import Asked, Call, InForce, Told
 from crp_integrations.scores import SCALE

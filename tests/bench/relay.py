@@ -306,7 +306,7 @@ async def _block(call: Call, asked: Sequence[str], at_a_time: int) -> tuple[floa
 
 def _messages(relay: Any, query: str, budget_tokens: int) -> list[dict[str, Any]]:
     """The messages of a relayed call, for a bare one to carry the same."""
-    from crp_integrations.litellm.messages import message_list
+    from crp_integrations.litellm.attempt_packing import message_list
     from crp_integrations.relay.prompt import prompt_messages
 
     turn = relay.turn(query, model=MODEL, budget_tokens=budget_tokens)

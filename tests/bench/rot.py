@@ -27,7 +27,7 @@ from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import CRPError, RequestError
-from crp_integrations.evaluation.context_metrics import MeasuredContext
+from crp_integrations.evaluation.context_metrics import MeasuredContext, TextAxis
 from crp_integrations.evaluation.context_rot import (
     BUDGET,
     BUDGETS,
@@ -45,10 +45,9 @@ from crp_integrations.evaluation.context_rot import (
     find_questions,
     read_questions,
 )
+from crp_integrations.evaluation.data_sets import Collection, SetDocument
 from crp_integrations.evaluation.kept_vectors import KeptVectors
 from crp_integrations.evaluation.selection import MODEL, Say
-from crp_integrations.evaluation.selection_data import Collection, SetDocument
-from crp_integrations.evaluation.text_axis import TextAxis
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.ports import Embedder, Model, TokenCounter

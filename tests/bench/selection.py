@@ -22,7 +22,15 @@ import numpy.typing as npt
 
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.evaluation import selection
-from crp_integrations.evaluation.context_metrics import FULL, HIT, MRR
+from crp_integrations.evaluation.context_metrics import (
+    FULL,
+    HIT,
+    LEAST_PIECE,
+    LEAST_RUN,
+    MRR,
+    TextAxis,
+)
+from crp_integrations.evaluation.data_sets import Collection, find
 from crp_integrations.evaluation.selection import (
     HEADLINE,
     MACRO,
@@ -32,8 +40,6 @@ from crp_integrations.evaluation.selection import (
     measure_sets,
     plan_of,
 )
-from crp_integrations.evaluation.selection_data import Collection, find
-from crp_integrations.evaluation.text_axis import LEAST_PIECE, LEAST_RUN, TextAxis
 from crp_integrations.ports import Embedder, TokenCounter
 from tests.bench.measure import has_one_thread, in_one_thread, versions
 from tests.bench.selection_peers import CUTTER, DEPTH, PACKER, PEERS, UNIT_TOKENS, PeerOpeners

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import rows
-from crp_integrations.evaluation.selection_data import DOCUMENTS, QUERIES
+from crp_integrations.evaluation.data_sets import DOCUMENTS, QUERIES, rows
 
 SEED: Final = 5
 # Characters: a shorter piece of evidence is a heading or a remnant.

@@ -13,10 +13,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from crp_integrations.envelope.prompt import marker_text, render
-from crp_integrations.evaluation.context_metrics import MeasuredContext
-from crp_integrations.evaluation.selection_data import Collection, SetDocument
-from crp_integrations.evaluation.text_axis import ContextUnit, TextAxis
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.evaluation.context_metrics import ContextUnit, MeasuredContext, TextAxis
+from crp_integrations.evaluation.data_sets import Collection, SetDocument
+from crp_integrations.language.text import split_sentences
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.vectors import FloatRows
 from tests.bench.peers.dense import Dense, fused

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.evaluation.data_sets import each
+from crp_integrations.language.text import split_sentences
 
 Splitter = Callable[[str], list[int]]
 FILE = Path("sentences") / "ewt_dev.jsonl.gz"

@@ -62,7 +62,7 @@ def test_an_edit_changes_the_sentence_where_it_says(maker: Maker, text: str) -> 
 # Of ours, what knows nothing of texts.
 PLAIN = (
     "tests.bench.distortions",
-    "crp_integrations.evaluation.data_rows",
+    "crp_integrations.evaluation.data_sets",
     "crp_integrations.errors",
 )
 

@@ -20,13 +20,12 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.context_metrics import (
     MRR,
     PER_BUDGET,
+    ContextUnit,
+    TextAxis,
+    squeezed,
 )
+from crp_integrations.evaluation.data_sets import find, read
 from crp_integrations.evaluation.selection import MODEL
-from crp_integrations.evaluation.selection_data import (
-    find,
-    read,
-)
-from crp_integrations.evaluation.text_axis import ContextUnit, TextAxis, squeezed
 from tests.bench.fabric_corpus import HashEmbedder
 from tests.bench.peers.dense import fused
 from tests.bench.selection import (

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 
 MODULE: Final = "tests.bench.upstream"
 SENTENCES: Final = 3

@@ -29,7 +29,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.language import memo
-from crp_integrations.language.sentences import sentence_runs
+from crp_integrations.language.text import sentence_runs
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vectors import unit_rows
 from tests.bench.measure import machine, versions

@@ -17,12 +17,11 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
-from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each
-from crp_integrations.language.sentences import sentence_runs, split_sentences
+from crp_integrations.evaluation.data_sets import each
+from crp_integrations.language.text import sentence_runs, split_sentences
 from crp_integrations.ports import Embedder
 from crp_integrations.seals import sha256_hex
 from tests.bench.measure import in_one_thread

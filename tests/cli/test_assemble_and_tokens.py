@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import count_tokens
+from crp_integrations.engines.tokens import vocabularies
 from crp_integrations.envelope.cfs.records import AssembledContext
 from tests.cli.conftest import Here
 from tests.cli.test_ask import PAGE
@@ -140,9 +141,8 @@ def test_json_that_is_no_conversation_is_a_text(text: str, here: Here, tmp_path:
 
 
 def test_the_environments_tokenizer_file_is_used(here: Here, tmp_path: Path) -> None:
-    from crp_integrations.engines.tokens import vocabulary_files
 
-    found = vocabulary_files.find_vocabulary(vocabulary_files.CL100K)
+    found = vocabularies.find_vocabulary(vocabularies.CL100K)
     assert found is not None
     (tmp_path / "own.tiktoken").write_bytes(found.data)
     (tmp_path / "note.txt").write_text(TEXT, encoding="utf-8")

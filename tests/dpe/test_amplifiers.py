@@ -29,8 +29,8 @@ from crp_integrations.dpe.risk import Risk, level
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import State, Tools
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
     AiActClass,

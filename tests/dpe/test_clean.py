@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import Attribution, RiskLevel
 from tests.doubles import HashEmbedder
 from tests.dpe import perturb

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe import session_texts
+from crp_integrations.dpe import state
 from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.dpe.stages import completeness
 from crp_integrations.dpe.stages.completeness import level
@@ -43,10 +43,8 @@ def embedder() -> OnnxEmbedder:
 def test_the_answer_is_taken_apart_once_for_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     segmented: list[str] = []
     needed: list[Sequence[str]] = []
-    plain, plainly = session_texts.segment, completeness.needs_of
-    monkeypatch.setattr(
-        session_texts, "segment", lambda text: segmented.append(text) or plain(text)
-    )
+    plain, plainly = state.segment, completeness.needs_of
+    monkeypatch.setattr(state, "segment", lambda text: segmented.append(text) or plain(text))
     monkeypatch.setattr(
         completeness, "needs_of", lambda texts: needed.append(texts) or plainly(texts)
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.verifier.value_swaps import swap, tokens
+from crp_integrations.dpe.verifier.value_origins import swap, tokens
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.dpe.verifier.word_edits import Edits
 from tests.dpe.helpers import check, kinds, only

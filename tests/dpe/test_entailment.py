@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier, curve
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, curve
 from tests.dpe.helpers import check
 from tests.dpe.texts import HARBOUR, LIBRARY, TEXTS
 

@@ -9,8 +9,8 @@ from crp_integrations.dpe.pipeline import STAGES
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.fidelity import order_of_search
 from crp_integrations.dpe.state import State, Tools
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.vocabulary import Attribution, RiskLevel
 from tests.dpe.helpers import check, kinds
 from tests.dpe.texts import HARBOUR, LIBRARY, SPACE, TEXTS

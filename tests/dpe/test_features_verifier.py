@@ -16,15 +16,12 @@ from crp_integrations import examine, weights
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.risk import calibrated, composite
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
-from crp_integrations.dpe.verifier.boosted_trees import Trees
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import align
-from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
-from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Fitted
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
+from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Fitted, Trees
 from crp_integrations.dpe.verifier.source_records import Records, clocks, days_of
-from crp_integrations.dpe.verifier.word_measures import Source, read_words
-from crp_integrations.dpe.verifier.wording import Wording, words_of
+from crp_integrations.dpe.verifier.word_measures import Source, Wording, read_words, words_of
 from crp_integrations.errors import EngineError
 from crp_integrations.relay.build import default_verifier
 from crp_integrations.vocabulary import Attribution, GroundingMode, RiskLevel
@@ -425,7 +422,7 @@ def test_runs_are_the_same_followed_one_by_one_and_together(
     with pytest.MonkeyPatch.context() as patch:
         runs = []
         for few in (0, 2, 10_000):
-            patch.setattr("crp_integrations.dpe.verifier.wording.FEW", few)
+            patch.setattr("crp_integrations.dpe.verifier.word_measures.FEW", few)
             runs.append(found.runs(ids).tolist())
     assert runs[0] == runs[1] == runs[2]
     # A row ends with its passage.

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.session_texts import SessionText
 from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.dpe.stages.flow import (
     complexity,
@@ -21,6 +20,7 @@ from crp_integrations.dpe.stages.flow import (
     topic_continuity,
     topics,
 )
+from crp_integrations.dpe.state import SessionText
 from crp_integrations.engines.onnx import OnnxEmbedder
 from tests.dpe.windows import LITERAL, after
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.judge.doubt import without_doubt
+from crp_integrations.dpe.judge.quotation import without_doubt
 from tests.dpe.judging import Case, statuses
 
 PASSAGE = (

@@ -18,14 +18,14 @@ from crp_integrations.dpe.judge.inquiry import (
     JudgeTerms,
     estimated,
 )
-from crp_integrations.dpe.judge.prompt import (
+from crp_integrations.dpe.judge.messages import (
     ID_DIGITS,
     INSTRUCTIONS,
     RESPONSE_FORMAT,
     STATUSES,
     JudgePrompt,
 )
-from crp_integrations.engines.tokens.counter_choice import counter_for
+from crp_integrations.engines.tokens.counters import counter_for
 from crp_integrations.messages import ModelCall
 from crp_integrations.vocabulary import Purpose
 from tests.dpe.judging import Case, Rule, asked, claims_of, quoted, statuses, supported, unsupported

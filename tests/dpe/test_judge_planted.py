@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.dpe.judge.reply import read_reply
+from crp_integrations.dpe.judge.messages import read_reply
 from crp_integrations.vocabulary import RiskLevel
 from tests.dpe.judging import Case, statuses
 

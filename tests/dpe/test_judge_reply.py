@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
-from crp_integrations.dpe.judge.reply import read_reply
+from crp_integrations.dpe.judge.messages import read_reply
 from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 from tests.dpe.judging import Case, contradicted, statuses, supported
 

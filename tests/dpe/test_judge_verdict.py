@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.judge.reasons import MOST, SENTENCES, reasons
-from crp_integrations.dpe.judge.verdict import ORDER, judged, level_of, of_verifier
+from crp_integrations.dpe.judge.verdict import (
+    MOST,
+    ORDER,
+    SENTENCES,
+    judged,
+    level_of,
+    of_verifier,
+    reasons,
+)
 from crp_integrations.dpe.records import Claim
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError

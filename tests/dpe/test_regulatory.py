@@ -15,7 +15,7 @@ from crp_integrations.dpe.dossier import Dossier, System
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings, Registration
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.ports import Bundle, PolicyEngine

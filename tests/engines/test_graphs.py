@@ -8,8 +8,7 @@ import networkx
 import numpy as np
 import pytest
 
-from crp_integrations.engines.fact_graphs import as_networkx, within_hops, write_graphml
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import as_networkx, engine_for, within_hops, write_graphml
 from crp_integrations.errors import EngineError, RequestError
 from crp_integrations.fabric.communities.similarity_graph import FactGraph
 from crp_integrations.fabric.fabric import Fabric

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crp_integrations.engines.litellm import LiteLLMModel
-from crp_integrations.engines.litellm_provider import register_extractive
-from crp_integrations.engines.litellm_replies import tells_end
+from crp_integrations.engines.litellm import LiteLLMModel, tells_end
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.errors import (
     ConfigError,
@@ -23,6 +21,7 @@ from crp_integrations.errors import (
     ModelRateLimited,
     ModelTimeout,
 )
+from crp_integrations.litellm.deployments import register_extractive
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from tests.servers import Double, openai_double
 from tests.shapes import gemini_double

@@ -18,8 +18,7 @@ from crp_integrations.engines import violation_reports
 from crp_integrations.engines.violation_reports import HttpReports, is_public
 from crp_integrations.errors import ConfigError
 from crp_integrations.policy.directives import ViolationType
-from crp_integrations.policy.ports import ViolationSink
-from crp_integrations.policy.records import Policy, ViolationReport
+from crp_integrations.policy.records import Policy, ViolationReport, ViolationSink
 from crp_integrations.policy.settings import ReportSettings
 
 REPORT = ViolationReport(

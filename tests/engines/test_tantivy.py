@@ -18,8 +18,8 @@ from crp_integrations.vectors import unit_rows
 
 pytest.importorskip("tantivy")
 
-from crp_integrations.engines import tantivy as module
-from crp_integrations.engines.tantivy import TantivyLexical
+from crp_integrations.engines import search_engines as module
+from crp_integrations.engines.search_engines import TantivyLexical
 
 ENGINE = TantivyLexical()
 TEXTS = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.rank import rank, rank_weights
 from crp_integrations.envelope.retrieval import gather

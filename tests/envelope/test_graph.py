@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.engines.fact_graphs import NetworkxWalker
+from crp_integrations.engines.graphs import NetworkxWalker
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.ports import Link, Reached
 from crp_integrations.envelope.retrieval import gather

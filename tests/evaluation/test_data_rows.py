@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each, rows, rows_of, text_in
+from crp_integrations.evaluation.data_sets import each, rows, rows_of, text_in
 from tests.bench import compaction, embedder, injection, pii, sentences, windows
 from tests.bench.distortions import __main__ as distortions
 from tests.bench.verifier_systems import read as verifier_cases

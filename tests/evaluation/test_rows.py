@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.evaluation.answer_score import HOLDS
-from crp_integrations.evaluation.rows import aevaluate_rows, evaluate_rows
+from crp_integrations.evaluation.answer_score import HOLDS, aevaluate_rows, evaluate_rows
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import Settings
 from tests.evaluation.judges import WordJudge

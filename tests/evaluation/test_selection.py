@@ -15,17 +15,19 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import EngineError, RequestError
 from crp_integrations.evaluation.context_metrics import (
+    LEAST_RUN,
     PER_BUDGET,
+    ContextUnit,
     MeasuredContext,
+    TextAxis,
     WantedEvidence,
     adjacency,
     measure,
     reciprocal_rank,
     repeated,
+    squeezed,
 )
-from crp_integrations.evaluation.kept_vectors import KeptVectors
-from crp_integrations.evaluation.selection import PRESETS, RelayContexts
-from crp_integrations.evaluation.selection_data import (
+from crp_integrations.evaluation.data_sets import (
     Collection,
     EvidenceSpan,
     SetDocument,
@@ -33,7 +35,8 @@ from crp_integrations.evaluation.selection_data import (
     find,
     read,
 )
-from crp_integrations.evaluation.text_axis import LEAST_RUN, ContextUnit, TextAxis, squeezed
+from crp_integrations.evaluation.kept_vectors import KeptVectors
+from crp_integrations.evaluation.selection import PRESETS, RelayContexts
 from tests.bench.fabric_corpus import HashEmbedder
 
 TOWNS = {

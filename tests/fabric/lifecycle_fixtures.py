@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from crp_integrations.audit import journal
-from crp_integrations.audit.keys import journal_key
 from crp_integrations.audit.records import Event
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store

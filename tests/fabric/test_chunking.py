@@ -14,8 +14,7 @@ from crp_integrations.fabric.ingest.chunker import DocumentChunk, chunk_document
 from crp_integrations.fabric.ingest.chunker import cut_blocks as stream_cut
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.text import Span
+from crp_integrations.language.text import Span, split_sentences
 from crp_integrations.loaders.text import read_markdown, split_paragraphs
 from crp_integrations.seals import sha256
 from tests.doubles import WordCounter

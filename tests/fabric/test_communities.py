@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
-from crp_integrations.fabric.communities import community_names
+from crp_integrations.fabric.communities import similarity_graph
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store, work_lock
@@ -580,7 +580,7 @@ def test_an_erasure_leaves_no_file_with_its_facts(tmp_path: Path, when: str) -> 
 
 def test_above_the_exact_size_the_graph_finds_neighbours(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.hnsw import HnswEngine
+    from crp_integrations.engines.search_engines import HnswEngine
 
     base = FabricSettings()
     found = {}
@@ -679,15 +679,15 @@ def test_many_groups_of_one_topic_are_numbered_without_trying_a_number_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []
-    token = community_names.token
+    token = similarity_graph.token
 
     def counted(name: str) -> str:
         tried.append(name)
         return token(name)
 
-    monkeypatch.setattr(community_names, "token", counted)
+    monkeypatch.setattr(similarity_graph, "token", counted)
     texts = {number: ["reactor coolant", "reactor coolant"] for number in range(60)}
-    found = community_names.name_communities(texts, list(range(60)), ["reactor-coolant (3)"])
+    found = similarity_graph.name_communities(texts, list(range(60)), ["reactor-coolant (3)"])
     (topic,) = {name.split(" (")[0] for name in found.values()}
     assert list(found.values()) == [
         topic,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.dpe import session_texts as said
+from crp_integrations.dpe import state as said
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ingest import document_passages, ingestion_batch

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from crp_integrations.audit import journal
-from crp_integrations.audit.keys import journal_key
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.audit.window_seals import journal_key
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError
 from crp_integrations.fabric.embedder_migration import NEXT_SETTING
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
@@ -362,7 +362,7 @@ def test_slices_of_a_move_are_embedded_side_by_side() -> None:
 @pytest.mark.requirement("009-3.4-2")
 def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.hnsw import HnswEngine
+    from crp_integrations.engines.search_engines import HnswEngine
 
     chosen = FabricSettings(embed_slice=32, graph=VectorGraphSettings(exact_up_to=10))
     with closing(SqliteStore(tmp_path / "kb")) as opened:

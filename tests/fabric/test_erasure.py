@@ -314,8 +314,8 @@ def test_no_byte_of_an_erased_source_is_in_any_file(tmp_path: Path) -> None:
 def test_no_byte_is_in_the_files_of_graph_and_communities_either(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
     pytest.importorskip("graspologic_native")
-    from crp_integrations.engines.hnsw import HnswEngine
-    from crp_integrations.engines.leiden import GraspologicLeiden
+    from crp_integrations.engines.graphs import GraspologicLeiden
+    from crp_integrations.engines.search_engines import HnswEngine
 
     before, after, files = erased_bytes(
         tmp_path / "kb",

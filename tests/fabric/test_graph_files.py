@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.namespace_state import NamespaceState
 from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE, NeighbourGraphs

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.ingest.fact_fields import fact_importance
+from crp_integrations.fabric.ingest.fact_preparation import fact_importance
 from crp_integrations.fabric.settings import ImportanceSettings
 from crp_integrations.vocabulary import SourceKind
 

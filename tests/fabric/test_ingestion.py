@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import AccessDenied, IngestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest import ingestion_batch, text_embedding
+from crp_integrations.fabric.ingest import fact_preparation, ingestion_batch
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import (
     Block,
@@ -558,7 +558,7 @@ def test_the_memory_of_an_ingestion_does_not_hold_the_text(
     monkeypatch.setattr(load_module, "STREAMED", 1 << 18)
     monkeypatch.setattr(find_module, "_PIECE", 1 << 16)
     monkeypatch.setattr(ingestion_batch, "_HELD_CHARACTERS", 100_000)
-    monkeypatch.setattr(text_embedding, "_STEP", 64)
+    monkeypatch.setattr(fact_preparation, "_STEP", 64)
     monkeypatch.setattr(ingestion_batch, "_STEP", 64)
     path = tmp_path / "long.txt"
     line = "word " * 399

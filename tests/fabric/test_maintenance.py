@@ -14,7 +14,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest.text_embedding import PREPARED_SETTING
+from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where

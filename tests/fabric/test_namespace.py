@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.audit import journal
-from crp_integrations.audit.keys import journal_key
+from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import (
     AccessDenied,
     ConfigError,

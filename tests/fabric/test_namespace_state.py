@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.namespace_counters import advance_epoch, epoch_item
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.search import namespace_state
@@ -21,7 +20,7 @@ from crp_integrations.fabric.search.namespace_state import NamespaceState, Snaps
 from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE
 from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
-from crp_integrations.fabric.state_hash import state_hash
+from crp_integrations.fabric.state_hash import advance_epoch, epoch_item, state_hash
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import cosine
@@ -43,7 +42,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def engine() -> Any:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.hnsw import HnswEngine
+    from crp_integrations.engines.search_engines import HnswEngine
 
     return HnswEngine()
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.fabric.communities.nearest_neighbours import (
     LOWEST,
     MILLION,

@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.fabric import state_hash as module
-from crp_integrations.fabric.namespace_counters import (
+from crp_integrations.fabric.search.namespace_state import NamespaceState
+from crp_integrations.fabric.settings import VectorGraphSettings
+from crp_integrations.fabric.state_hash import (
     EPOCH_SETTING,
+    Item,
+    StateHash,
     advance_epoch,
     epoch_item,
     read_epoch,
+    read_state,
+    state_hash,
 )
-from crp_integrations.fabric.search.namespace_state import NamespaceState
-from crp_integrations.fabric.settings import VectorGraphSettings
-from crp_integrations.fabric.state_hash import Item, StateHash, read_state, state_hash
 from crp_integrations.stores.memory import MemoryStore
 from tests.fabric.vector_facts import NAME, numbered, put, vectors
 

@@ -24,14 +24,13 @@ from hypothesis.stateful import (
 )
 
 from crp_integrations.errors import CRPError, EngineError, StoreError
-from crp_integrations.fabric.namespace_counters import advance_epoch, epoch_item
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search import vector_index as module
 from crp_integrations.fabric.search.namespace_state import NamespaceState
 from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import VectorGraphSettings
-from crp_integrations.fabric.state_hash import state_hash
+from crp_integrations.fabric.state_hash import advance_epoch, epoch_item, state_hash
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import unit_rows
@@ -291,7 +290,7 @@ class BringingWithGraph(BringingOnDisk):
     """The same with a graph from the first fact on, built now and then, and with new processes."""
 
     def watch(self) -> NamespaceState:
-        from crp_integrations.engines.hnsw import HnswEngine
+        from crp_integrations.engines.search_engines import HnswEngine
 
         begin, cache = (lambda: self.store.begin(NAME, write=False)), self.store.cache(NAME)
         return NamespaceState(begin, cache, VectorGraphSettings(exact_up_to=0), HnswEngine())

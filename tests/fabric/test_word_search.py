@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.engines.tantivy import lexical_for
+from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import LexicalEngine, LexicalIndex, Store
@@ -72,7 +72,7 @@ def engine(request: pytest.FixtureRequest) -> LexicalEngine:
     if request.param == "logged":
         return Logged()
     pytest.importorskip("tantivy")
-    from crp_integrations.engines.tantivy import TantivyLexical
+    from crp_integrations.engines.search_engines import TantivyLexical
 
     return TantivyLexical()
 

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.gateway import GatewaySettings, OpenAIServer, create_app
-from crp_integrations.gateway.keys import FixedKeys, Key, Scope, new_key
+from crp_integrations.gateway.admission import FixedKeys, Key, Scope, new_key
 from crp_integrations.gateway.server import server as made
 from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder

@@ -23,8 +23,16 @@ from starlette.testclient import TestClient
 
 from crp_integrations.errors import ConfigError, RequestError, StoreBusy, StoreError
 from crp_integrations.gateway import GatewaySettings, KeyFile
-from crp_integrations.gateway.keys import FixedKeys, Key, Scope, find_key, new_key
-from crp_integrations.gateway.traffic import ConcurrencyLimit, GatewayBusy, RequestRates
+from crp_integrations.gateway.admission import (
+    ConcurrencyLimit,
+    FixedKeys,
+    GatewayBusy,
+    Key,
+    RequestRates,
+    Scope,
+    find_key,
+    new_key,
+)
 from crp_integrations.stores.files import file_held
 from tests.doubles import NOON
 from tests.forking import run
@@ -155,7 +163,7 @@ def test_a_key_file_is_noticed_when_it_changes(tmp_path: Path) -> None:
 ADDING = """
 import os
 import sys
-from crp_integrations.gateway.keys import KeyFile, new_key
+from crp_integrations.gateway.admission import KeyFile, new_key
 path, *names = sys.argv[1:]
 children = []
 for name in names:

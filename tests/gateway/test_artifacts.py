@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
 from crp_integrations.gateway import GatewaySettings, create_app
-from crp_integrations.gateway.keys import Key, KeyFile, new_key
+from crp_integrations.gateway.admission import Key, KeyFile, new_key
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder

@@ -20,7 +20,7 @@ from openai import AsyncOpenAI
 
 from crp_integrations import Relay
 from crp_integrations.gateway import KeyFile
-from crp_integrations.gateway.keys import new_key
+from crp_integrations.gateway.admission import new_key
 from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
 from tests.gateway.application import BODY, Served, served

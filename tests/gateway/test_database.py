@@ -10,7 +10,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError
 from crp_integrations.gateway import KeyFile, create_app
-from crp_integrations.gateway.keys import FixedKeys
+from crp_integrations.gateway.admission import FixedKeys
 from crp_integrations.guard.decisions import Subject
 from tests.commands import Here
 from tests.doubles import HashEmbedder

@@ -13,7 +13,7 @@ import pytest
 
 from crp_integrations.errors import RequestError
 from crp_integrations.gateway import KeyFile
-from crp_integrations.gateway.keys import new_key
+from crp_integrations.gateway.admission import new_key
 from tests.commands import Here
 from tests.gateway.application import ASKED, BODY, Gateway, opened
 from tests.judges import NAME, asked, both, judge_double, named

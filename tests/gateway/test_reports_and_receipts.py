@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from crp_integrations.audit import exports
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import verify_events
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.cli.app import app as crp
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ChainBroken

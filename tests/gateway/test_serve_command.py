@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from crp_integrations.gateway import KeyFile
-from crp_integrations.gateway.keys import Scope, find_key, new_key
+from crp_integrations.gateway.admission import Scope, find_key, new_key
 from crp_integrations.gateway.server import serve
 from tests.commands import Here
 

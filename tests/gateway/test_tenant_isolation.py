@@ -252,7 +252,7 @@ def test_users_of_a_tenant_are_the_guards_subjects(tmp_path: Path, server: Doubl
     """Labels decide within a tenant, by the name and the roles of the key."""
     from starlette.testclient import TestClient
 
-    from crp_integrations.gateway.keys import new_key
+    from crp_integrations.gateway.admission import new_key
     from crp_integrations.guard.decisions import Action, Decision
     from tests.gateway.application import application
 

@@ -20,13 +20,13 @@ from crp_integrations.errors import (
 )
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.governance.artifacts import Artifact, Sandbox, storage
-from crp_integrations.governance.artifacts.records import pack_object, unpack_object
+from crp_integrations.governance.artifacts.storage import pack_object, unpack_object
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import canonical, sha256, sha256_hex
-from crp_integrations.stores.objects import FolderObjects, MemoryObjects
+from crp_integrations.stores.files import FolderObjects, MemoryObjects
 from crp_integrations.vocabulary import EventType
 from tests.doubles import FixedClock, HashEmbedder
 

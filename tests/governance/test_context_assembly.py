@@ -19,11 +19,12 @@ from crp_integrations.governance.context_pack import (
     AssembleRequest,
     ComposedPack,
     ContextPack,
+    PackSettings,
+    SectionShares,
     StateEntry,
     render_pack,
 )
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
-from crp_integrations.governance.pack_settings import PackSettings, SectionShares
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.seals import sha256

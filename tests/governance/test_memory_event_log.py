@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import FactRejected, StoreDamaged
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace

@@ -12,10 +12,13 @@ import pytest
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.governance.memory_emitter import Emitter, make_sink
-from crp_integrations.governance.memory_items import MemoryItem, Scope, item
-from crp_integrations.governance.memory_validity import rebuild, valid_at
-from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
+from crp_integrations.governance.memory_items import MemoryItem, Scope, item, rebuild, valid_at
+from crp_integrations.governance.memory_writer import (
+    Emitter,
+    MemoryWriter,
+    PolicyContext,
+    make_sink,
+)
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
@@ -90,7 +93,7 @@ def test_each_new_memory_has_an_audit_entry_with_signer_in_the_chain(made: Fabri
     place = log.index(signed[1])
     forged = list(log)
     forged[place] = signed[1].model_copy(update={"data": {**signed[1].data, "signer": "eve"}})
-    from crp_integrations.audit.keys import journal_key
+    from crp_integrations.audit.window_seals import journal_key
     from crp_integrations.errors import ChainBroken
     from tests.fabric.lifecycle_fixtures import KEYS
 

@@ -13,7 +13,7 @@ from crp_integrations.engines.extractive import ExtractiveModel
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, ConfigError
 from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.settings import CompactionSettings
+from crp_integrations.governance.compaction.records import CompactionSettings
 from crp_integrations.governance.context_pack import (
     ContextItem,
     ContextPack,
@@ -22,14 +22,20 @@ from crp_integrations.governance.context_pack import (
     ProvenanceRef,
     RetrievalEvidence,
 )
-from crp_integrations.governance.roles.handover import HandoverGate
-from crp_integrations.governance.roles.records import AnswerDraft, DraftVerdict, GoalPlan, Material
-from crp_integrations.governance.roles.sentinel import RotSentinel, SentinelSettings
+from crp_integrations.governance.roles.records import (
+    AnswerDraft,
+    DraftVerdict,
+    GoalPlan,
+    HandoverGate,
+    Material,
+)
 from crp_integrations.governance.roles.standard_roles import (
     NO_ANSWER,
     DecomposingPlanner,
     ModelSynthesizer,
     PackCompactor,
+    RotSentinel,
+    SentinelSettings,
 )
 from crp_integrations.governance.roles.verifier import (
     PackVerifier,

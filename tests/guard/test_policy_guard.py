@@ -20,8 +20,13 @@ from crp_integrations.engines.guards import run_tests
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import AccessDenied, EngineError
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import PolicyDecisionRef, Resource, Subject, require
-from crp_integrations.guard.policy_guard import PolicyGuard
+from crp_integrations.guard.decisions import (
+    PolicyDecisionRef,
+    PolicyGuard,
+    Resource,
+    Subject,
+    require,
+)
 from crp_integrations.guard.ports import Bundle
 
 ANNA = Subject(tenant="acme", name="anna", roles=("reader",))

@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
-from crp_integrations.headers.agent_headers import (
+from crp_integrations.headers.codec import (
     DOWN,
     UP,
+    parse_request,
     read_downward,
     read_upward,
     upward_headers,
     write_downward,
+    write_request,
+    write_response,
 )
-from crp_integrations.headers.codec import parse_request, write_request, write_response
 from crp_integrations.headers.records import RequestHeaders, ResponseHeaders
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import ChainIntegrity, RiskLevel, SafetyMode

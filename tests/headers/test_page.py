@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 
-from crp_integrations.headers.agent_headers import DOWN, UP
-from crp_integrations.headers.codec import REQUEST, parse_request, write_request
+from crp_integrations.headers.codec import DOWN, REQUEST, UP, parse_request, write_request
 from crp_integrations.headers.grammar import LIMITS, MOST_CHARACTERS
 from tests.house.pages import blocks
 from tests.requirements.rows import ROOT

@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("audit", "language", "weights"),
     ("ports",),
     ("messages",),
-    ("vectors", "vocabulary", "errors", "given", "seals", "scores", "records"),
+    ("vectors", "vocabulary", "errors", "validation", "seals", "scores", "records"),
 )
 LEVEL = {room: len(FLOORS) - number for number, floor in enumerate(FLOORS) for room in floor}
 RELAY = LEVEL["relay"]

@@ -21,7 +21,7 @@ ASSEMBLING = (
     *(
         ROOT / "governance" / f"{name}.py"
         for name in (
-            "context_assembler", "pack_selection", "item_evidence", "tools", "runtime_state",
+            "context_assembler", "pack_selection", "tools", "runtime_state",
         )
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.conditions import dropped_conditions, find_conditions
+from crp_integrations.language.negation import dropped_conditions, find_conditions
 
 
 def parts(text: str) -> list[str]:

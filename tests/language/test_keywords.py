@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.keywords import LONGEST_WORD, Phrases, keywords
+from crp_integrations.language.lexical_overlap import LONGEST_WORD, Phrases, keywords
 from crp_integrations.language.words import STOP_WORDS
 
 AI_ACT = [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crp_integrations.language.measures import to_base
 from crp_integrations.language.quantities import agree, quantities
-from crp_integrations.language.units import to_base
 
 
 def one(text: str):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 
 PIECES = st.lists(
     st.sampled_from(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Document
-from crp_integrations.loaders import front_matter, html, jsonl, pdf, text
+from crp_integrations.loaders import html, jsonl, pdf, text
 from crp_integrations.vocabulary import SourceKind
 from tests.loaders.pdfs import pdf as make_pdf
 
@@ -172,7 +172,7 @@ def test_front_matter_cannot_grow_without_end() -> None:
         for old, new in zip("abcdefgh", "bcdefghi", strict=True)
     )
     with pytest.raises(IngestError, match="more than"):
-        front_matter.split_front_matter(f"---\n{bomb}\n---\n", name="x")
+        text.split_front_matter(f"---\n{bomb}\n---\n", name="x")
 
 
 def test_a_rule_at_the_top_is_no_front_matter() -> None:

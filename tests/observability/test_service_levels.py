@@ -21,14 +21,12 @@ from crp_integrations.observability.evaluations import (
     Evaluation,
     EvaluationLog,
     Feedback,
-    RotPoint,
-    merge_evaluations,
-)
-from crp_integrations.observability.golden_drift import (
     GoldenQuestion,
     GoldenRun,
+    RotPoint,
     ShownSource,
     compare_runs,
+    merge_evaluations,
     read_golden,
     run_golden,
 )
@@ -44,7 +42,7 @@ from crp_integrations.observability.service_levels import (
     measure_levels,
     percentile,
 )
-from crp_integrations.receipt.dsse import IN_TOTO, SigningKey
+from crp_integrations.receipt.signed_statement import IN_TOTO, SigningKey
 from crp_integrations.vocabulary import DropReason
 from tests.doubles import NOON
 from tests.observability.conftest import (

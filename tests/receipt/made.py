@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from crp_integrations.receipt.dsse import SigningKey
 from crp_integrations.receipt.leaves import Leaf, Part
 from crp_integrations.receipt.records import Draft, Receipt, issue
-from crp_integrations.receipt.statement import Chain
+from crp_integrations.receipt.signed_statement import Chain, SigningKey
 
 SEED = bytes(range(32))
 OTHER_SEED = bytes(range(1, 33))

@@ -25,7 +25,7 @@ from crp_integrations.receipt.canonical import (
     unb64,
 )
 from crp_integrations.receipt.records import Draft, issue, read, write
-from crp_integrations.receipt.statement import SUBJECTS
+from crp_integrations.receipt.signed_statement import SUBJECTS
 from tests.bench.receipt_packs import pack
 from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 

@@ -14,9 +14,14 @@ from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.canonical import dumps
-from crp_integrations.receipt.disclosure import disclosed, dpe_settings, envelope_settings
 from crp_integrations.receipt.predicate_verdict import TermsTold
-from crp_integrations.receipt.window_values import InForce, Told
+from crp_integrations.receipt.window_values import (
+    InForce,
+    Told,
+    disclosed,
+    dpe_settings,
+    envelope_settings,
+)
 from crp_integrations.relay import close_records as recorded
 from crp_integrations.vocabulary import QualityTier
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, opened

@@ -11,16 +11,17 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.dsse import (
+from crp_integrations.receipt.records import write
+from crp_integrations.receipt.signed_statement import (
     IN_TOTO,
+    PREDICATE_TYPE,
+    SUBJECTS,
     Signed,
     SigningKey,
     keyid_of,
     pae,
     signing_key,
 )
-from crp_integrations.receipt.records import write
-from crp_integrations.receipt.statement import PREDICATE_TYPE, SUBJECTS
 from tests.receipt.made import KEY, OTHER_SEED, SEED, receipt
 
 FACTS = tuple(f"The walrus {n} weighs {100 + n} kg." for n in range(4))

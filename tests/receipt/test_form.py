@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.canonical import b64, dumps
-from crp_integrations.receipt.dsse import IN_TOTO, SigningKey
 from crp_integrations.receipt.leaves import Leaf, composed, leaf_hash, salts
 from crp_integrations.receipt.records import Draft, LeftOut, Receipt, Shown, issue, read, write
 from crp_integrations.receipt.redaction import emptied, erased, redact, silent
+from crp_integrations.receipt.signed_statement import IN_TOTO, SigningKey
 from crp_integrations.receipt.verify import verify
 from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt
 

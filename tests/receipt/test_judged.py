@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.cli import receipt_views
-from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
 from crp_integrations.governance.window_evaluation import is_consistent

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import b64
-from crp_integrations.receipt.leaves import Entry, composed, entries_of, salts
+from crp_integrations.receipt.leaves import (
+    Entry,
+    as_json,
+    composed,
+    entries_of,
+    salts,
+    texts_as_json,
+)
 from crp_integrations.receipt.records import Shown, texts_from_json
-from crp_integrations.receipt.texts import as_json, texts_as_json
 
 FACTS = [Entry(f"fact/f{n}", bytes([n]) * 32, f"f{n}") for n in range(4)]
 TEXT = Entry("answer", b"a" * 32, of=(0, 1), follows=True, parts=("[1] ",))

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.dsse import SigningKey
 from crp_integrations.receipt.ledger import (
     Consistency,
     Head,
@@ -21,6 +20,7 @@ from crp_integrations.receipt.ledger import (
 )
 from crp_integrations.receipt.merkle import EMPTY, Tree, consistency, inclusion, root_of
 from crp_integrations.receipt.records import Draft, issue, write
+from crp_integrations.receipt.signed_statement import SigningKey
 from crp_integrations.receipt.verify import verify
 from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt
 

@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.adapters.observed_answers import observe_answer
-from crp_integrations.cli import receipt_replay, receipt_views
+from crp_integrations.cli import receipt, receipt_views
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.comparison import diff
@@ -252,7 +252,7 @@ def test_a_model_of_any_shape_is_refused_in_a_sentence(told: Any, tmp_path: Path
     path = tmp_path / "strange.json"
     path.write_bytes(write(changed(asked(), _set("model", told))))
     with pytest.raises(ReceiptBroken, match=r"content\.model"):
-        receipt_replay.replay(str(path))
+        receipt.replay(str(path))
 
 
 def test_a_scale_of_its_own_is_refused() -> None:

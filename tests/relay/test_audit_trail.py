@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from crp_integrations import Relay
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
-from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.audit.trail import AuditTrail, verify_trail
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.errors import ChainBroken, ModelError
 from crp_integrations.seals import SEPARATOR
 from crp_integrations.stores.keys import FixedKeyRing

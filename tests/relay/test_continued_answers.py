@@ -11,7 +11,7 @@ from crp_integrations.dpe import remedies
 from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
 from crp_integrations.headers.codec import parse_response
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.turn import Turn

@@ -15,8 +15,8 @@ import pytest
 from crp_integrations import Answer, Relay, asked_by, from_headers, result_of
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, SafetyHalt
 from crp_integrations.headers import names
-from crp_integrations.headers.agent_headers import read_upward as up_headers
-from crp_integrations.headers.agent_headers import write_downward as down_headers
+from crp_integrations.headers.codec import read_upward as up_headers
+from crp_integrations.headers.codec import write_downward as down_headers
 from crp_integrations.headers.refusal_bodies import HaltBody
 from crp_integrations.policy.policy_text import parse_policy, policy_hash
 from crp_integrations.relay import steps

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Fact, Message, Relay, TokenCount, count_tokens, examine, pack
-from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.tokens import counter_for, vocabularies
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import DistortionType, Exactness, RiskLevel
@@ -196,9 +196,8 @@ def test_a_relay_counts_for_its_own_model_unless_another_is_named(relay: Relay) 
 
 
 def test_a_file_of_the_settings_is_counted_with(tmp_path: Path) -> None:
-    from crp_integrations.engines.tokens import vocabulary_files
 
-    found = vocabulary_files.find_vocabulary(vocabulary_files.O200K)
+    found = vocabularies.find_vocabulary(vocabularies.O200K)
     assert found is not None
     (tmp_path / "own.tiktoken").write_bytes(found.data)
     own = Settings(tokenizer_files={"our/model": tmp_path / "own.tiktoken"})

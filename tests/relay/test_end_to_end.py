@@ -15,11 +15,15 @@ from crp_integrations import Message, Relay
 from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.governance.context_pack import AssembleRequest
-from crp_integrations.governance.memory_emitter import Emitter, make_sink
 from crp_integrations.governance.memory_items import MemoryItem, Scope
-from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
-from crp_integrations.governance.run_steps import STEPS
+from crp_integrations.governance.memory_writer import (
+    Emitter,
+    MemoryWriter,
+    PolicyContext,
+    make_sink,
+)
 from crp_integrations.governance.tools import ToolSpec
+from crp_integrations.governance.window_evaluation import STEPS
 from crp_integrations.governance.window_trace import WindowTrace
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall

@@ -16,8 +16,7 @@ from crp_integrations.engines.guards import guard_of
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
 from crp_integrations.fabric.records import Edge, Fact
-from crp_integrations.guard.decisions import Subject
-from crp_integrations.guard.policy_guard import PolicyGuard
+from crp_integrations.guard.decisions import PolicyGuard, Subject
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.settings import Settings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Judge, Relay, examine
-from crp_integrations.dpe.judge.doubt import without_doubt
+from crp_integrations.dpe.judge.quotation import without_doubt
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage

@@ -20,10 +20,10 @@ from crp_integrations.dpe.stages.report import finish, finished, report_hash
 from crp_integrations.errors import ModelError, RequestError, StoreError
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import Reply
-from crp_integrations.receipt.dsse import keyid_of
 from crp_integrations.receipt.ledger import check_consistency
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.redaction import redact
+from crp_integrations.receipt.signed_statement import keyid_of
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.world import PersonalDataIndex

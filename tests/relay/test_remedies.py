@@ -10,7 +10,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.audit import window_seals
-from crp_integrations.audit.keys import session_key
+from crp_integrations.audit.window_seals import session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.fabric.ports.store import fault_counts_of
 from crp_integrations.fabric.records import Fact, Where

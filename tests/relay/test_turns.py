@@ -11,7 +11,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.audit import window_seals
 from crp_integrations.audit.journal import verify_journal
-from crp_integrations.audit.keys import journal_key, session_key
+from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.errors import ModelError, ModelTimeout, RequestError
 from crp_integrations.messages import Reply
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream

@@ -11,8 +11,8 @@ import pytest
 
 from crp_integrations.engines.obstore import CloudObjects
 from crp_integrations.errors import ConfigError, RequestError, StoreError
-from crp_integrations.governance.artifacts.records import ObjectStore
-from crp_integrations.stores.objects import FolderObjects, MemoryObjects
+from crp_integrations.governance.artifacts.storage import ObjectStore
+from crp_integrations.stores.files import FolderObjects, MemoryObjects
 
 STORES: dict[str, Callable[[Path], ObjectStore]] = {
     "folder": lambda folder: FolderObjects(folder / "objects"),

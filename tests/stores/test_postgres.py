@@ -24,7 +24,7 @@ from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import Subject
-from crp_integrations.stores.objects import FolderObjects
+from crp_integrations.stores.files import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.schema import schema_of

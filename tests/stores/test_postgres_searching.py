@@ -9,8 +9,8 @@ import pytest
 from crp_integrations.errors import EngineError, StoreBusy, StoreError
 from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.search.store_index import StoreIndex
-from crp_integrations.stores.postgres import PostgresStore, vector_search
-from crp_integrations.stores.postgres.dialect import vector_sent
+from crp_integrations.stores.postgres import PostgresStore, search
+from crp_integrations.stores.postgres.connection import vector_sent
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
@@ -106,7 +106,7 @@ def sent(*lengths: int) -> bytes:
 
 
 def test_rows_and_ids_come_as_they_were_stored():
-    ids, found = vector_search._block([(b"a\0\x1a0b\x1a1", sent(3, 3)), (b"c", sent(3))], 3)
+    ids, found = search._block([(b"a\0\x1a0b\x1a1", sent(3, 3)), (b"c", sent(3))], 3)
     assert ids == ["a", "\0b\x1a", "c"]
     assert found.dtype == np.float32 and found.flags.c_contiguous
     assert np.array_equal(found, [[0, 1, 2]] * 3)
@@ -116,4 +116,4 @@ def test_rows_and_ids_come_as_they_were_stored():
 def test_a_row_of_another_length_is_refused_by_its_fact(lengths):
     first = next(place for place, length in enumerate(lengths) if length != 3)
     with pytest.raises(EngineError, match=f"of fact {'abc'[first]} has {lengths[first]} numbers"):
-        vector_search._block([(b"a\0b\0c", sent(*lengths))], 3)
+        search._block([(b"a\0b\0c", sent(*lengths))], 3)

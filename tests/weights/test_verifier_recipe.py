@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crp_integrations.dpe.verifier.boosted_trees import Trees
-from crp_integrations.dpe.verifier.fitted_model import Fitted
+from crp_integrations.dpe.verifier.fitted_model import Fitted, Trees
 from crp_integrations.recipes.verifier.__main__ import card, main
 from crp_integrations.recipes.verifier.labelled_answers import (
     Answer,

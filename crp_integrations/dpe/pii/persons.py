@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.dpe.pii.spans import PersonalSpan, span
-from crp_integrations.language.lexicon import AUXILIARIES, ORDINARY, PRONOUNS, VERBS
-from crp_integrations.language.words import STOP_WORDS
+from crp_integrations.language.words import AUXILIARIES, ORDINARY, PRONOUNS, STOP_WORDS, VERBS
 
 GIVEN: Final[frozenset[str]] = frozenset(
     """

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from crp_integrations.dpe.pii.spans import PersonalSpan, span
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 
 NAME: Final = "sensitive@1"
 

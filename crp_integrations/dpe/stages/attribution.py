@@ -12,12 +12,16 @@ import numpy as np
 
 from crp_integrations.dpe.engine_signals import Near, near
 from crp_integrations.dpe.records import Claim, Entity, Evidence, StageRun
-from crp_integrations.dpe.session_texts import SessionText
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.state import State
-from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY, curve
+from crp_integrations.dpe.state import SessionText, State
 from crp_integrations.dpe.verifier.features import Alignment, align
-from crp_integrations.dpe.verifier.features_verifier import Heard, heard, reads_answers
+from crp_integrations.dpe.verifier.features_verifier import (
+    IDENTITY,
+    Heard,
+    curve,
+    heard,
+    reads_answers,
+)
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.language.claims import Segment

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from crp_integrations.dpe.records import Claim, Coherence, CrossContradiction, Repetition, StageRun
-from crp_integrations.dpe.session_texts import SessionSentences
 from crp_integrations.dpe.settings import REPEATED, QualitySettings
 from crp_integrations.dpe.stages.entailment import word_on
 from crp_integrations.dpe.stages.fidelity import is_listing
-from crp_integrations.dpe.state import State
+from crp_integrations.dpe.state import SessionSentences, State
 from crp_integrations.dpe.verifier.opposition import OPPOSED, Comparison, Kind, compare, senses
 from crp_integrations.dpe.verifier.slots import canonical
 from crp_integrations.dpe.verifier.values import Reading, read

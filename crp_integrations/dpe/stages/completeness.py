@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from crp_integrations.dpe.records import Completeness, StageRun
-from crp_integrations.dpe.session_texts import SessionSentences, SessionText
 from crp_integrations.dpe.settings import COVERED_NEED, QualitySettings
-from crp_integrations.dpe.state import State
+from crp_integrations.dpe.state import SessionSentences, SessionText, State
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.lexical_overlap import named_stems
 from crp_integrations.language.words import content_stems, stem

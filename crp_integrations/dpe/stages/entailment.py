@@ -15,10 +15,10 @@ from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Claim, Finding, StageRun
 from crp_integrations.dpe.risk import Counts, Risk, assess, calibrated, composite, level, signals
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY as ALIGNMENT
-from crp_integrations.dpe.verifier.boosted_trees import probability
 from crp_integrations.dpe.verifier.features import Alignment
+from crp_integrations.dpe.verifier.features_verifier import IDENTITY as ALIGNMENT
 from crp_integrations.dpe.verifier.features_verifier import judged, says_nothing
+from crp_integrations.dpe.verifier.fitted_model import probability
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, GroundingMode
 
 NAME = "entailment scoring"

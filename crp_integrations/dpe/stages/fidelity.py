@@ -13,9 +13,8 @@ from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY
 from crp_integrations.dpe.verifier.features import Alignment, Change
-from crp_integrations.dpe.verifier.features_verifier import says_nothing
+from crp_integrations.dpe.verifier.features_verifier import IDENTITY, says_nothing
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
 from crp_integrations.dpe.verifier.values import MARKER, Reading, Value, read

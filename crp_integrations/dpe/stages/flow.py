@@ -11,12 +11,10 @@ from dataclasses import replace
 from typing import Final
 
 from crp_integrations.dpe.records import Flow, StageRun
-from crp_integrations.dpe.session_texts import SessionSentences, SessionText
 from crp_integrations.dpe.settings import LOW_OPENING, QualitySettings
-from crp_integrations.dpe.state import State
-from crp_integrations.language.keywords import Phrases, keywords
-from crp_integrations.language.lexicon import PAST_OF
-from crp_integrations.language.words import content_stems, words
+from crp_integrations.dpe.state import SessionSentences, SessionText, State
+from crp_integrations.language.lexical_overlap import Phrases, keywords
+from crp_integrations.language.words import PAST_OF, content_stems, words
 
 NAME: Final = "flow and continuity analysis"
 NOTHING: Final = StageRun(number=9, name=NAME, engine="no earlier window")

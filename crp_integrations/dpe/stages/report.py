@@ -11,9 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
-from crp_integrations.dpe.judge.doubt import screened
-from crp_integrations.dpe.judge.reasons import reasons
-from crp_integrations.dpe.judge.verdict import decided, of_verifier
+from crp_integrations.dpe.judge.quotation import screened
+from crp_integrations.dpe.judge.verdict import decided, of_verifier, reasons
 from crp_integrations.dpe.records import Classification, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings

@@ -14,8 +14,17 @@ import numpy as np
 from crp_integrations.dpe.records import Claim
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.source_records import Records
-from crp_integrations.dpe.verifier.word_measures import Read, Source, read_words, word_columns
-from crp_integrations.dpe.verifier.wording import Flags, Floats, Ints, Words, words_of
+from crp_integrations.dpe.verifier.word_measures import (
+    Flags,
+    Floats,
+    Ints,
+    Read,
+    Source,
+    Words,
+    read_words,
+    word_columns,
+    words_of,
+)
 from crp_integrations.language.identifiers import gist
 from crp_integrations.language.negation import negations
 from crp_integrations.language.text import fold

@@ -27,8 +27,7 @@ from crp_integrations.language.lexical_overlap import OverlapIndex
 from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.names import countries_of, state_code
 from crp_integrations.language.quantities import Quantity
-from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.text import plain
+from crp_integrations.language.text import plain, split_sentences
 from crp_integrations.language.words import stem
 
 # A sentence without an end, as in a table or a log, is read in stretches with an overlap.

@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.dpe.verifier.context import Context, Unit
-from crp_integrations.dpe.verifier.senses import Flip, denied_before, flipped, likeness, stripped
+from crp_integrations.dpe.verifier.opposition import (
+    Flip,
+    denied_before,
+    flipped,
+    likeness,
+    stripped,
+)
 from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
-from crp_integrations.dpe.verifier.untraced_values import explained, follows
-from crp_integrations.dpe.verifier.untraced_values import untraced as untraced_in
-from crp_integrations.dpe.verifier.value_swaps import swap
+from crp_integrations.dpe.verifier.value_origins import explained, follows, swap
+from crp_integrations.dpe.verifier.value_origins import untraced as untraced_in
 from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name
 from crp_integrations.dpe.verifier.word_edits import Edits
 from crp_integrations.language.negation import negations, without_answer

@@ -10,11 +10,11 @@ from typing import Literal
 
 from crp_integrations.language.dates import DateMention, dates, gives, weekdays
 from crp_integrations.language.identifiers import gist, identifiers
+from crp_integrations.language.measures import to_base, unit_of
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.names import countries_of, names, same_state
 from crp_integrations.language.quantities import Quantity, agree, quantities, same_kind
 from crp_integrations.language.text import plain
-from crp_integrations.language.units import to_base, unit_of
 from crp_integrations.language.words import ContentWord, content_words, stem
 
 Family = Literal["quantity", "date", "name"]

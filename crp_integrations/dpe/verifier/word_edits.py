@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from crp_integrations.dpe.verifier.value_swaps import Token, rare, tokens
+from crp_integrations.dpe.verifier.value_origins import Token, rare, tokens
 from crp_integrations.dpe.verifier.values import Reading, Value
 from crp_integrations.language.differences import other_units, words_exclude
 from crp_integrations.language.text import Span

@@ -1,21 +1,47 @@
-"""Token counters: with a vocabulary, scaled from another one, and by characters."""
+"""Token counters, and their choice by a model's name or a tokenizer file."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from crp_integrations.engines.tokens.chat_formats import (
     GENERIC,
+    OPENAI,
     ChatFormat,
     messages_tokens,
     tools_tokens,
 )
-from crp_integrations.engines.tokens.encoders import encodable
+from crp_integrations.engines.tokens.encoders import (
+    ENDING,
+    HuggingFaceEncoder,
+    SentencePieceEncoder,
+    TiktokenEncoder,
+    encodable,
+    encoding,
+    tekken,
+)
+from crp_integrations.engines.tokens.vocabularies import (
+    CL100K,
+    COMPOSED,
+    PATTERNS,
+    UNKNOWN_PER_MILLE,
+    WITH_PATTERN,
+    FoundVocabulary,
+    ModelFamily,
+    Vocabulary,
+    family_of,
+    find_vocabulary,
+)
+from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import Exactness
 
 
@@ -126,3 +152,207 @@ class CharacterCounter(CounterBase):
         letters = len(_LETTERS.findall(text))
         sixths = 2 * letters + 4 * (ascii_characters - letters) + 3 * (len(data) - ascii_characters)
         return -(-sixths // 6)
+
+
+EXTRACTIVE = "extractive"
+
+# Encoders and counters that were made in this process; loading a vocabulary takes a second.
+_made: dict[tuple[str, ...], object] = {}
+_lock = Lock()
+_Made = TypeVar("_Made")
+
+
+def counter_for(
+    model: str, *, tokenizer_file: str | None = None, folders: Sequence[Path] = ()
+) -> TokenCounter:
+    """The best token counter that this machine has for a model.
+
+    Spec: CRP-SPEC-003 §10.1 (decision E19)
+
+    Args:
+        model: a name as LiteLLM takes it, such as `gpt-4o` or `mistral/mistral-large-2411`.
+        tokenizer_file: path of the model's own tokenizer: a SentencePiece `.model`, a
+            `tokenizer.json`, a `tekken.json` or a `.tiktoken` file. It goes before the name,
+            which still says how messages and tools are framed.
+        folders: tiktoken cache folders of the user, looked at before installed packages.
+
+    Returns:
+        A counter whose `exactness` says how far to trust it; never a download.
+
+    Raises:
+        ConfigError: the file is missing or of none of these kinds, or the model is no name.
+        MissingExtra: the file needs sentencepiece, which is not installed.
+    """
+    if not isinstance(model, str):
+        raise ConfigError(
+            f"model is of type {type(model).__name__}; give a name, such as 'gpt-4o-mini'"
+        )
+    family, sure = family_of(model)
+    chat = GENERIC if family is None else family.chat
+    if tokenizer_file is not None:
+        return _from_file(Path(tokenizer_file), chat)
+    if model.strip().lower().partition("/")[0] == EXTRACTIVE:
+        # Its context limit is ours and counted with this vocabulary, so this is its tokenizer.
+        counter = _counter(CL100K, Exactness.EXACT, OPENAI, folders)
+        return counter or CharacterCounter(OPENAI)
+    if family is not None and family.exactness is not Exactness.ESTIMATE:
+        exactness = family.exactness if sure else Exactness.FAMILY
+        counter = _counter(family.vocabulary, exactness, chat, folders)
+        if counter is not None:
+            return counter
+    return _estimated(family, chat, folders)
+
+
+def _estimated(
+    family: ModelFamily | None, chat: ChatFormat, folders: Sequence[Path]
+) -> TokenCounter:
+    if family is not None and family.exactness is Exactness.ESTIMATE:
+        base = _counter(family.vocabulary, Exactness.ESTIMATE, chat, folders)
+        if base is not None:
+            return ScaledCounter(base, per_mille=family.per_mille, family=family.name, chat=chat)
+    name = "an unknown model" if family is None else family.name
+    base = _counter(CL100K, Exactness.ESTIMATE, chat, folders)
+    if base is None:
+        return CharacterCounter(chat)
+    return ScaledCounter(base, per_mille=UNKNOWN_PER_MILLE, family=name, chat=chat)
+
+
+def _counter(
+    vocabulary: Vocabulary, exactness: Exactness, chat: ChatFormat, folders: Sequence[Path]
+) -> TokenCounter | None:
+    """A counter with a known vocabulary, loaded once a process; None when it is not here."""
+
+    def load() -> tuple[Encoder, str] | None:
+        found = find_vocabulary(vocabulary, folders)
+        if found is None:
+            return None
+        try:
+            return _load(vocabulary, found)
+        except MissingExtra:
+            # Without the library the vocabulary is of no use; the estimate says what it is.
+            return None
+
+    places = tuple(str(folder) for folder in folders)
+    loaded = _once(("vocabulary", vocabulary.name, *places), load)
+    if loaded is None:
+        return None
+    encoder, source = loaded
+    return _once(
+        ("counter", vocabulary.name, exactness.value, chat.name, *places),
+        lambda: VocabularyCounter(encoder, exactness=exactness, source=source, chat=chat),
+    )
+
+
+def _once(key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
+    with _lock:
+        if key not in _made:
+            _made[key] = make()
+        return cast("_Made", _made[key])
+
+
+def _load(vocabulary: Vocabulary, found: FoundVocabulary) -> tuple[Encoder, str]:
+    source = f"{vocabulary.name} from {found.where}"
+    if vocabulary.pattern:
+        encoder = _tiktoken(vocabulary.name, found.data, vocabulary.pattern)
+        return encoder, f"tiktoken {source}"
+    if found.data[:1] == b"{":
+        return _json(found.data, vocabulary.name), source
+    return SentencePieceEncoder(found.data, name=vocabulary.name), source
+
+
+def _from_file(path: Path, chat: ChatFormat) -> TokenCounter:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the tokenizer file {path} cannot be read: {error.strerror}") from error
+    key = (path.name, sha256_hex(data))
+    encoder, exactness, source = _once(("file", *key), lambda: _of_kind(path, data))
+    return _once(
+        ("file counter", *key, chat.name),
+        lambda: VocabularyCounter(encoder, exactness=exactness, source=source, chat=chat),
+    )
+
+
+def _of_kind(path: Path, data: bytes) -> tuple[Encoder, Exactness, str]:
+    """The content decides, since `tokenizer.model` names files of two formats."""
+    source = f"file {path.name}"
+    if data.lstrip()[:1] == b"{":
+        return _json(data, path.name), Exactness.EXACT, source
+    first = data.split(b"\n", 1)[0].split()
+    if len(first) == 2 and first[1].isdigit():
+        return _ranks(path.name, data, source)
+    if ".model" in path.suffixes:
+        return SentencePieceEncoder(data, name=path.name), Exactness.EXACT, source
+    raise ConfigError(
+        f"the tokenizer file {path.name} is of no known kind, wanted a SentencePiece .model, a "
+        "tokenizer.json, a tekken.json or a .tiktoken file"
+    )
+
+
+def _ranks(name: str, data: bytes, source: str) -> tuple[Encoder, Exactness, str]:
+    """A `.tiktoken` file; it does not hold its splitting pattern, so only known ones are exact."""
+    seal = sha256_hex(data)
+    known = next((one for one in WITH_PATTERN if one.sha256 == seal), None)
+    if known is None:
+        return _tiktoken(name, data, CL100K.pattern), Exactness.FAMILY, f"tiktoken {source}"
+    encoder = _tiktoken(known.name, data, known.pattern)
+    return encoder, Exactness.EXACT, f"tiktoken {source}"
+
+
+def _json(data: bytes, name: str) -> Encoder:
+    return (tekken if b'"token_bytes"' in data[:65_536] else HuggingFaceEncoder)(data, name=name)
+
+
+def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
+    return TiktokenEncoder(
+        encoding(name, data, PATTERNS[pattern]),
+        vocabulary_hash=sha256_hex(data),
+        composed=pattern in COMPOSED,
+        blocks=pattern in ENDING,
+    )
+
+
+class LazyCounter:
+    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
+
+    Args:
+        make: is called at most once for each thread that comes first.
+    """
+
+    def __init__(self, make: Callable[[], TokenCounter]) -> None:
+        self._make = make
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return self._make()
+
+    @property
+    def identity(self) -> str:
+        """The tokenizer's name."""
+        return self._counter.identity
+
+    @property
+    def exactness(self) -> Exactness:
+        """How far to trust it."""
+        return self._counter.exactness
+
+    @property
+    def source(self) -> str:
+        """Where the vocabulary is from."""
+        return self._counter.source
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self._counter.count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        return self._counter.count_many(texts)
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of a conversation with the family's overhead."""
+        return self._counter.count_messages(messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of tool definitions."""
+        return self._counter.count_tools(tools)

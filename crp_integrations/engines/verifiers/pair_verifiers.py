@@ -39,7 +39,7 @@ from crp_integrations.engines.verifiers.pair_network import (
     weakest,
 )
 from crp_integrations.errors import ConfigError, EngineError
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 
 NLI: Final = "nli@1"
 # Names that published models give to their outputs.

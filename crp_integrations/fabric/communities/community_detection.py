@@ -17,13 +17,6 @@ import numpy.typing as npt
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
-from crp_integrations.fabric.communities.community_names import (
-    CommunityMember,
-    compared,
-    main_facts,
-    matching_names,
-    name_communities,
-)
 from crp_integrations.fabric.communities.nearest_neighbours import (
     Places,
     contract_graph,
@@ -33,26 +26,31 @@ from crp_integrations.fabric.communities.similarity_graph import (
     Candidates,
     ClusterReport,
     Community,
+    CommunityMember,
     CurrentSimilarity,
     FactGraph,
     Similarity,
+    compared,
     groups_of,
     load_similarity,
+    main_facts,
+    matching_names,
     modularity,
+    name_communities,
     save_similarity,
     similarity_threshold,
     update_similarity,
 )
 from crp_integrations.fabric.life.fact_writer import FactWriter
-from crp_integrations.fabric.namespace_counters import (
+from crp_integrations.fabric.ports import CommunityEngine, FactOutline, FactsFacet, LogMark
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.settings import CommunitySettings
+from crp_integrations.fabric.state_hash import (
     RECLUSTERED_SETTING,
     advance_epoch,
     note_reclustering,
     times_found,
 )
-from crp_integrations.fabric.ports import CommunityEngine, FactOutline, FactsFacet, LogMark
-from crp_integrations.fabric.search.vector_index import VectorIndex
-from crp_integrations.fabric.settings import CommunitySettings
 from crp_integrations.ports import Embedder
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows

@@ -13,7 +13,7 @@ import numpy as np
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import EngineError, FactRejected, StoreBusy
-from crp_integrations.fabric.ingest.fact_fields import (
+from crp_integrations.fabric.ingest.fact_preparation import (
     check_fact,
     check_fact_list,
     check_length,
@@ -28,12 +28,12 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     events_of,
     signed_of,
 )
-from crp_integrations.fabric.life.erasure import SCRUB_SETTING
+from crp_integrations.fabric.life.fact_writer import SCRUB_SETTING
 from crp_integrations.fabric.life.lifecycle import check_content, has_outlived
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING, note_new_facts
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import ignore_progress
 from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Notice
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING, note_new_facts
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus

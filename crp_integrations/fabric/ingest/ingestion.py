@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.ingest.document_passages import ChunkSpill, PassageReader
-from crp_integrations.fabric.ingest.fact_fields import prepare_facts
+from crp_integrations.fabric.ingest.fact_preparation import TextEmbedding, prepare_facts
 from crp_integrations.fabric.ingest.ingestion_batch import (
     AnyDocument,
     IngestionBatch,
@@ -39,7 +39,6 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     source_entry,
     sources_with_stale,
 )
-from crp_integrations.fabric.ingest.text_embedding import TextEmbedding
 from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
 from crp_integrations.fabric.ports.engines import Progress, ProgressCount, ignore_progress
 from crp_integrations.fabric.ports.store import Scratch

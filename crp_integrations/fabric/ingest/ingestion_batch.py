@@ -16,13 +16,13 @@ from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.ingest.document_passages import ChunkSpill, PassageReader
-from crp_integrations.fabric.ingest.fact_fields import fact_importance
+from crp_integrations.fabric.ingest.fact_preparation import fact_importance
 from crp_integrations.fabric.ingest.ingestion_plan import SourceChange, compare_document
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING, note_new_facts
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import Progress
 from crp_integrations.fabric.records import Document, Fact, Source, StreamedDocument, shown
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING, note_new_facts
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows

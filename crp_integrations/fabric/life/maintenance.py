@@ -10,21 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crp_integrations.fabric import namespace_counters
-from crp_integrations.fabric.ingest.text_embedding import PREPARED_SETTING
-from crp_integrations.fabric.life.erasure import (
+from crp_integrations.fabric import state_hash
+from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
+from crp_integrations.fabric.life.fact_writer import (
     SCRUB_SETTING,
+    FactWriter,
+    by_source,
     forget_sessions,
     scrubbed,
     windows_due,
     windows_scrubbed,
 )
-from crp_integrations.fabric.life.fact_writer import FactWriter, by_source
 from crp_integrations.fabric.life.lifecycle import MaintenanceReport
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.ports.engines import Progress
 from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
 
@@ -223,7 +224,7 @@ class Maintenance:
 
     def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
         """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""
-        kept_at = namespace_counters.stored_moment(facts, PREPARED_SETTING)
+        kept_at = state_hash.stored_moment(facts, PREPARED_SETTING)
         if kept_at is None:
             return False
         days = self.writer.settings.lifecycle.prepared_days
@@ -274,6 +275,6 @@ def _kept(facts: FactsFacet) -> int:
 
 
 def _trim_due(facts: FactsFacet) -> bool:
-    trimmed = namespace_counters.stored_number(facts, TRIMMED_SETTING)
+    trimmed = state_hash.stored_number(facts, TRIMMED_SETTING)
     grown = facts.mark().sequence - trimmed
     return grown > 2 * KEEP_CHANGES and grown > 2 * _kept(facts)

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.fabric.decay import carried
+from crp_integrations.fabric.life.lifecycle import carried
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus

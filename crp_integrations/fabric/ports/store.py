@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from pydantic import JsonValue
 
-from crp_integrations.audit.ports import JournalFacet
+from crp_integrations.audit.records import JournalFacet
 from crp_integrations.fabric.ports.facts import FactsFacet
 
 

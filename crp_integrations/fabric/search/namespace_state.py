@@ -12,13 +12,18 @@ from dataclasses import dataclass, field
 from pydantic_core import PydanticSerializationError
 
 from crp_integrations.errors import ConfigError, EngineError, RequestError, StoreError
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING, epoch_item
 from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, LogMark, Transaction
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.search.neighbour_graph import NeighbourGraphs, SavedGraph
 from crp_integrations.fabric.search.vector_index import IndexPart, VectorIndex
 from crp_integrations.fabric.settings import VectorGraphSettings
-from crp_integrations.fabric.state_hash import Item, StateHash, read_state
+from crp_integrations.fabric.state_hash import (
+    EMBEDDER_SETTING,
+    Item,
+    StateHash,
+    epoch_item,
+    read_state,
+)
 from crp_integrations.vocabulary import RETRIEVABLE
 
 # Facts up to which the items of a state hash are always held. Of more, they are held only once a

@@ -16,7 +16,6 @@ import numpy as np
 from pydantic import Field, JsonValue, ValidationError
 
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import (
     Cache,
     CachedFile,
@@ -35,6 +34,7 @@ from crp_integrations.fabric.search.vector_index import (
     checksum,
 )
 from crp_integrations.fabric.settings import VectorGraphSettings
+from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vectors import FloatRows

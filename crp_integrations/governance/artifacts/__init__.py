@@ -6,11 +6,11 @@ read them, and addresses that open one artifact once, for a short time. Read `re
 touches a disk or a network; an object store comes in through a port.
 """
 
-from crp_integrations.governance.artifacts.records import (
+from crp_integrations.governance.artifacts.sandbox import Sandbox
+from crp_integrations.governance.artifacts.storage import (
     Artifact,
     ArtifactContent,
     ArtifactSettings,
 )
-from crp_integrations.governance.artifacts.sandbox import Sandbox
 
 __all__ = ["Artifact", "ArtifactContent", "ArtifactSettings", "Sandbox"]

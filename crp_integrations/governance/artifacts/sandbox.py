@@ -11,15 +11,15 @@ from pydantic import ValidationError
 from crp_integrations.audit.drafts import EventDraft, non_empty
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError
 from crp_integrations.governance.artifacts import storage
-from crp_integrations.governance.artifacts.records import (
+from crp_integrations.governance.artifacts.storage import (
     TEXT,
+    AddressClaim,
     Artifact,
     ArtifactContent,
     ArtifactSettings,
     ObjectStore,
     tenant_keys,
 )
-from crp_integrations.governance.artifacts.storage import AddressClaim
 from crp_integrations.governance.compaction.records import ArtifactRef
 from crp_integrations.guard.decisions import Action, Decision, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor

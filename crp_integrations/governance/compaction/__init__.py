@@ -11,6 +11,6 @@ from a summariser and is checked.
 from __future__ import annotations
 
 from crp_integrations.governance.compaction.compactor import AutoCompactor
-from crp_integrations.governance.compaction.settings import CompactionSettings
+from crp_integrations.governance.compaction.records import CompactionSettings
 
 __all__ = ["AutoCompactor", "CompactionSettings"]

@@ -12,16 +12,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from crp_integrations.errors import RequestError
-from crp_integrations.given import Wanted, aware_moment, refuse_part
 from crp_integrations.governance.compaction.records import Summary
-from crp_integrations.governance.compaction.working_context import (
-    ContextEntry,
-    Firmness,
-    WorkingContext,
-)
+from crp_integrations.governance.compaction.stages import ContextEntry, Firmness, WorkingContext
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest
+from crp_integrations.validation import Wanted, aware_moment, refuse_part
 
 
 def group_turns(messages: Sequence[Message]) -> list[list[int]]:

@@ -13,15 +13,14 @@ from crp_integrations.governance.compaction.records import (
     ArtifactRef,
     ArtifactStore,
     Citation,
+    CompactionSettings,
     Summariser,
     Summary,
-)
-from crp_integrations.governance.compaction.relevance import RELEVANCE
-from crp_integrations.governance.compaction.settings import (
-    CompactionSettings,
     Trigger,
     budget_share,
 )
+from crp_integrations.governance.compaction.relevance import RELEVANCE
+from crp_integrations.governance.compaction.stages import Firmness, LossReason, WorkingContext
 from crp_integrations.governance.compaction.summaries import (
     EXTRACTIVE,
     LayeredSummary,
@@ -29,11 +28,6 @@ from crp_integrations.governance.compaction.summaries import (
     build_summary,
 )
 from crp_integrations.governance.compaction.verification import find_unsupported
-from crp_integrations.governance.compaction.working_context import (
-    Firmness,
-    LossReason,
-    WorkingContext,
-)
 from crp_integrations.governance.context_pack import DropReport
 
 COMPACTION: Final = "compaction@1"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.governance.compaction.records import Citation, Summary, SummaryLevel
+from crp_integrations.governance.compaction.stages import WorkingContext
 from crp_integrations.governance.compaction.text_pieces import merge_spans, quote_spans
-from crp_integrations.governance.compaction.working_context import WorkingContext
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import Model
 from crp_integrations.vocabulary import Purpose

@@ -13,8 +13,7 @@ from crp_integrations.language.blocks import blocks
 from crp_integrations.language.dates import dates
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.quantities import quantities
-from crp_integrations.language.sentences import split_sentences
-from crp_integrations.language.text import Span
+from crp_integrations.language.text import Span, split_sentences
 
 Spans = tuple[tuple[int, int], ...]
 

@@ -30,7 +30,7 @@ from crp_integrations.governance.context_pack import ContextPack, text_of
 from crp_integrations.language.dates import DateMention, dates, gives
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.quantities import Quantity, agree, quantities
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message
 
 _MARK = re.compile(r"[ \t]*\[(\d{1,4}(?:\s?,\s?\d{1,4})*)\]")

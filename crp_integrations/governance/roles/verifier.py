@@ -10,13 +10,14 @@ from typing import Final, Literal
 from crp_integrations.errors import CompactionRefused
 from crp_integrations.governance.compaction.verification import check_pack, find_missing
 from crp_integrations.governance.context_pack import ContextPack, text_of
-from crp_integrations.governance.roles.handover import is_given, labels_of
 from crp_integrations.governance.roles.records import (
     AnswerDraft,
     CitedSpan,
     DraftCheck,
     DraftVerdict,
     Material,
+    is_given,
+    labels_of,
 )
 from crp_integrations.governance.runtime_state import Snippet
 from crp_integrations.governance.tools import Decide, ToolSpec

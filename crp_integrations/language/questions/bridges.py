@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from crp_integrations.language.lexicon import AUXILIARIES, IRREGULAR, PAST_OF, PREPOSITIONS
 from crp_integrations.language.questions.frame import (
     NAME,
     SIGN,
@@ -12,7 +11,16 @@ from crp_integrations.language.questions.frame import (
     MaskedQuestion,
     opens_with_question,
 )
-from crp_integrations.language.words import TextWord, content_stems, is_finite, words
+from crp_integrations.language.words import (
+    AUXILIARIES,
+    IRREGULAR,
+    PAST_OF,
+    PREPOSITIONS,
+    TextWord,
+    content_stems,
+    is_finite,
+    words,
+)
 
 _I = re.IGNORECASE
 _NO_NOUN = PREPOSITIONS | AUXILIARIES | WH | {"and", "or", "but", "the", "a", "an", "that"}

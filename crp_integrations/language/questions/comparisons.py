@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from crp_integrations.language.lexicon import AUXILIARIES
 from crp_integrations.language.questions.frame import (
     ADJECTIVE,
     NAME,
@@ -21,7 +20,7 @@ from crp_integrations.language.questions.frame import (
     trim_frame,
     without_article,
 )
-from crp_integrations.language.words import TextWord, content_stems, is_finite, words
+from crp_integrations.language.words import AUXILIARIES, TextWord, content_stems, is_finite, words
 
 _I = re.IGNORECASE
 _COMPARE = re.compile(

@@ -6,8 +6,14 @@ import re
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from crp_integrations.language.lexicon import AUXILIARIES, ORDINARY, PREPOSITIONS, VERBS
-from crp_integrations.language.words import STOP_WORDS, content_stems
+from crp_integrations.language.words import (
+    AUXILIARIES,
+    ORDINARY,
+    PREPOSITIONS,
+    STOP_WORDS,
+    VERBS,
+    content_stems,
+)
 
 # A private sign: no text of a user's means anything by it.
 SIGN = "\ue000"

@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-from crp_integrations.dpe.judge import quotation, reasons, reply, verdict
+from crp_integrations.dpe.judge import messages, quotation, verdict
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -87,17 +87,17 @@ def judge_constants() -> str:
         "hanFigures": "".join(sorted(quotation.HAN_FIGURES)),
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in verdict.ORDER],
-        "longestName": reply.LONGEST_NAME,
-        "longestQuote": reply.LONGEST_QUOTE,
-        "longestReason": reasons.LONGEST,
+        "longestName": messages.LONGEST_NAME,
+        "longestQuote": messages.LONGEST_QUOTE,
+        "longestReason": verdict.LONGEST,
         "marks": "".join(sorted(quotation.MARKS)),
-        "mostBraces": reply.MOST_BRACES,
+        "mostBraces": messages.MOST_BRACES,
         "mostFurther": verdict.MOST_FURTHER,
-        "mostQuotes": reply.MOST_QUOTES,
-        "mostReasons": reasons.MOST,
-        "mostUnnumbered": reply.MOST_UNNUMBERED,
+        "mostQuotes": messages.MOST_QUOTES,
+        "mostReasons": verdict.MOST,
+        "mostUnnumbered": messages.MOST_UNNUMBERED,
         "nothing": "".join(sorted(quotation.NOTHING)),
-        "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
+        "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
         "separators": "".join(sorted(quotation.SEPARATORS)),
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),
         "stops": "".join(sorted(quotation.STOPS)),

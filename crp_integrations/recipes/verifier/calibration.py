@@ -13,8 +13,14 @@ from sklearn.linear_model import LogisticRegression
 from crp_integrations.dpe.risk import grounding_pct
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import by_model, classify
-from crp_integrations.dpe.verifier.boosted_trees import Floats, probability
-from crp_integrations.dpe.verifier.fitted_model import CONFLICT, SIGNALS, Curve, conflict_odds
+from crp_integrations.dpe.verifier.fitted_model import (
+    CONFLICT,
+    SIGNALS,
+    Curve,
+    Floats,
+    conflict_odds,
+    probability,
+)
 from crp_integrations.recipes.verifier.labelled_answers import Row
 from crp_integrations.recipes.verifier.layers import FittedLayers, balanced
 from crp_integrations.vocabulary import Attribution

@@ -24,11 +24,11 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import attribute, segment_claims
 from crp_integrations.dpe.stages.fidelity import verify_fidelity
 from crp_integrations.dpe.state import State, Tools
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.dpe.verifier.claim_measures import Measured, measure
 from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.dpe.verifier.word_measures import Source
-from crp_integrations.language.sentences import sentence_runs
+from crp_integrations.language.text import sentence_runs
 from crp_integrations.seals import sha256_hex
 
 Span = tuple[int, int]

@@ -9,8 +9,13 @@ from typing import Any, Final
 import lightgbm
 import numpy as np
 
-from crp_integrations.dpe.verifier.boosted_trees import Floats, Trees, table
-from crp_integrations.dpe.verifier.fitted_model import answer_columns, joined_columns
+from crp_integrations.dpe.verifier.fitted_model import (
+    Floats,
+    Trees,
+    answer_columns,
+    joined_columns,
+    table,
+)
 from crp_integrations.recipes.verifier.labelled_answers import Row
 
 INNER: Final = 4

@@ -11,17 +11,16 @@ from typing import Any
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
-from crp_integrations.stores.postgres import vector_index, word_search
+from crp_integrations.stores.postgres import search, upkeep
 from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import OWN
+from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
 from crp_integrations.stores.postgres.tables import SERIES
-from crp_integrations.stores.postgres.vector_search import INDEXED, PostgresSearching
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import columns, row, sortable
 from crp_integrations.stores.relational.transaction import Snapshot
-from crp_integrations.stores.rules import TransactionGate
-from crp_integrations.stores.statements import AMONG, Among, PackedVector, among
+from crp_integrations.stores.rules import AMONG, Among, PackedVector, TransactionGate, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
 
@@ -117,7 +116,7 @@ class PostgresFacts(RelationalFacts):
                 for number, one in zip(numbers, vectors, strict=True)
             ),
         )
-        lengths = word_search.add(self._connection, list(zip(numbers, texts, strict=True)))
+        lengths = search.add(self._connection, list(zip(numbers, texts, strict=True)))
         self._connection.copy(
             f"facts ({', '.join(_FACT_COLUMNS)})",
             _FACT_TYPES,
@@ -170,10 +169,8 @@ class PostgresFacts(RelationalFacts):
             if old[fact.fact_id][1] != fact.content
         ]
         if changed:
-            word_search.remove(self._connection, [(number, text) for number, text, _ in changed])
-            lengths = word_search.add(
-                self._connection, [(number, text) for number, _, text in changed]
-            )
+            search.remove(self._connection, [(number, text) for number, text, _ in changed])
+            lengths = search.add(self._connection, [(number, text) for number, _, text in changed])
             self._connection.execute(
                 "UPDATE facts SET words = new.words FROM unnest(?::bigint[], ?::int[]) "
                 "AS new (fact, words) WHERE facts.fact = new.fact",
@@ -183,7 +180,7 @@ class PostgresFacts(RelationalFacts):
     def remove(self, ids: Sequence[str]) -> None:
         """Remove facts and everything that hangs on them; unknown ids are left out."""
         self._gate.writing()
-        word_search.remove(self._connection, list(self._texts(ids).values()))
+        search.remove(self._connection, list(self._texts(ids).values()))
         super().remove(ids)
 
     def set_communities(self, labels: Mapping[str, str | None]) -> None:
@@ -204,19 +201,19 @@ class PostgresFacts(RelationalFacts):
         """Best retrievable facts that hold any of the terms: id and BM25 score."""
         self._gate.reading()
         foreseen = self.searching.worded.get(((*terms,), k))
-        return word_search.search(self._connection, terms, k) if foreseen is None else [*foreseen]
+        return search.search(self._connection, terms, k) if foreseen is None else [*foreseen]
 
     def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
         """What `search_text` finds for each of some different terms alone."""
         self._gate.reading()
-        return word_search.search_each(self._connection, terms, k)
+        return search.search_each(self._connection, terms, k)
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]
     ) -> tuple[list[str], list[Sequence[Any]]]:
         """Columns and rows of facts that are about to arrive; their postings are written."""
         number, content = names.index("fact"), names.index("content")
-        lengths = word_search.add(self._connection, [(row[number], row[content]) for row in rows])
+        lengths = search.add(self._connection, [(row[number], row[content]) for row in rows])
         return [*names, "words"], [
             (*row, length) for row, length in zip(rows, lengths, strict=True)
         ]
@@ -232,7 +229,7 @@ class PostgresFacts(RelationalFacts):
         self._look_at_index()
 
     def _look_at_index(self) -> None:
-        if vector_index.due(dict(self._connection.rows(OWN)), self._index_from):
+        if upkeep.index_due(dict(self._connection.rows(OWN)), self._index_from):
             self._want_index()
 
     def _leave_to_scrub(self) -> None:

@@ -21,8 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from crp_integrations.errors import ConfigError, CRPError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, translated
-from crp_integrations.stores.postgres.dialect import adapt
+from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, adapt, translated
 
 # The one channel: a note bears the schema of the namespace, a hash, and nothing else.
 CHANNEL = "crp_erased"

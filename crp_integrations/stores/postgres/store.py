@@ -19,11 +19,10 @@ from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, Wr
 from crp_integrations.stores.postgres.pool import Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.tenants import TenantAdministration, refuse_reader
-from crp_integrations.stores.postgres.vector_index import VectorIndexes, due
+from crp_integrations.stores.postgres.upkeep import VectorIndexes, index_due
 from crp_integrations.stores.relational import receipts, sessions
 from crp_integrations.stores.relational.transaction import facets
-from crp_integrations.stores.rules import checked_name
-from crp_integrations.stores.statements import Among
+from crp_integrations.stores.rules import Among, checked_name
 
 _NEXT = (
     "SELECT job_id FROM jobs WHERE batch = ? AND result IS NULL "
@@ -292,7 +291,7 @@ class PostgresStore(TenantAdministration):
         """
         schema = schema_of(namespace)
         with self._connection() as connection, self._reading(connection, namespace, schema) as own:
-            wanted = own is not None and due(own, self._index_from)
+            wanted = own is not None and index_due(own, self._index_from)
         return wanted and self._indexing.build(schema)
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from crp_integrations.stores.postgres.dialect import TOUCHED_SQL
-from crp_integrations.stores.statements import ASIDE_SQL, RETRIEVABLE_SQL
+from crp_integrations.stores.postgres.connection import TOUCHED_SQL
+from crp_integrations.stores.rules import ASIDE_SQL, RETRIEVABLE_SQL
 
 # Texts sort by their code points, as they do in Python and SQLite, whatever the database's locale.
 _T = 'TEXT COLLATE "C"'

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.governance.artifacts import storage as places
-from crp_integrations.governance.artifacts.records import ObjectStore
+from crp_integrations.governance.artifacts.storage import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import upkeep

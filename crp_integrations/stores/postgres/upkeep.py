@@ -1,18 +1,26 @@
-"""Bytes of what was removed are taken off the disk here, and damage is looked for."""
-
-# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+"""Upkeep: removed bytes leave the disk, damage is looked for, vectors get their index."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from psycopg.errors import Diagnostic
 
+from crp_integrations.errors import StoreError
 from crp_integrations.language.words import stems_of
 from crp_integrations.seals import sha256
+from crp_integrations.stores.postgres import schema as schemas
+from crp_integrations.stores.postgres import search
 from crp_integrations.stores.postgres.connection import PostgresConnection
-from crp_integrations.stores.statements import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE
+from crp_integrations.stores.postgres.search import INDEXED, MOST_DIMENSIONS
+from crp_integrations.stores.rules import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
 
 # Tables that hold content, by what is due. Written anew, they hold only rows that are there.
 CONTENTS = {
@@ -137,3 +145,103 @@ def _texts(connection: PostgresConnection) -> Iterator[str]:
             elif not words == len(stems_of(content)) == counted.get(fact, 0):
                 wrong += 1
                 yield f"the postings of fact {id} do not fit its text"
+
+
+# A load goes with its connection, so one that was killed keeps nobody from building.
+_KEY = "hashtextextended(? || ' loading', 0)"
+_BEGIN_LOAD = f"SELECT pg_advisory_lock_shared({_KEY})"
+_END_LOAD = f"SELECT pg_advisory_unlock_shared({_KEY})"
+_NOBODY_LOADS = f"SELECT pg_try_advisory_xact_lock({_KEY})"
+# Waits for writers with rows in the table, and keeps others and a second builder away; not readers.
+HOLD = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
+# The longest that readers are kept from the vectors while an old index waits to be taken away.
+DROP_MILLISECONDS = 3_000
+
+_log = logging.getLogger(__name__)
+
+
+class VectorIndexes:
+    """The indexes of a store's namespaces, by their schemas."""
+
+    def __init__(
+        self,
+        connection: Callable[[], AbstractContextManager[PostgresConnection]],
+        within: Callable[[PostgresConnection, str], AbstractContextManager[None]],
+        index_from: int,
+    ) -> None:
+        """Take what lends a connection, and what opens a transaction in a schema on it."""
+        self._connection = connection
+        self._within = within
+        self._index_from = index_from
+        # How many loads of each schema are under way here.
+        self._loading: Counter[str] = Counter()
+
+    @contextmanager
+    def loading(self, schema: str) -> Iterator[None]:
+        """Keep everybody from building within the block, and build after it."""
+        with self._connection() as connection:
+            with self._within(connection, schema):
+                connection.execute(_BEGIN_LOAD, [schema])
+            self._loading[schema] += 1
+            try:
+                yield
+            finally:
+                self._loading[schema] -= 1
+                connection.execute(_END_LOAD, [schema])
+        self.build(schema)
+
+    def build(self, schema: str) -> bool:
+        """Build the index if it is due; whether it was built.
+
+        What made it due is committed, so nobody is told of a failure: the next who adds facts or
+        maintains tries again, and until then rows are compared without an index.
+        """
+        if self._loading[schema] > 0:
+            return False
+        try:
+            with self._connection() as connection:
+                with self._within(connection, schema):
+                    if not self._old_dropped(connection, schema):
+                        return False
+                with self._within(connection, schema):
+                    return self._built(connection, schema)
+        except StoreError as error:
+            _log.warning("the index of %s is not built: %s", schema, error)
+            return False
+
+    def _old_dropped(self, connection: PostgresConnection, schema: str) -> bool:
+        """Take away an index that is not in use; whether one is to be built."""
+        found = connection.one(_NOBODY_LOADS, [schema])
+        if found is None or not found[0] or not schemas.is_there(connection, schema):
+            return False
+        if not index_due(dict(connection.rows(schemas.OWN)), self._index_from):
+            return False
+        if connection.one("SELECT to_regclass('vectors_near')::text") != (None,):
+            # Who begins to read waits behind this one while it waits for who reads already.
+            connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {HOLD}")
+            # Another process may have built it meanwhile.
+            if index_due(dict(connection.rows(schemas.OWN)), self._index_from):
+                search.drop(connection)
+        return True
+
+    def _built(self, connection: PostgresConnection, schema: str) -> bool:
+        found = connection.one(_NOBODY_LOADS, [schema])
+        if found is None or not found[0]:
+            return False
+        connection.script(HOLD)
+        own = dict(connection.rows(schemas.OWN))
+        if not index_due(own, self._index_from):
+            return False
+        search.build(connection, own["dimensions"])
+        return True
+
+
+def index_due(own: Mapping[str, int], index_from: int) -> bool:
+    """Whether a namespace is to get an index that it has not."""
+    dimensions = own.get("dimensions")
+    return (
+        own.get(INDEXED) is None
+        and dimensions is not None
+        and dimensions <= MOST_DIMENSIONS
+        and own.get("live_facts", 0) >= index_from
+    )

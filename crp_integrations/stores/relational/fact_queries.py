@@ -24,7 +24,7 @@ from crp_integrations.stores.relational.rows import (
 )
 from crp_integrations.stores.relational.transaction import FactsPart
 from crp_integrations.stores.relational.usage import UNUSED, UNUSED_LIVE
-from crp_integrations.stores.statements import AMONG, ASIDE_SQL, RETRIEVABLE_SQL, among
+from crp_integrations.stores.rules import AMONG, ASIDE_SQL, RETRIEVABLE_SQL, among
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 # Facts listed at once where a list of all of them is walked through.

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.receipt.texts import texts_as_json
-from crp_integrations.stores.statements import AMONG, Among, Statements
+from crp_integrations.receipt.leaves import texts_as_json
+from crp_integrations.stores.rules import AMONG, Among, Statements
 
 # How many windows, and how many receipts, an erasure puts into the index: some 40,000 entries,
 # which take less than half a second.

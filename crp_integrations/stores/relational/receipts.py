@@ -10,7 +10,6 @@ from typing import Any
 
 from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
 from crp_integrations.receipt.canonical import dumps
-from crp_integrations.receipt.dsse import IN_TOTO, Signed, keyid_of
 from crp_integrations.receipt.merkle import grown, position
 from crp_integrations.receipt.records import (
     LeftOut,
@@ -20,17 +19,10 @@ from crp_integrations.receipt.records import (
     texts_to_json,
 )
 from crp_integrations.receipt.redaction import erased, silent
-from crp_integrations.receipt.statement import Statement
+from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, Statement, keyid_of
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational import fact_references
-from crp_integrations.stores.statements import (
-    AMONG,
-    SHOWN,
-    WINDOWS_DUE,
-    Statements,
-    among,
-    note_due,
-)
+from crp_integrations.stores.rules import AMONG, SHOWN, WINDOWS_DUE, Statements, among, note_due
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from crp_integrations.errors import StoreDamaged, StoreError
-from crp_integrations.fabric.decay import DECAY_KEY, carried
-from crp_integrations.fabric.namespace_counters import WAY_OUT
+from crp_integrations.fabric.life.lifecycle import DECAY_KEY, carried
 from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.state_hash import WAY_OUT
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical, iso, sha256
 from crp_integrations.vocabulary import FactStatus

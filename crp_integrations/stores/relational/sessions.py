@@ -15,14 +15,7 @@ from crp_integrations.stores import rules
 from crp_integrations.stores.relational import fact_references, window_contents
 from crp_integrations.stores.relational.receipts import forget as forget_texts
 from crp_integrations.stores.relational.rows import read, sortable
-from crp_integrations.stores.statements import (
-    AMONG,
-    SHOWN,
-    WINDOWS_DUE,
-    Statements,
-    among,
-    note_due,
-)
+from crp_integrations.stores.rules import AMONG, SHOWN, WINDOWS_DUE, Statements, among, note_due
 
 # Ids read at a time.
 PAGE = 1_000

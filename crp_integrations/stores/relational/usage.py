@@ -18,7 +18,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.rows import columns
-from crp_integrations.stores.statements import (
+from crp_integrations.stores.rules import (
     AMONG,
     RETRIEVABLE_SQL,
     TOUCHED_SQL,

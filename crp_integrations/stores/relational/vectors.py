@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.transaction import FactsPart
-from crp_integrations.stores.statements import AMONG, RETRIEVABLE_SQL, PackedVector, among
+from crp_integrations.stores.rules import AMONG, RETRIEVABLE_SQL, PackedVector, among
 from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
 
 # From so many ids on, most of a namespace is read in the order of its file.

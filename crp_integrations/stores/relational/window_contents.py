@@ -19,14 +19,7 @@ from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 from crp_integrations.stores.relational import fact_references
 from crp_integrations.stores.relational.receipts import erase
 from crp_integrations.stores.relational.rows import read
-from crp_integrations.stores.statements import (
-    AMONG,
-    WINDOWS_DUE,
-    Among,
-    Statements,
-    among,
-    note_due,
-)
+from crp_integrations.stores.rules import AMONG, WINDOWS_DUE, Among, Statements, among, note_due
 
 # A window that began longer ago than this is not waited for: what it shows is known by then.
 UNDER_WAY = timedelta(days=1)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError, StoreNewer
+from crp_integrations.stores.rules import Among
 from crp_integrations.stores.sqlite import schema
-from crp_integrations.stores.statements import Among
 
 Parameters = Sequence[Any]
 # Device and number of a file.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crp_integrations.stores.statements import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
+from crp_integrations.stores.rules import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
 
 # "CRP1" in ASCII; marks a database as ours in the header of its file.
 APPLICATION_ID = 0x43525031

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.data_rows import each
+from crp_integrations.evaluation.data_sets import each
 
 # The first six bear the names of the engine's own distortion types.
 DISTORTED = (

@@ -14,7 +14,7 @@ from crp_integrations.dpe.pii.persons import persons
 from crp_integrations.dpe.pii.sensitive import _PERSON, sensitive
 from crp_integrations.dpe.pii.spans import Rule, found_by
 from crp_integrations.dpe.settings import PersonalSettings
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import split_sentences
 
 # Of these the pattern alone takes fewer; what it finds must hold three, or a digit lies ahead.
 LOOKED_AT = {"passport@1", "driving-licence@1", "employee@1"}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.leiden import LeidenEngine, engine_for, numbered
+from crp_integrations.engines.graphs import LeidenEngine, engine_for, numbered
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.communities.similarity_graph import modularity
 from crp_integrations.fabric.ports import CommunityEngine
@@ -122,7 +122,7 @@ def test_two_processes_agree(engine: CommunityEngine) -> None:
     script = f"""
 import json, sys
 import numpy as np
-from crp_integrations.engines.leiden import engine_for
+from crp_integrations.engines.graphs import engine_for
 left, right, weights = (np.array(part) for part in json.loads(sys.stdin.read()))
 found = engine_for({name!r}).partition(
     42, left, right, weights, resolution=1.0, iterations=10, seed=3
@@ -249,6 +249,6 @@ def test_without_its_extra_an_engine_names_the_pip_line(
 ) -> None:
     for library in ("leidenalg", "igraph"):
         monkeypatch.setitem(sys.modules, library, None)
-    importlib.import_module("crp_integrations.engines.leiden")
+    importlib.import_module("crp_integrations.engines.graphs")
     with pytest.raises(ImportError, match=r"pip install 'crp-integrations\[communities\]'"):
         engine_for(name)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.tokens import vocabulary_files
+from crp_integrations.engines.tokens import vocabularies
 from crp_integrations.engines.tokens.encoders import ENDING, BlockCounts, TiktokenEncoder, encoding
-from crp_integrations.engines.tokens.vocabulary_files import PATTERNS
+from crp_integrations.engines.tokens.vocabularies import PATTERNS
 from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.language.memo import forget
 
@@ -26,8 +26,8 @@ def plain(request: pytest.FixtureRequest) -> TiktokenEncoder:
     """An encoder that counts whole texts; merges of one vocabulary serve every pattern."""
     found = next(
         hit
-        for one in vocabulary_files.WITH_PATTERN
-        if (hit := vocabulary_files.find_vocabulary(one)) is not None
+        for one in vocabularies.WITH_PATTERN
+        if (hit := vocabularies.find_vocabulary(one)) is not None
     )
     made = encoding(request.param, found.data, PATTERNS[request.param])
     return TiktokenEncoder(made, vocabulary_hash="")

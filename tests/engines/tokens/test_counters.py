@@ -20,16 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from crp_integrations.engines.tokens import (
-    LazyCounter,
-    counter_choice,
-    counter_for,
-    vocabulary_files,
-)
+from crp_integrations.engines.tokens import LazyCounter, counter_for, counters, vocabularies
 from crp_integrations.engines.tokens.counters import CharacterCounter
 from crp_integrations.engines.tokens.encoders import short_runs
-from crp_integrations.engines.tokens.model_families import family_of
-from crp_integrations.engines.tokens.vocabulary_files import DEEPSEEK, find_vocabulary
+from crp_integrations.engines.tokens.vocabularies import DEEPSEEK, family_of, find_vocabulary
 from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter
@@ -53,8 +47,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tiktoken.Encodin
     """Tiktoken's own encodings, with their files read from an installed wheel."""
 
     def read(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        vocabulary = next(one for one in vocabulary_files.WITH_PATTERN if f"/{one.name}." in url)
-        found = vocabulary_files.find_vocabulary(vocabulary)
+        vocabulary = next(one for one in vocabularies.WITH_PATTERN if f"/{one.name}." in url)
+        found = vocabularies.find_vocabulary(vocabulary)
         assert found is not None and vocabulary.sha256 == expected_hash
         monkeypatch.setattr(tiktoken.load, "read_file_cached", lambda *_: found.data)
         return tiktoken.load.load_tiktoken_bpe(url, expected_hash)
@@ -162,8 +156,8 @@ def test_estimates_are_the_base_count_times_the_factor_rounded_up() -> None:
 def test_without_any_vocabulary_counts_are_an_estimate_and_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(counter_choice, "_made", {})
-    monkeypatch.setattr(vocabulary_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(counters, "_made", {})
+    monkeypatch.setattr(vocabularies, "find_spec", lambda name: None)
     for model in ("gpt-4o", "claude-3-opus", "mistral-large-2411", "extractive", "unheard-of"):
         counter = counter_for(model)
         assert counter.exactness is Exactness.ESTIMATE
@@ -180,18 +174,18 @@ def test_the_character_estimate_errs_upwards() -> None:
 def test_a_vocabulary_that_was_altered_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = vocabulary_files.find_vocabulary(vocabulary_files.CL100K)
+    found = vocabularies.find_vocabulary(vocabularies.CL100K)
     assert found is not None
     bad, good = tmp_path / "bad", tmp_path / "good"
     for folder, data in ((bad, found.data[:-1] + b"1"), (good, found.data)):
         folder.mkdir()
-        (folder / vocabulary_files.CL100K.cached).write_bytes(data)
-    monkeypatch.setattr(vocabulary_files, "find_spec", lambda name: None)
-    assert vocabulary_files.find_vocabulary(vocabulary_files.CL100K, [bad]) is None
-    assert vocabulary_files.find_vocabulary(
-        vocabulary_files.CL100K, [bad, good]
-    ) == vocabulary_files.FoundVocabulary(found.data, "a cache folder")
-    monkeypatch.setattr(counter_choice, "_made", {})
+        (folder / vocabularies.CL100K.cached).write_bytes(data)
+    monkeypatch.setattr(vocabularies, "find_spec", lambda name: None)
+    assert vocabularies.find_vocabulary(vocabularies.CL100K, [bad]) is None
+    assert vocabularies.find_vocabulary(
+        vocabularies.CL100K, [bad, good]
+    ) == vocabularies.FoundVocabulary(found.data, "a cache folder")
+    monkeypatch.setattr(counters, "_made", {})
     assert counter_for("gpt-4", folders=[good]).exactness is Exactness.EXACT
     assert counter_for("gpt-4", folders=[bad]).exactness is Exactness.ESTIMATE
 
@@ -302,7 +296,7 @@ def test_mistral_models_count_as_mistrals_own_library_does(model: str, file: str
     from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-    path = vocabulary_files._roots("mistral_common")[0] / "data" / file
+    path = vocabularies._roots("mistral_common")[0] / "data" / file
     library: Any = (
         Tekkenizer.from_file(path) if file.endswith("json") else SentencePieceTokenizer(path)
     )
@@ -314,7 +308,7 @@ def test_mistral_models_count_as_mistrals_own_library_does(model: str, file: str
 
 @pytest.mark.requirement("CARD-12")
 def test_claude_2_counts_with_its_published_tokenizer() -> None:
-    found = vocabulary_files.find_vocabulary(vocabulary_files.CLAUDE_2)
+    found = vocabularies.find_vocabulary(vocabularies.CLAUDE_2)
     assert found is not None
     library = tokenizers.Tokenizer.from_buffer(found.data)
     counter = counter_for("claude-2")
@@ -325,7 +319,7 @@ def test_claude_2_counts_with_its_published_tokenizer() -> None:
 
 
 def test_a_tiktoken_file_is_exact_when_its_pattern_is_known(tmp_path: Path) -> None:
-    found = vocabulary_files.find_vocabulary(vocabulary_files.O200K)
+    found = vocabularies.find_vocabulary(vocabularies.O200K)
     assert found is not None
     path = tmp_path / "o200k.tiktoken"
     path.write_bytes(found.data)
@@ -371,7 +365,7 @@ def test_without_sentencepiece_the_extra_is_named_and_names_fall_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = sentencepiece_model(tmp_path)
-    monkeypatch.setattr(counter_choice, "_made", {})
+    monkeypatch.setattr(counters, "_made", {})
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(MissingExtra, match=r"crp-integrations\[tokenizers\]"):
         counter_for("any", tokenizer_file=str(path))

@@ -13,14 +13,15 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.tokens import (
-    counter_choice,
-    counter_for,
-    model_families,
-    vocabulary_files,
+from crp_integrations.engines.tokens import counter_for, counters, vocabularies
+from crp_integrations.engines.tokens.vocabularies import (
+    FAMILIES,
+    LLAMA_3,
+    LLAMA_4,
+    QWEN,
+    Vocabulary,
+    family_of,
 )
-from crp_integrations.engines.tokens.model_families import FAMILIES, family_of
-from crp_integrations.engines.tokens.vocabulary_files import LLAMA_3, LLAMA_4, QWEN, Vocabulary
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import Exactness
 from tests.laws.samples import SAMPLES
@@ -87,9 +88,9 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
         here = replace(vocabulary, sha256=sha256_hex(data))
         monkeypatch.syspath_prepend(tmp_path)
         importlib.invalidate_caches()
-        monkeypatch.setattr(counter_choice, "_made", {})
+        monkeypatch.setattr(counters, "_made", {})
         monkeypatch.setattr(
-            model_families,
+            vocabularies,
             "FAMILIES",
             tuple(
                 replace(one, vocabulary=here) if one.vocabulary is vocabulary else one
@@ -102,7 +103,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
 
 def merges() -> bytes:
     """The first merges of cl100k: a real vocabulary, though a small one."""
-    found = vocabulary_files.find_vocabulary(vocabulary_files.CL100K)
+    found = vocabularies.find_vocabulary(vocabularies.CL100K)
     assert found is not None
     return b"\n".join(found.data.splitlines()[:4000])
 
@@ -149,9 +150,9 @@ def test_qwen_counts_the_composed_form(install: Install) -> None:
 
 def test_a_llama_4_file_of_the_user_is_split_as_o200k(tmp_path: Path) -> None:
     # A user's own copy is known by its hash; here o200k stands in, which shares the pattern.
-    found = vocabulary_files.find_vocabulary(vocabulary_files.O200K)
+    found = vocabularies.find_vocabulary(vocabularies.O200K)
     assert found is not None
-    assert LLAMA_4.pattern == vocabulary_files.O200K.pattern
+    assert LLAMA_4.pattern == vocabularies.O200K.pattern
     path = tmp_path / "tokenizer.model"
     path.write_bytes(found.data)
     counter = counter_for("ollama/llama4", tokenizer_file=str(path))
@@ -213,7 +214,7 @@ def test_a_vocabulary_is_loaded_once_for_all_its_counters(monkeypatch: pytest.Mo
         loaded.append(name)
         return kept(name, **fields)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(counter_choice, "_made", {})
+    monkeypatch.setattr(counters, "_made", {})
     monkeypatch.setattr(tiktoken, "Encoding", noted)
     for model in ("gpt-4o", "azure/gpt-4o", "claude-3-opus", "claude-next", "gpt-oss-20b"):
         counter_for(model)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crp_integrations.receipt.dsse import SigningKey
 from crp_integrations.receipt.leaves import Leaf, Part
 from crp_integrations.receipt.records import Draft, LeftOut, issue, write
-from crp_integrations.receipt.statement import Chain
+from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.scores import SCALE, to_fixed
 
 KEY = SigningKey(b"a key of the tests, and not secret"[:32])

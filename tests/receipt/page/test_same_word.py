@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.receipt.canonical import b64, dumps, unb64
-from crp_integrations.receipt.dsse import IN_TOTO
+from crp_integrations.receipt.signed_statement import IN_TOTO
 from crp_integrations.receipt.verify import verify
 from tests.receipt.page.conftest import Open
 from tests.receipt.page.samples import KEY, handbook

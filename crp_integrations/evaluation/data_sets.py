@@ -1,0 +1,206 @@
+"""Data sets of documents, questions and where in the documents the evidence stands.
+
+A set is a folder with `documents.jsonl.gz` (`doc_id, title, collection, text`) and
+`queries.jsonl.gz` (`query_id, query, collection, evidence: [{doc_id, start, end}]`), UTF-8.
+Offsets count characters of the text as stored. A question is asked within its collection.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crp_integrations.errors import RequestError
+
+Made = TypeVar("Made")
+
+
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each row stands, for errors, and the row; blank lines are none."""
+    try:
+        opened = gzip.open if _is_gzip(path) else open
+        with opened(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                place = f"{path} line {number}"
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError):
+                    row = None
+                if not isinstance(row, dict):
+                    raise RequestError(f"{place} is no JSON object")
+                yield place, row
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        # The system's own sentence names the path once more.
+        why = getattr(error, "strerror", None) or error
+        raise RequestError(f"{path} cannot be read as JSON lines: {why}") from error
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """All rows of a file, at least one."""
+    found = [row for _, row in rows(path)]
+    if not found:
+        raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
+    return found
+
+
+def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
+    """What is made of each row."""
+    for place, row in rows(path):
+        try:
+            made = make(row)
+        except (KeyError, TypeError, ValueError):
+            raise RequestError(f"{place} is not an object with {form}") from None
+        yield made
+
+
+def text_in(row: dict[str, Any], key: str, place: str) -> str:
+    """The text of a row under a key, which is not blank."""
+    value = row.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise RequestError(f"{place}: {key} is {type(value).__name__}, wanted a text")
+    return value
+
+
+DOCUMENTS = "documents.jsonl.gz"
+QUERIES = "queries.jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class SetDocument:
+    """A document as it is stored."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSpan:
+    """A stretch of a document that a question needs, half-open."""
+
+    doc_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuestion:
+    """A question with the evidence that answers it, at least one piece."""
+
+    query_id: str
+    query: str
+    evidence: tuple[EvidenceSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Documents and the questions that are asked within them."""
+
+    name: str
+    texts: tuple[SetDocument, ...]
+    questions: tuple[SetQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A named set of collections; `questions` counts those of all."""
+
+    name: str
+    collections: tuple[Collection, ...]
+
+    @property
+    def questions(self) -> int:
+        """How many questions there are in all collections."""
+        return sum(len(one.questions) for one in self.collections)
+
+
+def find(data: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Folders of the sets to measure, by name."""
+    if (data / DOCUMENTS).is_file():
+        found = {data.resolve().name: data}
+    elif data.is_dir():
+        found = {one.name: one for one in sorted(data.iterdir()) if (one / DOCUMENTS).is_file()}
+    else:
+        found = {}
+    if not found:
+        raise RequestError(
+            f"--data is {str(data)!r:.120}, wanted a folder with {DOCUMENTS} and {QUERIES}, or a "
+            "folder of such folders"
+        )
+    if missing := sorted(set(names) - found.keys()):
+        raise RequestError(f"set {missing[0]!r:.40} is not one of {', '.join(found)}")
+    return [path for name, path in found.items() if not names or name in names]
+
+
+def read(folder: Path, *, queries: int | None = None) -> DataSet:
+    """Read a set.
+
+    Args:
+        queries: at most so many questions, spread evenly over the file; None for all.
+
+    Raises:
+        RequestError: a file is missing or a line is not of the format; names file and line.
+    """
+    texts: dict[str, list[SetDocument]] = {}
+    lengths: dict[tuple[str, str], int] = {}
+    for place, row in rows(folder / DOCUMENTS):
+        collection, text = text_in(row, "collection", place), text_in(row, "text", place)
+        doc_id = text_in(row, "doc_id", place)
+        if (collection, doc_id) in lengths:
+            raise RequestError(f"{place}: doc_id {doc_id!r:.40} is there twice in its collection")
+        lengths[collection, doc_id] = len(text)
+        title = row.get("title")
+        one = SetDocument(doc_id, title if isinstance(title, str) else "", text)
+        texts.setdefault(collection, []).append(one)
+    asked_rows = list(rows(folder / QUERIES))
+    if queries is not None and queries < len(asked_rows):
+        asked_rows = [asked_rows[number * len(asked_rows) // queries] for number in range(queries)]
+    asked: dict[str, list[SetQuestion]] = {}
+    for place, row in asked_rows:
+        collection = text_in(row, "collection", place)
+        question = text_in(row, "query", place)
+        pieces = tuple(_evidence(row, collection, lengths, place))
+        one_id = text_in(row, "query_id", place)
+        asked.setdefault(collection, []).append(SetQuestion(one_id, question, pieces))
+    if not asked:
+        raise RequestError(f"{folder / QUERIES} holds no question, wanted at least one")
+    return DataSet(
+        folder.resolve().name,
+        tuple(
+            Collection(name, tuple(texts[name]), tuple(questions))
+            for name, questions in asked.items()
+        ),
+    )
+
+
+def _evidence(
+    row: dict[str, Any], collection: str, lengths: dict[tuple[str, str], int], place: str
+) -> Iterator[EvidenceSpan]:
+    pieces = row.get("evidence")
+    if not isinstance(pieces, list) or not pieces:
+        raise RequestError(f"{place}: evidence is no list of pieces, wanted at least one")
+    for piece in pieces:
+        try:
+            doc_id, start, end = piece["doc_id"], piece["start"], piece["end"]
+            length = lengths[collection, doc_id]
+            whole = isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= length
+        except (KeyError, TypeError):
+            whole = False
+        if not whole:
+            raise RequestError(
+                f"{place}: a piece of evidence is not a doc_id of the collection with "
+                "0 <= start < end within its text"
+            )
+        yield EvidenceSpan(doc_id, start, end)

@@ -1,0 +1,442 @@
+"""Admission: bearer keys bound to tenants, limits of rate and concurrency, request metrics.
+
+A key is `crp_key_`, twelve characters that name it, and a secret of 256 random bits; so one plain
+hash of the secret is enough, and a list of hashes helps nobody who reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import os
+import re
+import secrets
+import tempfile
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Protocol, runtime_checkable
+
+from pydantic import Field, ValidationError
+
+from crp_integrations.errors import ConfigError, LimitReached, RequestError
+from crp_integrations.fabric.records import Moment
+from crp_integrations.fabric.shared_namespace import refuse_reserved
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.records import Record
+from crp_integrations.relay.settings import first_problem
+from crp_integrations.stores.files import file_held
+
+PREFIX: Final = "crp_key_"
+FILE_MODE: Final = 0o600
+ID_BYTES: Final = 6
+SECRET_BYTES: Final = 32
+# That a writer of the key file waits for another one.
+BUSY_SECONDS: Final = 30.0
+_KEY: Final = re.compile(r"crp_key_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+# What an unknown key is compared with, so that it takes as long as a known one.
+_UNKNOWN_HASH: Final = "sha256:" + "0" * 64
+
+
+class Scope(StrEnum):
+    """What a key may do."""
+
+    ASK = "ask"
+    FACTS = "facts"
+    AUDIT = "audit"
+    METRICS = "metrics"
+
+
+EVERYTHING: Final = (Scope.ASK, Scope.FACTS, Scope.AUDIT)
+
+
+class Key(Record):
+    """A key as it is kept.
+
+    Attributes:
+        key_id: names the key in logs and lists; part of the key and no secret.
+        tenant: whose facts, sessions and windows the key reaches, and no others.
+        name: the user or process within the tenant, for the guard.
+        roles: for the guard.
+        scopes: what the key may do.
+        secret_hash: `sha256:…` of the secret.
+        expires_at: from when on it is refused; None for never.
+    """
+
+    SCHEMA = "gateway-key/1"
+
+    key_id: str = Field(pattern=r"^[0-9a-f]{12}$")
+    tenant: str = Field(min_length=1)
+    name: str = "gateway"
+    roles: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] = EVERYTHING
+    secret_hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    created_at: Moment
+    expires_at: Moment | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Who asks, for the guard."""
+        return Subject(tenant=self.tenant, name=self.name, roles=self.roles)
+
+
+def new_key(
+    tenant: str,
+    *,
+    name: str = "gateway",
+    roles: tuple[str, ...] = (),
+    scopes: tuple[Scope, ...] = EVERYTHING,
+    expires_at: datetime | None = None,
+) -> tuple[str, Key]:
+    """A new key, to be shown once, and what is kept of it."""
+    if not tenant.strip():
+        raise RequestError("a key needs a tenant; name one")
+    refuse_reserved(tenant)
+    key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+    kept = Key(
+        key_id=key_id,
+        tenant=tenant,
+        name=name,
+        roles=roles,
+        scopes=scopes,
+        secret_hash=_hash_secret(secret),
+        created_at=datetime.now(UTC),
+        expires_at=expires_at,
+    )
+    return f"{PREFIX}{key_id}_{secret}", kept
+
+
+def find_key(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
+    """The key that a caller presents; None for one that is unknown, wrong or expired.
+
+    The comparison takes the same time wherever a secret differs, and for an unknown key too.
+    """
+    read = _KEY.fullmatch(presented)
+    key_id, secret = (read[1], read[2]) if read else ("", "")
+    key = keys.get(key_id)
+    same = hmac.compare_digest(_hash_secret(secret), key.secret_hash if key else _UNKNOWN_HASH)
+    if key is None or not same or (key.expires_at is not None and key.expires_at <= now):
+        return None
+    return key
+
+
+def has_roles(keys: Mapping[str, Key], subject: Subject, now: datetime) -> bool:
+    """Whether one key that has not expired is of this subject and gives it all of its roles."""
+    return any(
+        (key.tenant, key.name) == (subject.tenant, subject.name)
+        and set(subject.roles) <= set(key.roles)
+        and (key.expires_at is None or key.expires_at > now)
+        for key in keys.values()
+    )
+
+
+def _hash_secret(secret: str) -> str:
+    return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
+
+
+class FixedKeys:
+    """Keys that a program gives; safe under threads."""
+
+    def __init__(self, *keys: Key) -> None:
+        self._keys = MappingProxyType({key.key_id: key for key in keys})
+
+    def all(self) -> Mapping[str, Key]:
+        """The keys by id."""
+        return self._keys
+
+
+class KeyFile:
+    """Keys in a file, one JSON line each; noticed when it changes.
+
+    Safe under threads, and writers of several processes take turns.
+    """
+
+    def __init__(self, path: str | Path, *, every_seconds: float = 1.0) -> None:
+        """Point at a file, there or not."""
+        self._path = Path(path)
+        self._every = every_seconds
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._seen: tuple[int, ...] | None = ()
+        self._keys: Mapping[str, Key] = MappingProxyType({})
+
+    def all(self) -> Mapping[str, Key]:
+        """The keys by id, as the file has them by now.
+
+        Raises:
+            ConfigError: the file cannot be read, or a line is no key.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked >= self._every:
+                seen = self._state()
+                if seen != self._seen:
+                    self._keys = MappingProxyType({key.key_id: key for key in self._read()})
+                    self._seen = seen
+                self._looked = now
+            return self._keys
+
+    def add(self, key: Key) -> None:
+        """Write a key to the file, which is made with mode 0600 when it is not there.
+
+        Raises:
+            ConfigError: the file cannot be read or written.
+            StoreBusy: another process wrote it for too long.
+        """
+        with self._lock, file_held(self._path, BUSY_SECONDS):
+            kept = self._read() if self._state() else []
+            self._write([*kept, key])
+
+    def revoke(self, key_id: str) -> None:
+        """Take a key out of the file.
+
+        Args:
+            key_id: its id; a whole key, which is often all that there is, names it as well.
+
+        Raises:
+            RequestError: the file has no such key.
+            ConfigError, StoreBusy: as for `add`.
+        """
+        whole = _KEY.fullmatch(key_id)
+        if whole:
+            key_id = whole[1]
+        with self._lock, file_held(self._path, BUSY_SECONDS):
+            kept = self._read()
+            left = [key for key in kept if key.key_id != key_id]
+            if len(left) == len(kept):
+                raise RequestError(f"no key has the id {key_id!r:.40}; crp keys list names them")
+            self._write(left)
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> list[Key]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise ConfigError(f"key file {str(self._path)!r:.200} cannot be read: {why}") from error
+        keys = []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                keys.append(Key.model_validate(json.loads(line)))
+            except ValidationError as error:
+                field, problem = first_problem(error)
+                said = f"{field}: {problem}"
+                raise ConfigError(f"line {number} of the key file is no key: {said}") from None
+            except (ValueError, RecursionError):
+                raise ConfigError(f"line {number} of the key file is no JSON") from None
+        return keys
+
+    def _write(self, keys: list[Key]) -> None:
+        text = "".join(key.model_dump_json() + "\n" for key in keys)
+        try:
+            # A temporary file has mode 0600; in its place at once, so nobody reads half of it.
+            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".keys-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except OSError as error:
+            raise ConfigError(
+                f"key file {str(self._path)!r:.200} cannot be written: {error.strerror}"
+            ) from error
+        self._looked = float("-inf")
+
+
+# Buckets of keys that were used last; one that was dropped is full again.
+KEPT: Final = 10_000
+
+
+class GatewayBusy(LimitReached):
+    """Too much at once or too often.
+
+    Attributes:
+        retry_seconds: after which it may be tried again, at least 1.
+    """
+
+    def __init__(self, message: str, *, retry_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
+
+
+class RequestRates:
+    """A bucket for each key that fills up steadily. For one event loop alone."""
+
+    def __init__(self, per_minute: float, burst: int) -> None:
+        self._per_second = per_minute / 60.0
+        self._burst = float(burst)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key_id: str, now: float) -> None:
+        """Take one request out of a key's bucket."""
+        left, at = self._buckets.pop(key_id, (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._per_second)
+        allowed = left >= 1.0
+        self._buckets[key_id] = (left - 1.0 if allowed else left, now)
+        if len(self._buckets) > KEPT:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            wait = max(1, math.ceil((1.0 - left) / self._per_second))
+            raise GatewayBusy(
+                f"key {key_id} sent more than {self._per_second * 60:g} requests a minute; "
+                f"try again in {wait} s",
+                retry_seconds=wait,
+            )
+
+
+class ConcurrencyLimit:
+    """Counts requests under way. For one event loop alone."""
+
+    def __init__(self, each: int, in_all: int) -> None:
+        self._each = each
+        self._in_all = in_all
+        self._running: Counter[str] = Counter()
+        self._all = 0
+
+    @property
+    def running(self) -> int:
+        """Requests under way."""
+        return self._all
+
+    @contextmanager
+    def one(self, key_id: str) -> Iterator[None]:
+        """Count a request while the block lasts."""
+        if self._running[key_id] >= self._each:
+            raise GatewayBusy(
+                f"key {key_id} has {self._each} requests under way, which is its limit",
+                retry_seconds=1,
+            )
+        if self._all >= self._in_all:
+            raise GatewayBusy(
+                f"the gateway has {self._in_all} requests under way, which is its limit",
+                retry_seconds=1,
+            )
+        self._running[key_id] += 1
+        self._all += 1
+        try:
+            yield
+        finally:
+            self._all -= 1
+            self._running[key_id] -= 1
+            if not self._running[key_id]:
+                del self._running[key_id]
+
+
+# Seconds.
+BOUNDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_HELP: Final = {
+    "crp_gateway_requests_total": "Requests by route, method and status.",
+    "crp_gateway_request_seconds": "Time of a request from its headers to its last byte.",
+    "crp_gateway_tokens_total": "Tokens that models reported.",
+    "crp_gateway_outcomes_total": "Windows by how they ended.",
+    "crp_gateway_requests_running": "Requests under way.",
+    "crp_gateway_relays_open": "Relays that are open.",
+}
+
+
+@runtime_checkable
+class MetricsSource(Protocol):
+    """Metrics of others, such as `observability.prometheus.Metrics`."""
+
+    def text(self) -> str:
+        """Everything, as Prometheus reads it."""
+        ...
+
+
+class GatewayMetrics:
+    """What happened since the gateway began. For one event loop alone."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, str, str]] = Counter()
+        self._buckets: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
+        self._seconds: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()
+        self._gauges: dict[str, Callable[[], int]] = {}
+        self._others: list[MetricsSource] = []
+
+    def also(self, other: MetricsSource) -> None:
+        """Tell the metrics of another registry as well, behind the gateway's own."""
+        self._others.append(other)
+
+    def gauge(self, name: str, value: Callable[[], int]) -> None:
+        """Tell a number whenever it is asked for."""
+        self._gauges[name] = value
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request.
+
+        Args:
+            route: as the gateway's table has it, so that a caller makes no labels.
+        """
+        self._requests[route, method, str(status)] += 1
+        self._buckets[route][bisect_left(BOUNDS, seconds)] += 1
+        self._seconds[route] += seconds  # type: ignore[assignment]
+
+    def tokens(self, kind: str, count: int) -> None:
+        """Count tokens, `prompt` or `completion`."""
+        self._tokens[kind] += count
+
+    def outcome(self, kind: str) -> None:
+        """Count a window by its end."""
+        self._outcomes[kind] += 1
+
+    def text(self) -> str:
+        """Everything, as Prometheus reads it."""
+        own = "\n".join(self._lines()) + "\n"
+        return own + "".join(other.text() for other in self._others)
+
+    def _lines(self) -> Iterator[str]:
+        requests = {
+            _labels(route=route, method=method, status=status): count
+            for (route, method, status), count in self._requests.items()
+        }
+        yield from _metric("crp_gateway_requests_total", "counter", requests)
+        yield from _head("crp_gateway_request_seconds", "histogram")
+        for route, counts in sorted(self._buckets.items()):
+            below = 0
+            for bound, count in zip((*map(str, BOUNDS), "+Inf"), counts, strict=True):
+                below += count
+                labels = _labels(route=route, le=bound)
+                yield f"crp_gateway_request_seconds_bucket{labels} {below}"
+            labels = _labels(route=route)
+            yield f"crp_gateway_request_seconds_sum{labels} {self._seconds[route]:.6f}"
+            yield f"crp_gateway_request_seconds_count{labels} {below}"
+        tokens = {_labels(kind=kind): count for kind, count in self._tokens.items()}
+        yield from _metric("crp_gateway_tokens_total", "counter", tokens)
+        ended = {_labels(outcome=kind): count for kind, count in self._outcomes.items()}
+        yield from _metric("crp_gateway_outcomes_total", "counter", ended)
+        for name, value in self._gauges.items():
+            yield from _metric(name, "gauge", {"": value()})
+
+
+def _metric(name: str, kind: str, values: Mapping[str, int]) -> Iterator[str]:
+    yield from _head(name, kind)
+    yield from (f"{name}{labels} {value}" for labels, value in sorted(values.items()))
+
+
+def _head(name: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {_HELP[name]}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _labels(**labels: str) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"

@@ -1,0 +1,317 @@
+"""The tree of LangChain runs: documents, messages and session of each model call.
+
+Retriever and model are cousins in the tree. Documents are shelved under every ancestor of the
+retriever's run; a model's run climbs to the first ancestor that has some. So concurrent
+inputs of one batch each find their own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import ensure_config
+
+from crp_integrations.adapters.conversations import PREFIX, session_id_for
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain.messages import message_of
+from crp_integrations.messages import Message
+from crp_integrations.relay.relay import Relay
+
+# LangChain tells nobody when a model or retriever that is itself the root gets cancelled, so the
+# oldest tree is given up for the newest; whoever still runs in it is then not checked.
+MOST_TREES: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverResult:
+    """What one retriever run returned."""
+
+    query: str
+    documents: tuple[Document, ...]
+
+
+@dataclass(slots=True)
+class _Run:
+    parent: UUID | None
+    root: UUID
+    query: str = ""
+    shelf: dict[UUID, RetrieverResult] = field(default_factory=dict)
+
+
+class RunTree:
+    """The runs in progress; a tree is forgotten when its root ends. Safe under threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs: dict[UUID, _Run] = {}
+        self._trees: dict[UUID, list[UUID]] = {}
+
+    def start(self, run_id: UUID, parent: UUID | None, *, query: str = "") -> None:
+        """A run began; `query` is what a retriever was asked."""
+        with self._lock:
+            above = self._runs.get(parent) if parent is not None else None
+            root = above.root if above is not None else run_id
+            self._runs[run_id] = _Run(parent if above is not None else None, root, query)
+            self._trees.setdefault(root, []).append(run_id)
+            if len(self._trees) > MOST_TREES:
+                self._forget(next(iter(self._trees)))
+
+    def add_documents(self, run_id: UUID, documents: Sequence[Document]) -> None:
+        """A retriever ended: shelve its documents in place of what its own children found."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is None:
+                return
+            found = RetrieverResult(run.query, tuple(documents))
+            for ancestor in self._ancestors(run_id):
+                shelf = self._runs[ancestor].shelf
+                for inner in [other for other in shelf if run_id in self._ancestors(other)]:
+                    # A wrapper's documents are what goes on; the wrapped ones were narrowed.
+                    del shelf[inner]
+                shelf[run_id] = found
+
+    def context_of(self, run_id: UUID) -> tuple[RetrieverResult, ...] | None:
+        """What a model call saw: the shelf of its first ancestor that has one, else None."""
+        with self._lock:
+            for ancestor in self._ancestors(run_id):
+                shelf = self._runs[ancestor].shelf
+                if shelf:
+                    return tuple(shelf.values())
+            return None
+
+    def end(self, run_id: UUID) -> None:
+        """A run ended, well or not; the end of a root forgets its tree."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None and run.root == run_id:
+                self._forget(run_id)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._runs)
+
+    def _forget(self, root: UUID) -> None:
+        for member in self._trees.pop(root, ()):
+            self._runs.pop(member, None)
+
+    def _ancestors(self, run_id: UUID) -> list[UUID]:
+        path: list[UUID] = []
+        run = self._runs.get(run_id)
+        while run is not None and run.parent is not None:
+            path.append(run.parent)
+            run = self._runs.get(run.parent)
+        return path
+
+
+class RunTreeHandler(BaseCallbackHandler):
+    """Notes every run with its parent, and shelves what retrievers return; see `RunTree`."""
+
+    def __init__(self) -> None:
+        self._runs = RunTree()
+
+    def on_chain_start(
+        self,
+        serialized: dict[str, Any],
+        inputs: dict[str, Any],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the run's parent."""
+        self._runs.start(run_id, parent_run_id)
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the run's parent."""
+        self._runs.start(run_id, parent_run_id)
+
+    def on_llm_start(
+        self,
+        serialized: dict[str, Any],
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the run's parent."""
+        self._runs.start(run_id, parent_run_id)
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the run's parent."""
+        self._runs.start(run_id, parent_run_id)
+
+    def on_retriever_start(
+        self,
+        serialized: dict[str, Any],
+        query: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the run's parent and what was asked."""
+        self._runs.start(run_id, parent_run_id, query=query)
+
+    def on_retriever_end(
+        self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Shelve the documents for the model calls that descend from the same runs."""
+        self._runs.add_documents(run_id, documents)
+        self._runs.end(run_id)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Forget the tree when its root ends."""
+        self._runs.end(run_id)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Forget the tree when its root ends."""
+        self._runs.end(run_id)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Forget the tree when its root ends."""
+        self._runs.end(run_id)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Forget the tree when its root fails."""
+        self._runs.end(run_id)
+
+    on_tool_error = on_llm_error = on_retriever_error = on_chain_error
+
+
+class SentMessages:
+    """Messages of calls in progress. Bounded: nobody is told of a call that is cancelled."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._messages: OrderedDict[UUID, tuple[Message, ...]] = OrderedDict()
+
+    def note(self, run_id: UUID, messages: Sequence[Sequence[BaseMessage]]) -> None:
+        """Note what is sent.
+
+        Of several conversations in one call, and of one with a role of its own, nothing is noted.
+        """
+        if len(messages) != 1:
+            return
+        try:
+            read = tuple(message_of(message) for message in messages[0])
+        except RequestError:
+            return
+        with self._lock:
+            self._messages[run_id] = read
+            while len(self._messages) > MOST_TREES:
+                self._messages.popitem(last=False)
+
+    def pop(self, run_id: UUID) -> tuple[Message, ...]:
+        """What was sent in a call, once; empty where it was not seen."""
+        with self._lock:
+            return self._messages.pop(run_id, ())
+
+
+_FRAMEWORK: Final = "langchain"
+# LangChain's word, then LangGraph's.
+_KEYS: Final = ("session_id", "thread_id")
+
+
+def session_of(config: Mapping[str, Any] | None) -> str:
+    """The session that a config names, by `session_id` or else `thread_id`; empty for none.
+
+    An id of ours is taken as it is, and any other name is hashed (`session_id_for`).
+    """
+    configurable = (config or {}).get("configurable") or {}
+    for key in _KEYS:
+        given = configurable.get(key)
+        if given is None or given == "":
+            continue
+        return session_id_for(given, _FRAMEWORK, f"configurable {key}")
+    return ""
+
+
+def named_session(given: object) -> str:
+    """The session for whatever names a conversation."""
+    return session_id_for(given, _FRAMEWORK)
+
+
+def new_session() -> str:
+    """A session of its own, for a run that names none."""
+    return PREFIX + uuid.uuid4().hex
+
+
+# Of LangGraph's namespace: a graph within a node within a graph.
+_BETWEEN: Final = "|"
+_BEHIND_NAME: Final = ":"
+# The node in which an agent of LangChain runs its tools.
+_TOOLS: Final = "tools"
+
+
+@dataclass(frozen=True, slots=True)
+class OuterAgent:
+    """The agent whose tool call is running.
+
+    Attributes:
+        depth: agents around that agent, 0 for the root.
+    """
+
+    relay: Relay
+    session_id: str
+    depth: int
+
+
+_OUTER: Final[ContextVar[OuterAgent | None]] = ContextVar("crp_langchain_outer", default=None)
+
+
+def outer_agent() -> OuterAgent | None:
+    """The agent around this one; None for the root."""
+    return _OUTER.get()
+
+
+@contextmanager
+def inside_agent(agent: OuterAgent) -> Iterator[None]:
+    """What runs inside runs in a tool call of this agent."""
+    token = _OUTER.set(agent)
+    try:
+        yield
+    finally:
+        _OUTER.reset(token)
+
+
+def agent_depth(config: Mapping[str, Any] | None = None) -> int:
+    """How many agents are around the one that runs here, 0 for the root.
+
+    Agents without the middleware count too, by the tool nodes of LangGraph's namespace.
+    """
+    around = outer_agent()
+    known = 0 if around is None else around.depth + 1
+    said = (ensure_config() if config is None else config).get("configurable") or {}
+    namespace = str(said.get("checkpoint_ns") or "")
+    above = namespace.split(_BETWEEN)[:-1]
+    named = sum(one.partition(_BEHIND_NAME)[0] == _TOOLS for one in above)
+    return max(known, named)

@@ -1,0 +1,299 @@
+"""What is signed: an in-toto Statement v1 in a DSSE envelope with one Ed25519 signature.
+
+Spec: in-toto (v1.0, https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md)
+
+A subject's digest is the hash of its leaf: SHA-256 of a zero byte, 32 bytes of salt and the text.
+A plain hash of the text would confirm a guess at what was left out of a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.canonical import (
+    TEXT,
+    Shape,
+    Written,
+    b64,
+    dumps,
+    fields,
+    hex_of,
+    is_bare,
+    listed,
+    loads,
+    text_of,
+    unb64,
+    whole_number,
+)
+from crp_integrations.receipt.leaves import Entry, entries_of
+from crp_integrations.seals import derive_key, sha256_hex
+
+TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
+SUBJECTS: Final = ("request", "context", "answer")
+_STATEMENT = frozenset({"_type", "predicate", "predicateType", "subject"})
+_PREDICATE = frozenset({"chain", "content", "texts"})
+_SUBJECT = frozenset({"digest", "name"})
+_DIGEST = frozenset({"sha256"})
+_TEXTS = frozenset({"leaves", "root"})
+_CHAIN: Final = Shape(
+    session_id=TEXT,
+    window_id=TEXT,
+    window_number=whole_number(1),
+    timestamp=TEXT,
+    hmac=TEXT,
+    parents=listed(TEXT),
+    outcome=TEXT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The window's place in its session's chain of HMACs.
+
+    Attributes:
+        timestamp: ISO 8601 in UTC, when the window was sealed.
+        hmac: of the window, which covers its parents'.
+        parents: HMACs of the windows that it follows; none for the first.
+        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
+    """
+
+    session_id: str
+    window_id: str
+    window_number: int
+    timestamp: str
+    hmac: str
+    parents: tuple[str, ...]
+    outcome: str
+
+    @classmethod
+    def of(cls, seal: WindowSeal, parents: tuple[str, ...]) -> Chain:
+        """That of a window's seal."""
+        return cls(
+            seal.session_id,
+            seal.window_id,
+            seal.window_number,
+            seal.timestamp,
+            seal.hmac,
+            parents,
+            seal.outcome,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The place as a JSON object."""
+        return _CHAIN.write(self)
+
+    @classmethod
+    def from_json(cls, value: Any, place: str) -> Chain:
+        """Read a place."""
+        return cls(**_CHAIN.read(value, place))
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a receipt says.
+
+    Attributes:
+        subjects: digests of request, context and answer, 32 bytes each.
+        root: of the tree over all leaves, 32 bytes.
+        content: what was asked, selected, sent, found and decided (`predicate.py`).
+    """
+
+    subjects: Mapping[str, bytes]
+    chain: Chain
+    leaves: tuple[Entry, ...]
+    root: bytes
+    content: Mapping[str, Any]
+
+    def to_payload(self) -> bytes:
+        """The bytes that are signed."""
+        content = self.content
+        told = content.data if isinstance(content, Written) else dumps(content)
+        subjects = ",".join(
+            [
+                f'{{"digest":{{"sha256":"{self.subjects[name].hex()}"}},"name":"{name}"}}'
+                for name in SUBJECTS
+            ]
+        )
+        # Keys in their order, as `dumps` would sort them.
+        return b"".join(
+            [
+                b'{"_type":"%s","predicate":{"chain":' % TYPE.encode(),
+                dumps(self.chain.to_json()),
+                b',"content":',
+                told,
+                b',"texts":{"leaves":[',
+                _leaves_written(self.leaves),
+                f'],"root":"{self.root.hex()}"}}}},"predicateType":"{PREDICATE_TYPE}",'
+                f'"subject":[{subjects}]}}'.encode(),
+            ]
+        )
+
+    @classmethod
+    def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:
+        """Read what was signed."""
+        found = fields(loads(payload, place), _STATEMENT, place)
+        for name, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
+            if found[name] != wanted:
+                raise ReceiptBroken(f"{place}.{name}", f"is not {wanted!r}")
+        at = f"{place}.predicate"
+        predicate = fields(found["predicate"], _PREDICATE, at)
+        texts = fields(predicate["texts"], _TEXTS, f"{at}.texts")
+        leaves = entries_of(texts["leaves"], f"{at}.texts.leaves")
+        if not isinstance(predicate["content"], dict):
+            raise ReceiptBroken(f"{at}.content", "no object")
+        return cls(
+            _subjects(found["subject"], f"{place}.subject"),
+            Chain.from_json(predicate["chain"], f"{at}.chain"),
+            leaves,
+            hex_of(texts["root"], f"{at}.texts.root"),
+            predicate["content"],
+        )
+
+
+def _leaves_written(leaves: Sequence[Entry]) -> bytes:
+    """Leaves as their JSON, without the brackets around it."""
+    bare = is_bare("".join([leaf.fact_id for leaf in leaves]))
+    written: list[str] = []
+    others: list[Any] = []
+    for leaf in leaves:
+        if not (bare and leaf.fact_id):
+            others.append(leaf.to_json())
+            continue
+        if others:
+            written.append(dumps(others)[1:-1].decode())
+            others = []
+        # Most are of facts: two texts each, of which one is hexadecimal.
+        written.append(f'{{"fact":"{leaf.fact_id}","hash":"{leaf.hash.hex()}"}}')
+    if others:
+        written.append(dumps(others)[1:-1].decode())
+    return ",".join(written).encode()
+
+
+def _subjects(value: Any, place: str) -> dict[str, bytes]:
+    if not isinstance(value, list) or len(value) != len(SUBJECTS):
+        raise ReceiptBroken(place, f"wanted {', '.join(SUBJECTS)}")
+    found = {}
+    for number, (one, name) in enumerate(zip(value, SUBJECTS, strict=True)):
+        at = f"{place}[{number}]"
+        subject = fields(one, _SUBJECT, at)
+        if subject["name"] != name:
+            raise ReceiptBroken(f"{at}.name", f"is not {name!r}")
+        digest = fields(subject["digest"], _DIGEST, f"{at}.digest")
+        found[name] = hex_of(digest["sha256"], f"{at}.digest.sha256")
+    return found
+
+
+IN_TOTO: Final = "application/vnd.in-toto+json"
+KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+SIGN_INFO: Final = b"crp-receipt-sign-v1"
+_ENVELOPE = frozenset({"payload", "payloadType", "signatures"})
+_SIGNATURE = frozenset({"keyid", "sig"})
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A payload with its signature, as read; nothing is checked yet.
+
+    Attributes:
+        keyid: SHA-256 of the public key's 32 bytes, 64 hexadecimal digits.
+        signature: 64 bytes.
+    """
+
+    payload: bytes
+    payload_type: str
+    keyid: str
+    signature: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """The envelope as a JSON object."""
+        return {
+            "payload": b64(self.payload),
+            "payloadType": self.payload_type,
+            "signatures": [{"keyid": self.keyid, "sig": b64(self.signature)}],
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, payload_type: str, place: str = "envelope") -> Signed:
+        """Read an envelope."""
+        found = fields(value, _ENVELOPE, place)
+        kind = text_of(found["payloadType"], f"{place}.payloadType")
+        if kind != payload_type:
+            raise ReceiptBroken(f"{place}.payloadType", f"{kind!r:.60} is not {payload_type!r}")
+        signatures = found["signatures"]
+        if not isinstance(signatures, list) or len(signatures) != 1:
+            raise ReceiptBroken(f"{place}.signatures", "wanted exactly one")
+        at = f"{place}.signatures[0]"
+        one = fields(signatures[0], _SIGNATURE, at)
+        return cls(
+            unb64(found["payload"], f"{place}.payload"),
+            kind,
+            hex_of(one["keyid"], f"{at}.keyid").hex(),
+            unb64(one["sig"], f"{at}.sig", SIGNATURE_BYTES),
+        )
+
+    def verify(self, key: bytes, place: str = "envelope") -> None:
+        """Check the signature with a public key."""
+        at = f"{place}.signatures[0]"
+        if keyid_of(key) != self.keyid:
+            raise ReceiptBroken(f"{at}.keyid", "does not name the key")
+        try:
+            Ed25519PublicKey.from_public_bytes(key).verify(
+                self.signature, pae(self.payload_type, self.payload)
+            )
+        except (InvalidSignature, ValueError):
+            raise ReceiptBroken(f"{at}.sig", "the signature does not fit payload and key") from None
+
+
+class SigningKey:
+    """An Ed25519 key that signs; printing it shows the public key's id alone."""
+
+    __slots__ = ("_key", "keyid", "public")
+
+    def __init__(self, seed: bytes) -> None:
+        """Make the key."""
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.public = self._key.public_key().public_bytes_raw()
+        self.keyid = keyid_of(self.public)
+
+    def sign(self, payload_type: str, payload: bytes) -> Signed:
+        """Sign a payload; equal payloads give equal signatures."""
+        signature = self._key.sign(pae(payload_type, payload))
+        return Signed(payload, payload_type, self.keyid, signature)
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.keyid[:16]}…)"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a key is not pickled; derive it again from the key ring")
+
+
+# Deriving one takes a third of the time of signing with it.
+@lru_cache(maxsize=64)
+def signing_key(master: bytes, tenant: str) -> SigningKey:
+    """The key that signs a tenant's receipts and the heads of their log."""
+    return SigningKey(derive_key(master, salt=tenant, info=SIGN_INFO))
+
+
+def keyid_of(key: bytes) -> str:
+    """What names a public key: SHA-256 of its 32 bytes, 64 hexadecimal digits."""
+    return sha256_hex(key)
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """The bytes that are signed: DSSE's pre-authentication encoding.
+
+    >>> pae("http://example.com/HelloWorld", b"hello world")
+    b'DSSEv1 29 http://example.com/HelloWorld 11 hello world'
+    """
+    kind = payload_type.encode()
+    return b"".join([b"DSSEv1 %d %s %d " % (len(kind), kind, len(payload)), payload])

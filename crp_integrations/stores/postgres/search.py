@@ -1,0 +1,374 @@
+"""Vector search by an HNSW index, and word search over postings scored as FTS5 scores them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import EngineError
+from crp_integrations.fabric.ports.facts import Labels
+from crp_integrations.language.words import stems_of
+from crp_integrations.stores.postgres.connection import ESCAPE, PostgresConnection, unescaped
+from crp_integrations.stores.postgres.tables import SERIES
+from crp_integrations.stores.rules import RETRIEVABLE_SQL, Among, PackedVector, TransactionGate
+from crp_integrations.vectors import FloatRows, to_bytes
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+
+# BM25 as SQLite's FTS5 has it; a term that half of all facts hold or more weighs `LEAST_IDF`.
+K1 = 1.2
+B = 0.75
+LEAST_IDF = 1e-6
+# Bytes of one place in `postings.places`.
+_PLACE = 4
+# BM25 over the retrievable facts; a term's hits come from its stem, or are given for a phrase. The
+# sum is in the order of the terms, so that equal facts have equal scores.
+_HITS = f"""WITH hits AS (
+    SELECT asked.term, fact, length(places) / {_PLACE} AS times
+        FROM unnest(?::int[], ?::text[]) AS asked (term, stem) JOIN postings USING (stem)
+    UNION ALL SELECT * FROM unnest(?::int[], ?::bigint[], ?::int[])
+), live AS (
+    SELECT term, times, fact_id, words FROM hits JOIN facts USING (fact) WHERE {RETRIEVABLE_SQL}
+), everything AS (
+    SELECT max(value) FILTER (WHERE name = 'live_facts')::float8 AS facts,
+        max(value) FILTER (WHERE name = 'live_words')::float8 AS words FROM own
+), weights AS (
+    SELECT term, greatest(ln((facts - count(*) + 0.5) / (count(*) + 0.5)), 0.0) AS idf
+        FROM live, everything GROUP BY term, facts
+)"""
+_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {LEAST_IDF} END * times * {K1 + 1.0}
+        / (times + {K1} * ({1.0 - B} + {B} * live.words * facts / everything.words))"""
+SEARCH = f"""{_HITS}
+SELECT fact_id, sum({_SCORE} ORDER BY term) AS score
+FROM live JOIN weights USING (term), everything
+GROUP BY fact_id ORDER BY score DESC, fact_id LIMIT ?"""
+# The best of each term for itself.
+SEARCH_EACH = f"""{_HITS}, scored AS (
+    SELECT term, fact_id, {_SCORE} AS score FROM live JOIN weights USING (term), everything
+), placed AS (
+    SELECT *, row_number() OVER (PARTITION BY term ORDER BY score DESC, fact_id) AS place
+        FROM scored
+)
+SELECT term, fact_id, score FROM placed WHERE place <= ? ORDER BY term, place"""
+
+
+def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+    """Best retrievable facts that hold any of the terms: id and BM25 score, ties by id."""
+    asked = asking(connection, terms, k)
+    if asked is None:
+        return []
+    return [(str(id), float(score)) for id, score in connection.rows(SEARCH, asked)]
+
+
+def search_each(
+    connection: PostgresConnection, terms: Sequence[str], k: int
+) -> list[list[tuple[str, float]]]:
+    """What `search` finds for each of some different terms alone, in one statement."""
+    found: list[list[tuple[str, float]]] = [[] for _ in terms]
+    asked = asking(connection, terms, k)
+    if asked is not None:
+        for term, id_, score in connection.rows(SEARCH_EACH, asked):
+            found[term].append((str(id_), float(score)))
+    return found
+
+
+def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[Any] | None:
+    """The parameters of `SEARCH`; None when nothing can be found."""
+    single: list[tuple[int, str]] = []
+    phrases: list[tuple[int, int, int]] = []
+    for number, term in enumerate(dict.fromkeys(terms)):
+        stems = stems_of(term)
+        if len(stems) == 1:
+            single.append((number, stems[0]))
+        elif stems:
+            phrases += ((number, *hit) for hit in _phrase(connection, stems))
+    if k <= 0 or not (single or phrases):
+        return None
+    columns = [Among(column) for column in zip(*single, strict=True)] or [Among(), Among()]
+    given = [Among(column) for column in zip(*phrases, strict=True)] or [Among()] * 3
+    return [*columns, *given, k]
+
+
+def _phrase(connection: PostgresConnection, stems: Sequence[str]) -> list[tuple[int, int]]:
+    """Facts that hold the stems one behind the other, and how often."""
+    distinct = sorted({*stems})
+    found: dict[int, dict[str, set[int]]] = defaultdict(dict)
+    # Only facts that hold all of them are read.
+    for fact, stem, places in connection.rows(
+        "SELECT fact, stem, places FROM postings WHERE stem = ANY(?) AND fact IN "
+        "(SELECT fact FROM postings WHERE stem = ANY(?) GROUP BY fact HAVING count(*) = ?)",
+        [Among(distinct), Among(distinct), len(distinct)],
+    ):
+        found[fact][stem] = {*np.frombuffer(places, dtype="<u4").tolist()}
+    hits = []
+    for fact, places_of in found.items():
+        count = sum(
+            all(start + step in places_of[stem] for step, stem in enumerate(stems))
+            for start in places_of[stems[0]]
+        )
+        if count:
+            hits.append((fact, count))
+    return hits
+
+
+def add(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> list[int]:
+    """Note where each stem stands in the texts of some facts; how many stems each text has."""
+    lengths: list[int] = []
+    rows: list[tuple[str, int, bytes]] = []
+    for fact, text in texts:
+        places: dict[str, list[int]] = defaultdict(list)
+        stems = stems_of(text)
+        lengths.append(len(stems))
+        for place, stem in enumerate(stems):
+            places[stem].append(place)
+        rows += ((stem, fact, np.array(at, dtype="<u4").tobytes()) for stem, at in places.items())
+    # In the order of the index, so that a page of it is written once.
+    connection.copy("postings (stem, fact, places)", ("text", "int8", "bytea"), sorted(rows))
+    return lengths
+
+
+def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> None:
+    """Forget where the stems of some facts stand, which have had these texts."""
+    pairs = [(stem, fact) for fact, text in texts for stem in sorted({*stems_of(text)})]
+    if pairs:
+        stems, facts = zip(*pairs, strict=True)
+        connection.execute(
+            "DELETE FROM postings USING unnest(?::text[], ?::bigint[]) AS gone (stem, fact) "
+            "WHERE postings.stem = gone.stem AND postings.fact = gone.fact",
+            [Among(stems), Among(facts)],
+        )
+
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+
+# The length of the vectors that the index is over stands under this name in `own`.
+INDEXED = "indexed"
+# The most numbers that a halfvec of an index may have; longer ones are compared one by one.
+MOST_DIMENSIONS = 4_000
+# Facts that are asked for beyond k: half precision may misplace a few at the end.
+SPARE = 4
+# Ids and rows as bytes, which are turned into texts and numbers all at once.
+SENT = "textsend(fact_id) AS ids, vector_send(vector) AS sent"
+_Asked = tuple[bytes, int, tuple[Labels, ...] | None]
+LABEL_SETS = f"""WITH RECURSIVE sets AS (
+    (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
+    UNION ALL SELECT (
+        SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} AND labels > sets.labels
+        ORDER BY labels LIMIT 1
+    ) FROM sets WHERE labels IS NOT NULL
+) SELECT labels FROM sets WHERE labels IS NOT NULL"""
+
+
+class PostgresSearching:
+    """The vector search of one transaction."""
+
+    def __init__(
+        self, connection: PostgresConnection, turn: TransactionGate, owned: Mapping[str, int] | None
+    ) -> None:
+        """Take the connection."""
+        self._owned = owned
+        self._connection = connection
+        self._turn = turn
+        # What was foreseen: by vector, k and labels; by terms and k.
+        self._near: dict[_Asked, tuple[list[str], FloatRows]] = {}
+        self.worded: dict[tuple[tuple[str, ...], int], list[tuple[str, float]]] = {}
+
+    def size(self) -> int:
+        """How many facts are retrievable; 0 while there is no index."""
+        own = self._own()
+        return own.get("live_facts", 0) if own.get(INDEXED) else 0
+
+    def label_sets(self) -> list[tuple[str, ...]]:
+        """The different sets of labels that retrievable facts carry."""
+        self._turn.reading()
+        return [tuple(json.loads(labels)) for (labels,) in self._connection.rows(LABEL_SETS)]
+
+    def count(self, label_sets: Sequence[tuple[str, ...]]) -> int:
+        """How many retrievable facts carry one of these sets of labels."""
+        self._turn.reading()
+        found = self._connection.one(
+            f"SELECT count(*) FROM facts WHERE {RETRIEVABLE_SQL} AND labels = ANY(?)",
+            [_stored(label_sets)],
+        )
+        return 0 if found is None else int(found[0])
+
+    def nearest(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        *,
+        label_sets: Sequence[tuple[str, ...]] | None = None,
+        among: Sequence[str] | None = None,
+    ) -> tuple[list[str], FloatRows]:
+        """The retrievable facts that are found nearest, with their unit rows."""
+        own = self._own()
+        dimensions = own.get("dimensions", 0)
+        if len(vector) != dimensions:
+            # The caller says what is wrong with it.
+            return ["none"], np.zeros((1, dimensions), dtype=np.float32)
+        if among is None and self._near:
+            foreseen = self._near.get(_key(vector, k, label_sets))
+            if foreseen is not None:
+                return foreseen
+        statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
+        return _block(self._connection.rows(statement, values), dimensions)
+
+    def foresee(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        terms: Sequence[str],
+        k_words: int,
+        *,
+        label_sets: Sequence[Labels] | None = None,
+    ) -> None:
+        """Search for vectors and words in one statement; who asks for either then has it.
+
+        A transaction that only reads sees one state, so what it found stays right.
+        """
+        own = self._own()
+        asked = asking(self._connection, terms, k_words)
+        dimensions = own.get("dimensions", 0)
+        if self._owned is None or asked is None or len(vector) != dimensions:
+            return
+        statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
+        found = self._connection.rows(
+            f"SELECT ids, sent, NULL::float8 FROM ({statement}) AS near "
+            "UNION ALL SELECT textsend(fact_id), NULL, score "
+            f"FROM ({SEARCH}) AS worded",
+            [*values, *asked],
+        )
+        near = [(ids, sent) for ids, sent, score in found if score is None]
+        self._near[_key(vector, k, label_sets)] = _block(near, dimensions)
+        hits = [
+            (unescaped(id_.decode()), float(score)) for id_, _, score in found if score is not None
+        ]
+        # A union promises no order.
+        self.worded[(*terms,), k_words] = sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+    def _asked(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        own: Mapping[str, int],
+        *,
+        label_sets: Sequence[Labels] | None,
+        among: Sequence[str] | None,
+    ) -> tuple[str, list[Any]]:
+        """The statement that gives ids and rows, and its parameters."""
+        values: list[Any] = []
+        if label_sets is not None:
+            values.append(_stored(label_sets))
+        if among is not None:
+            values.append(Among(among))
+        statement = _statement(
+            own.get("dimensions", 0),
+            int(own.get(SERIES, 0)) if among is None and own.get(INDEXED) else None,
+            int(k) + SPARE,
+            labelled=label_sets is not None,
+            among=among is not None,
+        )
+        return statement, [*values, PackedVector(to_bytes(vector))]
+
+    def _own(self) -> Mapping[str, int]:
+        self._turn.reading()
+        if self._owned is not None:
+            return self._owned
+        return dict(self._connection.rows("SELECT name, value FROM own"))
+
+
+@lru_cache(maxsize=256)
+def _statement(
+    dimensions: int, series: int | None, most: int, *, labelled: bool, among: bool
+) -> str:
+    """The statement that gives ids and rows."""
+    conditions: list[str] = [RETRIEVABLE_SQL]
+    if labelled:
+        conditions.append("labels = ANY(?)")
+    if among:
+        conditions.append("fact_id = ANY(?)")
+    # Adding zero hides the order from the index.
+    order = "(vector <#> ?::vector) + 0"
+    if series is not None:
+        half = f"halfvec({dimensions})"
+        order = f"vector::{half} <#> ?::vector::{half}"
+        # The index is of one series; a number in the statement tells the planner that.
+        conditions.append(f"{SERIES} = {series}")
+    return (
+        f"SELECT {SENT} FROM vectors JOIN facts USING (fact) "
+        f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {most}"
+    )
+
+
+def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] | None) -> _Asked:
+    return vector.tobytes(), k, None if label_sets is None else tuple(label_sets)
+
+
+def _block(
+    found: Sequence[tuple[bytes | None, bytes]], dimensions: int
+) -> tuple[list[str], FloatRows]:
+    """Ids and rows as they were sent."""
+    some = [(ids, sent) for ids, sent in found if ids is not None]
+    if not some:
+        return [], np.zeros((0, dimensions), dtype=np.float32)
+    text = b"\0".join([ids for ids, _ in some]).decode()
+    ids = text.split("\0")
+    if ESCAPE in text:
+        ids = [unescaped(id_) for id_ in ids]
+    whole = b"".join([sent for _, sent in some])
+    form = _form(dimensions)
+    if len(whole) != len(ids) * form.itemsize:
+        _refuse_length(ids, whole, dimensions)
+    block = np.frombuffer(whole, dtype=form)
+    if not (block["length"] == dimensions).all():
+        _refuse_length(ids, whole, dimensions)
+    return ids, block["row"].astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _form(dimensions: int) -> np.dtype[np.void]:
+    """How a row is sent: its length, two bytes of zeros, and big-endian numbers."""
+    return np.dtype([("length", ">u2"), ("unused", ">u2"), ("row", ">f4", (dimensions,))])
+
+
+def _refuse_length(ids: Sequence[str], whole: bytes, dimensions: int) -> None:
+    """Name the first row of another length."""
+    at = 0
+    for id_ in ids:
+        length = int.from_bytes(whole[at : at + 2], "big")
+        if length != dimensions:
+            raise EngineError(f"the vector of fact {id_} has {length} numbers, wanted {dimensions}")
+        at += 4 * (length + 1)
+
+
+def build(connection: PostgresConnection, dimensions: int) -> None:
+    """Build the index of the rows that are there, within the transaction that is open."""
+    if dimensions > MOST_DIMENSIONS:
+        return
+    connection.script(
+        # Checks that wait for the commit stand in the way of an index.
+        "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; "
+        f"SELECT index_vectors({int(dimensions)})"
+    )
+    connection.execute(
+        "INSERT INTO own (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        [INDEXED, dimensions],
+    )
+
+
+def drop(connection: PostgresConnection) -> None:
+    """Take away an index that is not in use any more; who reads the rows is waited for."""
+    connection.script("SELECT index_vectors(0)")
+
+
+def _stored(label_sets: Sequence[tuple[str, ...]]) -> Among:
+    return Among(json.dumps(list(labels)) for labels in label_sets)

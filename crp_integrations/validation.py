@@ -1,0 +1,72 @@
+"""Checks of arguments that are easily confused: a name where an object is wanted.
+
+A text in the place of an object is the usual slip: the name of a model, the id of an item. It would
+be found later, by the name of a method that it lacks. An error names the argument, what was given
+and what to give instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from crp_integrations.errors import ConfigError, RequestError
+
+Kind = TypeVar("Kind")
+Several = TypeVar("Several", bound=Sequence[object])
+
+
+class Wanted(NamedTuple):
+    """What a part is known by, and what to give in the place of another thing."""
+
+    attribute: str
+    fix: str
+
+
+def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
+    """What was given, which is of a kind."""
+    if not isinstance(given, kind):
+        raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
+    return given
+
+
+def several(given: Several, name: str, fix: str) -> Several:
+    """What was given, which holds several in an order.
+
+    One text would be read letter by letter, a set in an order of its own, and an iterator be empty
+    afterwards.
+    """
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        what = "one text" if isinstance(given, str) else seen(given, hidden=True)
+        raise RequestError(f"{name} is {what}; give {fix}")
+    return given
+
+
+def aware_moment(given: object, name: str) -> datetime:
+    """A moment with a time zone; another one could not be compared with those that are stored."""
+    found = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
+    if found.tzinfo is None:
+        raise RequestError(f"{name} {found.isoformat()} has no time zone; give it one")
+    return found
+
+
+def refuse_part(name: str, part: object, wanted: Wanted, *, hidden: Collection[str] = ()) -> None:
+    """Refuse a part that has not what it is known by."""
+    # A class in the place of an object has the methods and cannot be asked.
+    if isinstance(part, type) or not hasattr(part, wanted.attribute):
+        raise odd_part(name, part, wanted, hidden=hidden)
+
+
+def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = ()) -> ConfigError:
+    """The error of a part that is none."""
+    return ConfigError(f"{name} is {seen(part, hidden=name in hidden)}; give {wanted.fix}")
+
+
+def seen(given: object, *, hidden: bool) -> str:
+    """What was given, in the words of an error."""
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    if isinstance(given, str) and not hidden:
+        return f"the text {given!r:.60}"
+    return f"of type {type(given).__name__}"
