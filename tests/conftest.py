@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
-import shutil
 import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +24,6 @@ from tests.requirements.supported import claimed
 # servers do, does not wait 5 ms for a thread that computes, and what threads can do to each other
 # happens sooner.
 sys.setswitchinterval(0.0005)
-
-# A store waits for the disk at each commit, 2 ms and in slow hours many times that. No test takes
-# the machine's power away, and what a killed process has written stays, so temporary folders stand
-# in memory where there is plenty; TMPDIR says otherwise.
-MEMORY, PLENTY = Path("/dev/shm"), 4 << 30
-if (
-    "TMPDIR" not in os.environ
-    and os.access(MEMORY, os.W_OK)
-    and shutil.disk_usage(MEMORY).free >= PLENTY
-):
-    tempfile.tempdir = os.environ["TMPDIR"] = str(MEMORY)
 
 settings.register_profile(
     "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -76,19 +61,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     raise pytest.UsageError(f"{item.nodeid} is marked with unknown id {id!r}")
                 # User properties travel with the report, also from the workers of xdist.
                 item.user_properties.append((PROPERTY, id))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    # Collecting imports every framework and makes no garbage to speak of, but a million objects of
-    # modules and tests, which no collection needs to look at.
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.set_threshold(10_000)
-        gc.enable()
 
 
 class Recorder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
@@ -23,9 +22,8 @@ import crp_integrations.llama_index as li
 from crp_integrations.errors import ConfigError, CRPError, RequestError
 from tests.adapters.langchain_doubles import scripted as chat
 from tests.adapters.llama_index_doubles import opened, scripted
+from tests.commands import script
 from tests.doubles import HashEmbedder
-from tests.forking import FRAMEWORKS, run
-from tests.requirements.rows import ROOT
 from tests.servers import Double
 
 TEXT = "Dogs and cats are allowed in the house on a written request to the landlord."
@@ -708,8 +706,7 @@ UNANSWERED = "The context does not contain an answer to this question."
 )
 def test_it_answers_as_a_chat_model_by_both_of_its_names(name: str, code: str) -> None:
     """In a process of its own: making a router taught LiteLLM the name, in this one too."""
-    words = ["-c", code.format(name=name)]
-    done = run(words, cwd=ROOT, env=os.environ, modules=FRAMEWORKS)
+    done = script("-c", code.format(name=name))
     assert done.returncode == 0, done.stderr[-800:]
     assert done.stdout.splitlines() == [UNANSWERED] * 2
 

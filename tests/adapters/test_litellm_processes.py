@@ -18,8 +18,7 @@ from crp_integrations.litellm.proxy_request import ProxyRequest
 from crp_integrations.relay.turn import Turn
 from tests.adapters.litellm_deployments import QUESTION, entry
 from tests.adapters.litellm_proxy_app import MASTER, called
-from tests.forking import FRAMEWORKS, run
-from tests.requirements.rows import ROOT
+from tests.commands import script as process
 from tests.servers import Double
 
 FORKING = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -86,7 +85,7 @@ def test_a_forked_worker_answers_or_says_where_the_first_call_belongs(script: st
 
     LiteLLM's native runtime, where it has one, works in no process that was forked after its start.
     """
-    done = run(["-c", BEGIN + script], cwd=ROOT, env=os.environ, modules=FRAMEWORKS)
+    done = process("-c", BEGIN + script)
     assert done.returncode == 0, done.stderr[-800:]
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.forking import FRAMEWORKS, run
-from tests.requirements.rows import ROOT
+from tests.commands import script
 
 SCRIPT = """
 import sys
@@ -43,11 +38,6 @@ except MissingExtra as error:
     ],
 )
 def test_the_pip_line_is_named(blocked: str, adapter: str, extra: str) -> None:
-    words = ["-c", SCRIPT.format(blocked=blocked, adapter=adapter)]
-    if blocked == "fastapi":
-        # LiteLLM itself is there, and takes six seconds to import.
-        done = run(words, cwd=ROOT, env=os.environ, modules=FRAMEWORKS)
-    else:
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    done = script("-c", SCRIPT.format(blocked=blocked, adapter=adapter))
     assert done.returncode == 0, done.stderr
     assert f"pip install 'crp-integrations[{extra}]'" in done.stdout

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Here
-from tests.forking import run
+from tests.commands import Here, command, process
 from tests.judges import NAME, both, by_figures, judge_double
 from tests.servers import Double, openai_double
 
@@ -36,28 +32,8 @@ The Meridian reactor is operated by Northfield Energy under a licence that ends 
 """
 
 
-def crp(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, which starts anew where that is what is asked for."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
-    if not any(name.startswith(("PYTHON", "LC_")) for name in environment):
-        words = ["-m", "crp_integrations.cli.app", *arguments]
-        return run(words, cwd=cwd, env={**inherited, "COLUMNS": "120", **environment})
-    return subprocess.run(
-        [sys.executable, "-m", "crp_integrations.cli.app", *map(str, arguments)],
-        cwd=cwd,
-        env={**inherited, "COLUMNS": "120", "PYTHONUTF8": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-
-
 # By the real clock the facts would one day be archived for want of use.
 FIXED = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-26T12:00:00Z"}
-
-
-def keyed(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return crp(*arguments, cwd=cwd, **FIXED, **environment)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -72,15 +48,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "docs").mkdir()
     (root / "docs" / "meridian.md").write_text(PAGE)
     fixed = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-25T12:00:00Z"}
-    done = crp("ingest", "docs", "--store", "kb", cwd=root, **fixed)
+    done = command("ingest", "docs", "--store", "kb", cwd=root, **fixed)
     assert done.returncode == 0, done.stderr
     return root
 
 
-def test_ask_shows_answer_envelope_verdict_and_headers(world):
-    shown = keyed(
-        "ask", "How much power does the Meridian reactor deliver?", cwd=world, CRP_STORE="kb"
-    )
+def test_ask_shows_answer_envelope_verdict_and_headers(here, world):
+    asked = ["ask", "How much power does the Meridian reactor deliver?"]
+    shown = here(*asked, cwd=world, CRP_STORE="kb", **FIXED)
     assert shown.returncode == 0, shown.stderr
     for part in (
         "412 megawatts",
@@ -107,7 +82,7 @@ def test_ask_json_is_equal_for_the_same_store_clock_key_and_session(world, tmp_p
     for seed in ("1", "2"):
         place = tmp_path / seed
         shutil.copytree(world / "kb", place / "kb")
-        done = crp(
+        done = process(
             "ask",
             "Who operates the reactor?",
             "--json",
@@ -195,14 +170,14 @@ def test_what_is_wrong_is_said_in_one_sentence_and_the_store_stays(
 
 def test_what_a_library_logs_is_not_printed_beside_the_sentence(world):
     (world / "binary.pdf").write_bytes(bytes(range(256)) * 8)
-    done = keyed("ingest", "binary.pdf", "--store", "kb", cwd=world)
+    done = process("ingest", "binary.pdf", "--store", "kb", cwd=world, **FIXED)
     assert done.returncode == 1
     assert done.stderr.startswith("crp: binary.pdf")
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
-    done = crp("quickstart", cwd=tmp_path, PYTHONUTF8="1")
+    done = process("quickstart", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Verdict per claim") == 3
     assert done.stdout.count("Quoted from the context:") >= 3
@@ -241,9 +216,9 @@ def test_directives_are_acted_on_or_refused_by_name(here: Here, tmp_path: Path) 
     assert "cache=max-age=60" in answer["report"]["flags"]
     assert [fact["freshness_score"] for fact in answer["envelope"]["facts"]] == [0.0]
     assert here("preview", *asking, "--cache", "no-store", cwd=tmp_path).returncode == 0
-    for command in ("ask", "preview"):
-        assert here(command, *asking, "--cache", "no-cache", cwd=tmp_path).returncode == 0
-        said = here(command, *asking, "--cache", "keep-it", cwd=tmp_path)
+    for asked in ("ask", "preview"):
+        assert here(asked, *asking, "--cache", "no-cache", cwd=tmp_path).returncode == 0
+        said = here(asked, *asking, "--cache", "keep-it", cwd=tmp_path)
         assert said.returncode != 0
         assert "keep-it" in said.stderr
         assert "Traceback" not in said.stderr

@@ -18,8 +18,8 @@ import pytest
 from crp_integrations.cli.fabric import new_file
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import ConfigError
-from tests.cli.test_ask import KEY, PAGE, SESSION, crp, files
-from tests.forking import run
+from tests.cli.test_ask import KEY, PAGE, SESSION, files
+from tests.commands import MODULE, command, process
 
 FIXED = {"CRP_CLOCK": "2026-05-25T12:00:00Z", "CRP_KEY": KEY}
 QUESTION = "Who operates the reactor?"
@@ -30,9 +30,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("trouble")
     (root / "docs").mkdir()
     (root / "docs" / "meridian.md").write_text(PAGE)
-    done = crp("ingest", "docs", "--store", "kb", cwd=root)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    done = command("ingest", "docs", "--store", "kb", cwd=root)
+    assert (done.returncode, done.stderr) == (0, "")
     return root
 
 
@@ -40,13 +39,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kb(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(made / "kb", tmp_path / "kb")
     return tmp_path / "kb"
-
-
-def into(output: int, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The command with an open file as its output."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
-    words = ["-m", "crp_integrations.cli.app", *arguments]
-    return run(words, cwd=cwd, env=inherited, stdout=output)
 
 
 def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
@@ -59,7 +51,7 @@ def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
 def test_two_questions_at_once_are_both_answered_and_chained(kb):
     asking = ["ask", QUESTION, "--store", "kb", "--session", SESSION, "--json"]
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: crp(*asking, cwd=kb.parent), range(2)))
+        both = list(pool.map(lambda _: process(*asking, cwd=kb.parent), range(2)))
     assert [one.returncode for one in both] == [0, 0], both
     answers = sorted((json.loads(one.stdout) for one in both), key=lambda a: a["window_number"])
     assert [answer["window_number"] for answer in answers] == [1, 2]
@@ -197,7 +189,7 @@ def test_a_missing_extra_is_named_with_its_pip_line(kb, module, command, sentenc
     )
     before = files(kb)
     paths = os.pathsep.join([str(kb.parent / "block"), str(Path(__file__).parents[2])])
-    done = crp(*command, "--store", "kb", cwd=kb.parent, PYTHONPATH=paths)
+    done = process(*command, "--store", "kb", cwd=kb.parent, PYTHONPATH=paths)
     refused(done, sentence)
     assert files(kb) == before
 
@@ -316,7 +308,7 @@ def ended(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-RUN = f"{sys.executable} -m crp_integrations.cli.app "
+RUN = f"{sys.executable} -m {MODULE} "
 
 
 @pytest.mark.parametrize(
@@ -332,7 +324,7 @@ RUN = f"{sys.executable} -m crp_integrations.cli.app "
 )
 def test_an_output_on_a_full_disk_is_one_sentence_and_a_status(kb, command):
     with Path("/dev/full").open("wb") as full:
-        done = into(full.fileno(), *command, cwd=kb.parent)
+        done = process(*command, cwd=kb.parent, stdout=full.fileno())
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("crp: the output cannot be written")
@@ -358,7 +350,7 @@ def test_a_pipe_that_nobody_reads_is_quiet(kb, command):
     read, write = os.pipe()
     os.close(read)
     try:
-        done = into(write, *command.split(), cwd=kb.parent)
+        done = process(*command.split(), cwd=kb.parent, stdout=write)
     finally:
         os.close(write)
     assert done.stderr == ""
@@ -372,15 +364,15 @@ def test_a_pipe_that_nobody_reads_is_quiet(kb, command):
         ("fabric export", {"LC_ALL": "C"}),
     ],
 )
-def test_an_output_without_a_letter_for_it_is_written(tmp_path, command, chosen):
+def test_an_output_without_a_letter_for_it_is_written(here, tmp_path, command, chosen):
     (tmp_path / "family.md").write_text(
         "The \u05de\u05e9\u05e4\u05d7\u05d4 \U0001f468\u200d\U0001f469 is a family, and this is a fact.",
         encoding="utf-8",
     )
     plain = {**chosen, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert crp("ingest", "family.md", "--store", "kb", cwd=tmp_path, **plain).returncode == 0
+    assert here("ingest", "family.md", "--store", "kb", cwd=tmp_path).returncode == 0
     words = shlex.split(command)
-    done = crp(*words, "--store", "kb", cwd=tmp_path, **plain)
+    done = process(*words, "--store", "kb", cwd=tmp_path, **plain)
     assert (done.returncode, done.stderr) == (0, "")
     if "LC_ALL" in chosen:
         assert "\u05de\u05e9\u05e4\u05d7\u05d4" in done.stdout
@@ -392,7 +384,7 @@ def test_a_file_name_that_is_no_text_is_shown_somehow(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "good.md").write_text(PAGE)
     (tmp_path / "docs" / os.fsdecode(b"caf\xe9.md")).write_text("Short.")
-    done = crp("ingest", "docs", "--store", "kb", cwd=tmp_path)
+    done = process("ingest", "docs", "--store", "kb", cwd=tmp_path)
     assert "Traceback" not in done.stderr
     if done.returncode:
         assert len(done.stderr.splitlines()) == 1

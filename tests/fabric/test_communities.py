@@ -37,8 +37,8 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import FixedClock, HashEmbedder, WordCounter
-from tests.forking import BEGUN
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
+from tests.stores.postgres_processes import SPAWN
 
 ACME, OTHER = Subject(tenant="acme"), Subject(tenant="other")
 TOPICS = {
@@ -707,8 +707,8 @@ def test_of_two_processes_one_finds_the_communities(postgres_address: str) -> No
     with_lock = PostgresStore(postgres_address)
     namespace = fabric(with_lock).bind(ACME)
     filled(namespace)
-    ours, theirs = BEGUN.Pipe()
-    process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=recluster_slowly, args=(postgres_address, theirs))
     process.start()
     assert ours.recv() == "computing"
     with pytest.raises(StoreBusy, match="being found"):
@@ -726,8 +726,8 @@ def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> Non
     with_lock = PostgresStore(postgres_address)
     namespace = fabric(with_lock).bind(ACME)
     filled(namespace)
-    ours, theirs = BEGUN.Pipe()
-    process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=recluster_slowly, args=(postgres_address, theirs))
     process.start()
     assert ours.recv() == "computing"
     with work_lock(with_lock, "acme", "recluster") as free:

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from crp_integrations.audit import journal
@@ -18,7 +17,6 @@ from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.engines.graphs import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError
 from crp_integrations.fabric.embedder_migration import NEXT_SETTING
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
@@ -28,42 +26,12 @@ from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vectors import unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import NOON, HashEmbedder
+from tests.fabric.embedders import ACME, KEYS, Letters, fabric, sentence
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
-KEYS = FixedKeyRing(b"k" * 32)
-ACME = Subject(tenant="acme")
 EVERY = Where(statuses=tuple(FactStatus))
-
-
-class Letters(HashEmbedder):
-    """Counts letters into 32 dimensions; keeps what it embedded."""
-
-    identity = "letters/32"
-    dimensions = 32
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def embed_passages(self, texts: Any) -> Any:
-        self.texts += texts
-        rows = np.zeros((len(texts), 32), dtype=np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            for place, character in enumerate(text):
-                row[(ord(character) * 31 + place) % 32] += 1.0
-        return unit_rows(rows)
-
-
-def fabric(store: Store, embedder: Any = None, **parts: Any) -> Fabric:
-    chosen: dict[str, Any] = {
-        "counter": WordCounter(),
-        "clock": FixedClock(),
-        "keyring": KEYS,
-        "settings": FabricSettings(embed_slice=8, embed_workers=1),
-    }
-    return Fabric(store, embedder or HashEmbedder(), **{**chosen, **parts})
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -78,10 +46,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         opened = PostgresStore(request.getfixturevalue("postgres_address"), index_from=10)
     yield opened
     opened.close()
-
-
-def sentence(number: int) -> str:
-    return f"Passage {number} says in ten words or more that value{number} is {number} units."
 
 
 def filled(store: Store, count: int = 40) -> tuple[str, ...]:

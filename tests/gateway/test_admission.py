@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import socket
 import time
 from collections import Counter
@@ -34,8 +33,8 @@ from crp_integrations.gateway.admission import (
     new_key,
 )
 from crp_integrations.stores.files import file_held
+from tests.commands import script
 from tests.doubles import NOON
-from tests.forking import run
 from tests.gateway.application import (
     BODY,
     FAST,
@@ -184,7 +183,7 @@ for number in range(10):
 def test_processes_that_write_a_key_file_lose_no_key(tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     names = [f"tenant-{number}" for number in range(4)]
-    run(["-c", ADDING, path, *names], cwd=tmp_path, env=os.environ).check_returncode()
+    script("-c", ADDING, path, *names).check_returncode()
     kept = Counter(key.tenant for key in KeyFile(path).all().values())
     assert kept == dict.fromkeys(names, 5)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ from crp_integrations.receipt.records import write
 from crp_integrations.relay import close_records
 
 
-def watched(script: str, folder: Path) -> None:
-    """Run a script as a process of its own would, with its receipts kept in a folder."""
+@contextmanager
+def kept_in(folder: Path) -> Iterator[None]:
+    """Keep the receipts that are issued meanwhile in a folder."""
     issue = close_records.issue
 
     def issued(*arguments: Any, **options: Any) -> Any:
@@ -21,9 +24,18 @@ def watched(script: str, folder: Path) -> None:
         return receipt
 
     close_records.issue = issued
+    try:
+        yield
+    finally:
+        close_records.issue = issue
+
+
+def main(script: str, folder: str) -> None:
+    """Run a script as a process of its own would, with its receipts kept in a folder."""
     sys.argv, sys.path[0] = [script], str(Path(script).parent)
-    runpy.run_path(script, run_name="__main__")
+    with kept_in(Path(folder)):
+        runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":
-    watched(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2])

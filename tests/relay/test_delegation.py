@@ -6,7 +6,6 @@ Sessions that are delegated to: their budget, their depth, and what the journal 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from crp_integrations.relay.steps import Refusal
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, HaltReason, RiskLevel, SafetyMode
+from tests.commands import script
 from tests.doubles import HashEmbedder, ScriptedModel
-from tests.forking import run
 from tests.relay.conftest import FACTS, KEY, Opener
 from tests.relay.need_questions import (
     COMMISSIONED,
@@ -319,7 +318,7 @@ def test_an_agent_in_another_process_over_headers(
         # Another operator's key: the parent cannot verify the child's chain, and notes its tip.
         "key": "cd" * 32,
     }
-    ran = run(["-c", CHILD], cwd=tmp_path, env=os.environ, told=json.dumps(told))
+    ran = script("-c", CHILD, stdin=json.dumps(told))
     assert ran.returncode == 0, ran.stderr
     back = json.loads(ran.stdout)
     assert back["status"] == status

@@ -13,8 +13,7 @@ from typing import Any
 
 from crp_integrations import Relay
 from tests.doubles import HashEmbedder
-from tests.forking import BEGUN
-from tests.stores.postgres_processes import OPTIONS
+from tests.stores.postgres_processes import OPTIONS, SPAWN
 
 
 class Processes(Executor):
@@ -22,8 +21,8 @@ class Processes(Executor):
 
     def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        ours, theirs = BEGUN.Pipe()
-        process = BEGUN.Process(target=_called, args=(theirs, call, given, named))
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(target=_called, args=(theirs, call, given, named))
         process.start()
         theirs.close()
 

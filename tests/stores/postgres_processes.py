@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -21,8 +22,9 @@ from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
-from tests.fabric.test_embedder_migration import ACME, Letters, fabric, sentence
+from tests.fabric.embedders import ACME, Letters, fabric, sentence
 
+SPAWN = multiprocessing.get_context("spawn")
 BATCH = 5
 OPTIONS = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}
 PAUSE_SECONDS = 0.05

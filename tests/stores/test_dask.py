@@ -12,7 +12,6 @@ import pytest
 
 from crp_integrations.relay.batches import evaluate_over, ingest_over
 from crp_integrations.relay.doors import examine
-from tests.forking import BEGUN
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.jobs_processes import opened, opened_to_die
 from tests.stores.test_postgres_jobs import CASES, WORDS, pages, stored  # noqa: F401 - a fixture
@@ -21,10 +20,8 @@ distributed = pytest.importorskip("distributed")
 
 
 @pytest.fixture
-def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+def executor() -> Iterator[object]:
     """Two worker processes on this machine, which a nanny starts anew when they die."""
-    for begins in ("distributed.nanny", "distributed.process"):
-        monkeypatch.setattr(f"{begins}.get_mp_context", lambda: BEGUN)
     with (
         distributed.LocalCluster(
             n_workers=2,

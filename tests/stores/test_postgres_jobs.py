@@ -15,10 +15,9 @@ from crp_integrations.errors import ConfigError, EngineError, RequestError
 from crp_integrations.relay.batches import evaluate_over, forget_batch, ingest_over
 from crp_integrations.relay.doors import examine
 from crp_integrations.vocabulary import EventType
-from tests.forking import BEGUN
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.jobs_processes import Processes, opened, opened_to_die
-from tests.stores.postgres_processes import OPTIONS
+from tests.stores.postgres_processes import OPTIONS, SPAWN
 
 WORDS = ("tides", "moons", "reefs", "winds", "sands", "clouds", "rivers", "stones")
 CASES = [
@@ -85,11 +84,11 @@ def test_a_pool_that_breaks_is_said_and_another_one_goes_on(
     begin = partial(opened_to_die, postgres_address, flags, os.getpid())
     given = [page for page in pages if page.stem in ("sands", "tides")]
     with (
-        ProcessPoolExecutor(1, mp_context=BEGUN) as pool,
+        ProcessPoolExecutor(1, mp_context=SPAWN) as pool,
         pytest.raises(EngineError, match=r"1 of 2 jobs .*BrokenProcessPool"),
     ):
         ingest_over(pool, begin, given[::-1], batch="pages", workers=1)
-    with ProcessPoolExecutor(1, mp_context=BEGUN) as pool:
+    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
         results = ingest_over(pool, begin, given[::-1], batch="pages", workers=1)
     assert [one["facts"] for one in results] == [1, 1]
     assert {*stored(postgres_address).values()} == {1}

@@ -15,10 +15,10 @@ from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.fixtures import KEY, NAMESPACE, fact, fill
-from tests.forking import BEGUN
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
     OPTIONS,
+    SPAWN,
     batch,
     read_and_wait,
     write_batch,
@@ -35,8 +35,8 @@ def read_by_another(address: str) -> Iterator[tuple[Relay, Connection, list[str]
     """A relay, a pipe to a process that has read its facts, and the ids that it was shown."""
     with Relay.open(address, **OPTIONS) as relay:
         relay.fabric.add(TEXTS)
-        ours, theirs = BEGUN.Pipe()
-        reader = BEGUN.Process(target=read_and_wait, args=(address, QUESTION, theirs))
+        ours, theirs = SPAWN.Pipe()
+        reader = SPAWN.Process(target=read_and_wait, args=(address, QUESTION, theirs))
         reader.start()
         shown, ready = ours.recv()
         assert shown and ready
@@ -78,8 +78,8 @@ def test_a_server_killed_while_two_processes_write_loses_nothing_acknowledged():
         address = server.address()
         wires, writers = [], []
         for writer in range(2):
-            ours, theirs = BEGUN.Pipe()
-            process = BEGUN.Process(target=write_until_told, args=(address, writer, theirs))
+            ours, theirs = SPAWN.Pipe()
+            process = SPAWN.Process(target=write_until_told, args=(address, writer, theirs))
             process.start()
             wires.append(ours)
             writers.append(process)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -22,12 +21,13 @@ from crp_integrations.fabric.state_hash import EMBEDDER_SETTING
 from crp_integrations.stores.postgres import PostgresStore, search
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
+from tests.commands import command
 from tests.doubles import HashEmbedder
-from tests.fabric.test_embedder_migration import ACME, Letters, fabric, sentence
-from tests.forking import BEGUN, run
+from tests.fabric.embedders import ACME, Letters, fabric, sentence
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
     OPTIONS,
+    SPAWN,
     Shifted,
     move_and_die_after_the_commit,
     move_and_die_before_the_commit,
@@ -74,7 +74,7 @@ def embedder_of(store: PostgresStore) -> str | None:
 
 def killed(work: Callable[[str], None], address: str) -> None:
     """Let another process do something that ends with its death."""
-    process = BEGUN.Process(target=work, args=(address,))
+    process = SPAWN.Process(target=work, args=(address,))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
@@ -215,8 +215,8 @@ def test_maintenance_builds_the_index_that_a_killed_process_left(stores, postgre
 @pytest.mark.requirement("009-3.4-3")
 def test_another_process_finds_by_the_old_embedder_until_it_is_refused(stores, postgres_address):  # noqa: F811
     filled(stores[0])
-    ours, theirs = BEGUN.Pipe()
-    reader = BEGUN.Process(target=search_until_refused, args=(postgres_address, COUNT, theirs))
+    ours, theirs = SPAWN.Pipe()
+    reader = SPAWN.Process(target=search_until_refused, args=(postgres_address, COUNT, theirs))
     reader.start()
     assert ours.recv() == "searching"
     fabric(stores[0]).bind(ACME).reembed(Shifted())
@@ -231,12 +231,10 @@ def test_the_command_moves_a_database(stores, postgres_address, tmp_path):  # no
         opened.add([sentence(n) for n in range(12)])
     with Relay.open(postgres_address, subject=ACME, **OPTIONS) as opened:
         opened.add([sentence(1)])
-    env = {name: value for name, value in os.environ.items() if name != "CRP_KEY"}
     place = ("--store", postgres_address)
 
     def crp(*arguments: str, key: str = OPTIONS["key"]) -> subprocess.CompletedProcess[str]:
-        words = ["-m", "crp_integrations.cli.app", *arguments]
-        return run(words, cwd=tmp_path, env=env | ({"CRP_KEY": key} if key else {}))
+        return command(*arguments, cwd=tmp_path, **({"CRP_KEY": key} if key else {}))
 
     assert HashEmbedder.identity in crp("fabric", "stats", *place).stderr
     wrong = crp("fabric", "reembed", *place, key="cd" * 32)

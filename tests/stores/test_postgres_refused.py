@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import psycopg
@@ -13,7 +12,7 @@ from crp_integrations.cli.app import app
 from crp_integrations.errors import AccessDenied, ConfigError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.fixtures import NAMESPACE
-from tests.forking import run
+from tests.commands import command
 from tests.postgres import server
 
 PASSWORD = "HUNTER2SECRET"
@@ -92,11 +91,7 @@ def test_an_address_that_its_password_tears_is_refused_unseen(torn):
 def test_the_command_ends_at_once(bob, tmp_path):
     began = time.monotonic()
     store = server().address("postgres", bob, PASSWORD)
-    said = run(
-        ["-m", "crp_integrations.cli.app", "fabric", "stats", "--store", store],
-        cwd=tmp_path,
-        env={**os.environ, "CRP_KEY": "ab" * 32},
-    )
+    said = command("fabric", "stats", "--store", store, cwd=tmp_path, CRP_KEY="ab" * 32)
     assert said.returncode == 1 and time.monotonic() - began < PROCESS_SECONDS
     assert "password authentication failed" in said.stderr
     assert PASSWORD not in said.stdout + said.stderr
