@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
@@ -149,14 +150,6 @@ OBJECTS: dict[str, Case] = {
         lambda: COMPONENTS["CRPRetriever"](reranker="cohere"),
         "reranker is the text 'cohere'; give a Reranker",
     ),
-    "reranker of a compressor": (
-        lambda: COMPONENTS["CRPDocumentCompressor"](reranker="cohere"),
-        "reranker is the text 'cohere'; give a Reranker",
-    ),
-    "reranker of nodes": (
-        lambda: li.CRPRetriever(_index(), model="gpt-4o", reranker="cohere"),  # type: ignore[arg-type]
-        "reranker is the text 'cohere'; give a Reranker",
-    ),
     "compressor": (
         lambda: lc.LangChainReranker("cohere", "x"),  # type: ignore[arg-type]
         "compressor is str; give an object",
@@ -206,15 +199,12 @@ OBJECTS: dict[str, Case] = {
         "client is str; give a Model",
     ),
     "gate's embedder": (lambda: lc.CRPGate(embedder="minilm"), "embedder is the text 'minilm'"),  # type: ignore[arg-type]
-    "gate's settings": (lambda: lc.CRPGate(settings="x"), "settings is of type str"),  # type: ignore[arg-type]
     "gate's reviewer": (lambda: lc.CRPGate(reviewer="bob"), "reviewer is the text 'bob'"),  # type: ignore[arg-type]
     "gate's policy": (lambda: lc.CRPGate(None), "policy is"),  # type: ignore[arg-type]
-    "logger's embedder": (lambda: ll.CRPLogger(embedder="x"), "embedder is the text 'x'"),  # type: ignore[arg-type]
     "logger's settings": (lambda: ll.CRPLogger(settings="x"), "settings is of type str"),  # type: ignore[arg-type]
     "emitter, LangChain": (lambda: lc.EmittingMiddleware("x"), "takes an Emitter"),  # type: ignore[arg-type]
     "emitter, LlamaIndex": (lambda: li.EmittingHandler("x"), "takes an Emitter"),  # type: ignore[arg-type]
     "max_depth": (lambda: lc.CRPMiddleware(opened(), max_depth="2"), "max_depth is '2'"),  # type: ignore[arg-type]
-    "max_turns": (lambda: lc.CRPMiddleware(opened(), max_turns=0), "max_turns is 0"),
     "an LLM's max_depth": (
         lambda: li.CRPAgentLLM(opened(), scripted("a"), max_depth="2"),  # type: ignore[arg-type]
         "max_depth is '2'",
@@ -353,12 +343,7 @@ LANGCHAIN: dict[str, tuple[Callable[[Any], Any], str]] = {
     "metadatas": (lambda v: v.add_texts([TEXT], {"a": 1}), "metadatas is dict"),
     "metadata": (lambda v: v.add_texts([TEXT], ["a"]), "the metadata of item 1 are str"),
     "delete": (lambda v: v.delete("ab"), "ids is the text 'ab'; give a list"),
-    "get": (lambda v: v.get_by_ids("ab"), "ids is the text 'ab'; give a list"),
     "k": (lambda v: v.similarity_search("dogs", k="2"), "k is '2', wanted a whole number"),
-    "mmr's k": (
-        lambda v: v.max_marginal_relevance_search("dogs", k=2, fetch_k="9"),
-        "k is '9', wanted a whole number",
-    ),
     "query": (lambda v: v.similarity_search(None), "query is NoneType, wanted a text"),
     "vector": (lambda v: v.similarity_search_by_vector("dogs"), "the vector is a text"),
     "balance": (
@@ -401,12 +386,9 @@ LLAMA_INDEX: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "get": (lambda v: v.get_nodes("ab"), "ids is the text 'ab'; give a list"),
     "delete": (lambda v: v.delete(None), "a document's id is NoneType"),
-    "delete nodes": (lambda v: v.delete_nodes("ab"), "ids is the text 'ab'; give a list"),
     "filters": (lambda v: v.get_nodes(filters={"a": 1}), "filters is dict; give MetadataFilters"),
     "query": (lambda v: v.query("dogs"), "query is str; give a VectorStoreQuery"),
     "query's filters": (lambda v: v.query(_asked(filters={"a": 1})), "filters is dict"),
-    "query's ids": (lambda v: v.query(_asked(node_ids="ab")), "ids is the text 'ab'"),
-    "query's documents": (lambda v: v.query(_asked(doc_ids="ab")), "doc_ids is the text 'ab'"),
     "mode": (lambda v: v.query(_asked(mode="hybrid")), "query mode 'hybrid' is not one of"),
     "k": (lambda v: v.query(_asked(similarity_top_k="2")), "k is '2', wanted a whole number"),
 }
@@ -435,9 +417,7 @@ def test_a_mode_by_its_word_is_that_mode() -> None:
 
 STORES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "put": (lambda s: s.put("users", "k", {"a": "b"}), "namespace is the text 'users'"),
-    "get": (lambda s: s.get("users", "k"), "namespace is the text 'users'"),
     "search": (lambda s: s.search("users"), "namespace is the text 'users'"),
-    "delete": (lambda s: s.delete("users", "k"), "namespace is the text 'users'"),
     "erase": (lambda s: s.erase("users"), "give a tuple, as ('users',)"),
     "list": (lambda s: s.list_namespaces(prefix="users"), "namespace is the text 'users'"),
     "index": (lambda s: s.put(("users",), "k", {"a": "b"}, index="a"), "index is the text 'a'"),
@@ -564,11 +544,6 @@ def test_a_proxy_s_hook_takes_a_relay_or_a_function(given: Any) -> None:
     refused(lambda: hook(opened(), polic="x"), "CRPProxyHook has no field 'polic'")
 
 
-def test_a_relay_s_part_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="reranker is the text"):
-        COMPONENTS["CRPRetriever"](reranker="cohere")
-
-
 def test_an_argument_that_a_model_does_not_take_is_named(server: Double) -> None:
     """LiteLLM refuses it before any call; its class alone told nobody which one it was."""
     params = {"model": "openai/gpt-4o", "api_base": server.url, "api_key": "sk-test"}
@@ -635,20 +610,6 @@ def test_a_gate_stands_around_whatever_langchain_calls_a_chain() -> None:
     assert guarded.invoke("When did plant 7 open?")["answer"] == "It opened in 1957."
 
 
-UNKNOWN: dict[str, Callable[..., Any]] = {
-    "CRPNodePostprocessor": lambda **more: li.CRPNodePostprocessor(model="gpt-4o", **more),
-    "CRPMemoryBlock": lambda **more: li.CRPMemoryBlock(opened(), **more),
-    "CRPLLM": lambda **more: li.CRPLLM("gpt-4o", **more),
-}
-
-
-@pytest.mark.parametrize("taker", UNKNOWN)
-def test_a_misspelt_field_is_refused_by_name(taker: str) -> None:
-    """LlamaIndex passes it over, and a budget that was meant would be none."""
-    with pytest.raises(RequestError, match=f"{taker} has no field 'budget_token'"):
-        UNKNOWN[taker](budget_token=200)
-
-
 def test_what_llama_index_writes_of_a_component_is_still_read() -> None:
     packing = li.CRPNodePostprocessor(model="gpt-4o", budget_tokens=200)
     assert li.CRPNodePostprocessor.from_dict(packing.to_dict()).budget_tokens == 200
@@ -658,57 +619,47 @@ def test_what_llama_index_writes_of_a_component_is_still_read() -> None:
     assert li.CRPLLM.from_dict(model.to_dict()).max_tokens == 9
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"budget_tokens": 0}, "budget_tokens is 0"),
-        ({"budget_tokens": -1}, "budget_tokens is -1"),
-        ({"k": 0}, "k is 0"),
-        ({"grounding": "context"}, "grounding 'context' is not one of context-strict"),
-    ],
-)
-@pytest.mark.parametrize("taker", ["CRPRetriever", "CRPSynthesizer"])
-def test_a_value_without_use_is_refused_when_it_is_given(
-    taker: str, fields: dict[str, Any], named: str
-) -> None:
-    made: Callable[[], Any] = (
-        (lambda: li.CRPRetriever(opened(), model="gpt-4o", **fields))
-        if taker == "CRPRetriever"
-        else (lambda: li.CRPSynthesizer(MockLLM(), model="gpt-4o", **fields))
-    )
-    with pytest.raises(RequestError, match=named):
-        made()
+def test_a_grounding_that_is_none_is_refused_when_it_is_given() -> None:
+    told = "grounding 'context' is not one of context-strict"
+    refused(lambda: li.CRPRetriever(opened(), model="gpt-4o", grounding="context"), told)
+    refused(lambda: li.CRPSynthesizer(MockLLM(), model="gpt-4o", grounding="context"), told)
 
 
 # --- the model that needs no key --------------------------------------------------------------
 
 
-LANGCHAIN_SCRIPT = """
+# Each in a process of its own, of those that one begins which has the frameworks loaded.
+SCRIPT = """
+import os, sys
 from crp_integrations.langchain import CRPChatModel
-model = CRPChatModel(model={name!r})
-print(model.invoke("x").text)
-print("".join(piece.text for piece in model.stream("x")))
-"""
-LLAMA_INDEX_SCRIPT = """
 from crp_integrations.llama_index import CRPLLM
-model = CRPLLM({name!r})
-print(model.complete("x").text)
-print("".join(piece.delta for piece in model.stream_complete("x")))
+
+def langchain(name):
+    model = CRPChatModel(model=name)
+    return model.invoke("x").text, "".join(piece.text for piece in model.stream("x"))
+
+def llama_index(name):
+    model = CRPLLM(name)
+    streamed = "".join(piece.delta for piece in model.stream_complete("x"))
+    return model.complete("x").text, streamed
+
+for asked in (langchain, llama_index):
+    for name in ("extractive", "extractive/best"):
+        child = os.fork()
+        if not child:
+            print(*asked(name), sep="\\n", flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, (asked, name)
 """
 UNANSWERED = "The context does not contain an answer to this question."
 
 
-@pytest.mark.parametrize("name", ["extractive", "extractive/best"])
-@pytest.mark.parametrize(
-    "code",
-    [LANGCHAIN_SCRIPT, LLAMA_INDEX_SCRIPT],
-    ids=["langchain", "llama_index"],
-)
-def test_it_answers_as_a_chat_model_by_both_of_its_names(name: str, code: str) -> None:
-    """In a process of its own: making a router taught LiteLLM the name, in this one too."""
-    done = script("-c", code.format(name=name))
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_it_answers_as_a_chat_model_by_both_of_its_names() -> None:
+    """Not in this process, where making a router taught LiteLLM the name."""
+    done = script("-c", SCRIPT)
     assert done.returncode == 0, done.stderr[-800:]
-    assert done.stdout.splitlines() == [UNANSWERED] * 2
+    assert done.stdout.splitlines() == [UNANSWERED] * 8
 
 
 def test_it_stands_in_a_model_list_by_its_bare_name() -> None:

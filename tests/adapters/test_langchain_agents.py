@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import pytest
 from langchain.agents import create_agent
@@ -40,7 +38,6 @@ from tests.adapters.langchain_doubles import (
     prompts,
     scripted,
 )
-from tests.adapters.test_missing_extras import SCRIPT
 from tests.doubles import ScriptedModel
 
 QUESTION = "How much power does the Meridian reactor deliver?"
@@ -371,6 +368,7 @@ async def test_depth_turn_and_session_of_agents_three_deep(way):
     relay.verify()
 
 
+CALLERS = 10
 PLANTS = [
     f"Plant p{n} of the northern line delivers {400 + n} megawatts since 1990." for n in range(32)
 ]
@@ -439,11 +437,11 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False, sync_alone=False):
     [(False, "astream"), (True, "batch"), (False, "abatch")],
     ids=["create_agent-astream", "StateGraph-batch", "create_agent-abatch-of-sync-tools"],
 )
-async def test_32_callers_three_agents_deep_each_have_their_own(graph, way):
+async def test_callers_at_once_three_agents_deep_each_have_their_own(graph, way):
     # No receipts and the plain verifier: what is looked at is whose each window is.
     relay, seen = opened(*PLANTS, receipts=False, dpe={"verifier": "alignment"}), []
     agent = a_plants_agent(relay, seen, inner_graph=graph, sync_alone=way == "abatch")
-    asks = [{"messages": [("user", f"What delivers plant p{n}?")]} for n in range(32)]
+    asks = [{"messages": [("user", f"What delivers plant p{n}?")]} for n in range(CALLERS)]
     match way:
         case "batch":
             results = await asyncio.to_thread(agent.batch, asks, {"max_concurrency": 8})
@@ -459,7 +457,7 @@ async def test_32_callers_three_agents_deep_each_have_their_own(graph, way):
     for n, result in enumerate(results):
         assert answers(result)[-1].content == PLANTS[n]
     # Root: two calls. Two agents below it with two calls each, four below those with one.
-    assert len(seen) == 32 * (2 + 2 * 2 + 4)
+    assert len(seen) == CALLERS * (2 + 2 * 2 + 4)
     sessions = {}
     for depth, plant, told in seen:
         agent_told, report = told["crp_agent"], told["crp"]
@@ -471,7 +469,7 @@ async def test_32_callers_three_agents_deep_each_have_their_own(graph, way):
         sessions.setdefault(agent_told["session_id"], set()).add(
             (depth, plant, agent_told["parent_session"])
         )
-    assert len(sessions) == 32 * 7
+    assert len(sessions) == CALLERS * 7
     for (one,) in sessions.values():
         depth, plant, parent = one
         assert (parent == "") == (depth == 0)
@@ -745,13 +743,3 @@ def test_what_does_not_go_with_an_agent_is_refused():
         agent_of(scripted(FACTS[0]), policy="halt").invoke(ASK)
     with pytest.raises(RequestError, match="no question"):
         agent_of(scripted(FACTS[0])).invoke({"messages": [("ai", "Hello")]})
-
-
-@pytest.mark.parametrize("blocked", ["langchain", "langgraph"])
-def test_without_the_agents_of_langchain_the_pip_line_is_named(blocked):
-    code = SCRIPT.format(
-        blocked=blocked, adapter="crp_integrations.langchain as l; l.CRPMiddleware"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "pip install 'crp-integrations[langgraph]'" in done.stdout

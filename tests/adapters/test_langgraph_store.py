@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Annotated, Any
@@ -36,7 +34,6 @@ from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.langchain import CRPDocumentStore, CRPMiddleware, CRPStore
 from crp_integrations.stores.memory import MemoryStore
 from tests.adapters.langchain_doubles import FACTS, Chat, no_metadata, opened, prompts
-from tests.adapters.test_missing_extras import SCRIPT
 from tests.doubles import NOON, FixedClock, HashEmbedder
 from tests.relay.conftest import KEY
 
@@ -677,13 +674,6 @@ def test_a_store_of_each_kind_in_one_namespace_keeps_to_itself():
     assert store.list_namespaces() == [("documents",)]
     store.delete(("documents",), "k")
     assert parents.mget(["k"]) == [DOCUMENTS[0]]
-
-
-def test_without_langgraph_the_pip_line_is_named():
-    code = SCRIPT.format(blocked="langgraph", adapter="crp_integrations.langchain as l; l.CRPStore")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "pip install 'crp-integrations[langgraph]'" in done.stdout
 
 
 def test_the_relay_of_its_own_is_an_ordinary_one(tmp_path):

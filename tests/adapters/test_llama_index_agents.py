@@ -40,6 +40,8 @@ from tests.adapters.llama_index_doubles import (
 )
 
 HALT = "halt-on MEDIUM"
+# Runs at once, of agents three deep.
+MANY = 10
 KINDS = ("FunctionAgent", "AgentWorkflow")
 NOW = "At this moment the Meridian reactor delivers 388 megawatts to the northern grid."
 
@@ -200,11 +202,8 @@ def test_depth_turn_and_report_of_agents_three_deep(kind, way):
                 return result
             return await run
 
-    # 32 at once for one kind here and for the other one with windows, below.
-    many = 32 if kind == "FunctionAgent" else 8
-
     async def every():
-        return await asyncio.gather(*(one(f"c{n}") for n in range(many)))
+        return await asyncio.gather(*(one(f"c{n}") for n in range(MANY)))
 
     async def alone():
         return [await one("c0")]
@@ -397,7 +396,6 @@ def test_depth_turn_and_session_of_agents_three_deep(kind, way):
     relay = opened(receipts=False, dpe={"verifier": "alignment"})
     made = nested(lambda llm: CRPAgentLLM(relay, llm), streaming=way == "stream", kind=kind)
     seen: list[ReportEvent] = []
-    many = 32 if kind == "AgentWorkflow" else 8
 
     async def one(name):
         with DPEEventHandler(on_report=seen.append):
@@ -406,7 +404,7 @@ def test_depth_turn_and_session_of_agents_three_deep(kind, way):
         return result
 
     async def every():
-        return await asyncio.gather(*(one(f"c{n}") for n in range(many)))
+        return await asyncio.gather(*(one(f"c{n}") for n in range(MANY)))
 
     results = asyncio.run(every()) if way == "many" else [asyncio.run(one("c0"))]
     parents = {}

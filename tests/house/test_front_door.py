@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.requirements.rows import ROOT
 
 HEAVY = (
     "langchain", "langchain_core", "langgraph", "llama_index", "litellm", "openai", "torch",
@@ -17,16 +20,19 @@ HEAVY = (
 )  # fmt: skip
 
 
-def _loaded(code: str, folder: Path) -> set[str]:
-    script = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
-    run = subprocess.run(
-        [sys.executable, "-c", script],
+def _run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "always", "-c", f"import json, sys\n{code}"],
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env={"PATH": "", "HOME": str(folder)},
     )
+
+
+def _loaded(code: str, folder: Path) -> set[str]:
+    run = _run(f"{code}\nprint(json.dumps(sorted(sys.modules)))", folder)
     return {name.partition(".")[0] for name in json.loads(run.stdout)}
 
 
@@ -55,10 +61,17 @@ def test_opening_a_relay_loads_nothing_that_only_some_need(tmp_path: Path) -> No
         ("langchain", {"langchain_core"}),
         ("llama_index", {"llama_index"}),
         ("litellm", {"litellm"}),
+        ("gateway.app", set()),
     ],
 )
-def test_an_adapter_brings_its_own_framework_only(
+def test_an_adapter_brings_its_own_framework_only_and_uses_nothing_that_will_be_deleted(
     adapter: str, own: set[str], tmp_path: Path
 ) -> None:
-    loaded = _loaded(f"import crp_integrations.{adapter}", tmp_path)
+    code = f"import crp_integrations.{adapter} as adapter\nprint(json.dumps(sorted(sys.modules)))\n"
+    run = _run(
+        f"{code}for name in getattr(adapter, '__all__', ()): getattr(adapter, name)", tmp_path
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(run.stdout)}
     assert sorted(loaded & FRAMEWORKS - own) == []
+    ours = [line for line in run.stderr.splitlines() if str(ROOT / "crp_integrations") in line]
+    assert not [line for line in ours if re.search("(Deprecation|Future)Warning", line)]

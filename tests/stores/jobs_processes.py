@@ -68,11 +68,11 @@ def opened(address: str) -> Relay:
     return Relay.open(address, **OPTIONS)
 
 
-def opened_to_die(address: str, flags: Path, parent: int) -> Relay:
+def opened_to_die(address: str, flags: Path, parent: int, *, embedding: bool = True) -> Relay:
     """A relay whose process dies twice while it embeds, and once after it has stored."""
     if os.getpid() == parent:
         return opened(address)
-    relay = Relay.open(address, **{**OPTIONS, "embedder": Dying(flags)})
+    relay = Relay.open(address, **({**OPTIONS, "embedder": Dying(flags)} if embedding else OPTIONS))
     ingest = relay.ingest
 
     def dying(what: Any, **options: Any) -> Any:

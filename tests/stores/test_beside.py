@@ -1,4 +1,4 @@
-"""Two processes write and three read, for a minute: no lock error, nothing uncommitted is seen."""
+"""Two processes write and three read at once: no lock error, nothing uncommitted is seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, SpawnContext
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-SECONDS = 15.0
+SECONDS = 5.0
 WRITERS, READERS = 2, 3
 BATCH = 5
 # Batches of a writer that stay; the oldest one beyond them is deleted.

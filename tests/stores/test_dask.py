@@ -1,4 +1,4 @@
-"""Ingestion and evaluation over Dask's executor, in processes of which some are killed."""
+"""Ingestion and evaluation over Dask's executor, in processes of which one is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stores.test_postgres_jobs import CASES, WORDS, pages, stored  # noqa:
 distributed = pytest.importorskip("distributed")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def executor() -> Iterator[object]:
     """Two worker processes on this machine, which a nanny starts anew when they die."""
     with (
@@ -35,7 +35,7 @@ def executor() -> Iterator[object]:
         yield client.get_executor()
 
 
-def test_workers_of_dask_that_are_killed_leave_their_jobs_to_others(
+def test_a_worker_of_dask_that_is_killed_leaves_its_job_to_another(
     postgres_address: str,  # noqa: F811
     tmp_path: Path,
     pages: list[Path],  # noqa: F811
@@ -43,10 +43,10 @@ def test_workers_of_dask_that_are_killed_leave_their_jobs_to_others(
 ) -> None:
     flags = tmp_path / "flags"
     flags.mkdir()
-    begin = partial(opened_to_die, postgres_address, flags, os.getpid())
+    begin = partial(opened_to_die, postgres_address, flags, os.getpid(), embedding=False)
     results = ingest_over(executor, begin, pages, batch="pages", workers=2)
-    # Three processes died: two while they embedded, one with its document stored and no word said.
-    assert sorted(flag.name for flag in flags.iterdir()) == ["moons", "stored", "tides"]
+    # A process died with its document stored and no word said.
+    assert [flag.name for flag in flags.iterdir()] == ["stored"]
     again = {"facts": 0, "unchanged": 1, "stale": 0, "skipped": 0}
     once = {"facts": 1, "unchanged": 0, "stale": 0, "skipped": 0}
     assert results == [again if word == "reefs" else once for word in WORDS]
