@@ -31,7 +31,8 @@ def command(*arguments: object, cwd: Path, **environment: str) -> subprocess.Com
             patch.setenv(name, value)
         patch.chdir(cwd)
         patch.setattr(sys, "argv", words)
-        with redirect_stdout(out), redirect_stderr(err):
+        # A test may have closed the output.
+        with redirect_stdout(out if sys.stdout else None), redirect_stderr(err):
             try:
                 main()
             except SystemExit as leaving:

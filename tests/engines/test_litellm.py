@@ -222,7 +222,7 @@ def test_crp_headers_and_reserved_options_are_refused() -> None:
 def test_the_import_is_late_and_downloads_nothing() -> None:
     code = (
         "import os, sys\n"
-        "from crp_integrations.engines import litellm, litellm_provider, models\n"
+        "from crp_integrations.engines import litellm, models\n"
         "assert 'litellm' not in sys.modules\n"
         "litellm.library()\n"
         "print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'])"
