@@ -163,7 +163,7 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(ANYTHING)
 def test_canonical_json_is_what_the_general_encoder_writes_or_refuses(value):
     try:
@@ -182,7 +182,7 @@ ALIKE = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(ALIKE)
 def test_lists_of_one_kind_are_written_as_the_general_encoder_writes_them(values):
     try:

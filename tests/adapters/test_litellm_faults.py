@@ -14,7 +14,7 @@ from tests.counting import mistral, window
 from tests.doubles import HashEmbedder
 from tests.servers import Double, Recorded, openai_double
 
-REQUESTS, AT_A_TIME = 300, 32
+REQUESTS, AT_A_TIME = 200, 32
 # Few and short: what hundreds of windows cost is their number, and their facts beyond that. No
 # number in them is one of a request: request 403 would find the plant that delivers 403 megawatts.
 PLANTS = 8

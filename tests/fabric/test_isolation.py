@@ -174,7 +174,7 @@ class TenantsOnDisk(Tenants):
         return SqliteStore(Path(self.folder.name) / "kb")
 
 
-BUDGET = settings(max_examples=12, stateful_step_count=12, deadline=None)
+BUDGET = settings(max_examples=7, stateful_step_count=12, deadline=None)
 # Each step of this one commits to disk.
 DISK_BUDGET = settings(max_examples=3, stateful_step_count=6, deadline=None)
 

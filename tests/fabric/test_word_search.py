@@ -260,29 +260,29 @@ def texts(made: Fabric, query: str, k: int = 10, where: Where | None = None) -> 
 
 
 @pytest.mark.requirement("SUM-privacy-3")
-@pytest.mark.parametrize("guess", GUESSES)
-def test_a_guess_at_what_was_taken_out_finds_no_redacted_text(made: Fabric, guess: str) -> None:
-    found = texts(made, guess)
-    assert {NAMED} >= {text for text in found if "[redacted" not in text}
-    assert [text for text in found if "[redacted" in text] == []
-    found_whole = seen_by(made, OFFICER).search_text(guess, 10)
-    assert bool(found_whole) == (guess != "phone")
+def test_a_guess_at_what_was_taken_out_finds_no_redacted_text(made: Fabric) -> None:
+    for guess in GUESSES:
+        found = texts(made, guess)
+        assert {NAMED} >= {text for text in found if "[redacted" not in text}, guess
+        assert [text for text in found if "[redacted" in text] == [], guess
+        found_whole = seen_by(made, OFFICER).search_text(guess, 10)
+        assert bool(found_whole) == (guess != "phone"), guess
 
 
 @pytest.mark.requirement("SUM-privacy-3")
-@pytest.mark.parametrize("guess", GUESSES)
-def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric, guess: str) -> None:
+def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric) -> None:
     """Neither whether the text comes, nor its place, nor its score."""
     reader = seen_by(made)
-    for words in ("pump station", "valve", "spare keys writes"):
-        right = reader.search_text(f"{words} {guess}", 10)
-        wrong = reader.search_text(f"{words} zugzwang", 10)
+    for guess in GUESSES:
         named = {hit.fact_id for hit in reader.search_text(guess, 10)}
-        assert [hit for hit in right if hit.fact_id not in named] == [
-            hit for hit in wrong if hit.fact_id not in named
-        ]
-    with_filter = reader.search_text(f"pump {guess}", 10, Where(labels=(LABEL,)))
-    assert [hit.fact_id for hit in with_filter] != []
+        for words in ("pump station", "valve", "spare keys writes"):
+            right = reader.search_text(f"{words} {guess}", 10)
+            wrong = reader.search_text(f"{words} zugzwang", 10)
+            assert [hit for hit in right if hit.fact_id not in named] == [
+                hit for hit in wrong if hit.fact_id not in named
+            ], guess
+        with_filter = reader.search_text(f"pump {guess}", 10, Where(labels=(LABEL,)))
+        assert [hit.fact_id for hit in with_filter] != [], guess
 
 
 @pytest.mark.parametrize("query", ["pump", "pump station spare keys valve basin joan hall"])

@@ -130,7 +130,7 @@ def test_what_was_signed_is_read_back(said: SessionToken) -> None:
     assert read(signed(said)) == said
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_change_of_a_token_is_refused(data: st.DataObject) -> None:
     text = signed()
@@ -160,7 +160,7 @@ def test_every_flipped_bit_is_refused() -> None:
 ENDS = "." + "A" * 43
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.text()
     | st.text("AQgw._-=", max_size=200)

@@ -25,8 +25,8 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
-# In all 60 kills.
-KILLS = 15
+# In all 40 kills.
+KILLS = 10
 BATCH = 5
 # Batches that stay, so that the store does not grow with the number of kills.
 LIVE = 8

@@ -25,7 +25,7 @@ from tests.stores.postgres_processes import (
     write_until_told,
 )
 
-KILLS = 6
+KILLS = 4
 QUESTION = "which fact is about the walrus on the ice?"
 TEXTS = [f"fact number {n} is about the walrus that sleeps on the ice {n} hours" for n in range(9)]
 

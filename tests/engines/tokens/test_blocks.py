@@ -33,7 +33,7 @@ def plain(request: pytest.FixtureRequest) -> TiktokenEncoder:
     return TiktokenEncoder(made, vocabulary_hash="")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(CONTENTS)
 @example([".\n", " \n", "]\n\n[2] ", "'"])
 @example(["", "", ""])
