@@ -339,6 +339,8 @@ def _candidates(
             told["decision"] = one.decision
         if one.refused is not None:
             told["refused"] = one.refused.value
+        if one.passages:
+            told["passages"] = [*chain.from_iterable(one.passages)]
         found.append(told)
     named = [label for label in labels if label]
     if named:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay, pack
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.screen import rerank_candidates
 from crp_integrations.errors import EngineError
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.stores.memory import MemoryStore
