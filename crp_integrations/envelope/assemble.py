@@ -192,7 +192,7 @@ def assemble(
     packing, ordering, text, token_count = fitted
     conflicts = cut.conflicts(packing.packed)
     if cut.owners:
-        packing = count_parts(cut.packing(packing), counter)
+        packing = count_parts(cut.packing(packing, k), counter)
         ranking = cut.ranking(ranking)
         ordering = arrange_facts(packing.packed, opening, settings)
 

@@ -177,7 +177,13 @@ class CallerTexts:
             if scores is not None:
                 passages = _keep_relevance(passages, scores[at])
             texts.append(fold_passages(whole[at], one.spans, passages))
-        duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
+        owners = [at for at, size in enumerate(sizes) for _ in range(size)]
+        duplicates, conflicts = split_near_duplicates(
+            contents,
+            rows,
+            settings.duplicate_similarity,
+            owners if len(owners) > len(facts) else None,
+        )
         return Candidates(
             query=query,
             sub_queries=needs,

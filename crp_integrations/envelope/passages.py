@@ -117,10 +117,10 @@ class CutTexts:
         if not self.owners or k is None:
             return pack(k)
         every = pack(None)
-        kept = set(list(dict.fromkeys(self._texts(every.packed)))[:k])
-        if len(kept) < k:
-            return every
-        beyond = [fact for fact in (*every.packed, *every.over_budget) if not self._in(kept, fact)]
+        # Parts may be shown of texts of which no passage fits.
+        ranked = sorted(every.over_budget, key=_by_rank)
+        kept = set(list(dict.fromkeys(self._texts((*every.packed, *ranked))))[:k])
+        beyond = [fact for fact in (*every.packed, *ranked) if not self._in(kept, fact)]
         return replace(
             every,
             packed=tuple(fact for fact in every.packed if self._in(kept, fact)),
@@ -137,16 +137,17 @@ class CutTexts:
             shown.setdefault(self.text_id(fact.candidate.fact_id), []).append(fact)
         return tuple(self._join(facts) for facts in shown.values())
 
-    def packing(self, packing: PackResult) -> PackResult:
+    def packing(self, packing: PackResult, k: int | None) -> PackResult:
         """A packing of passages as one of texts: one of which a part is shown is packed."""
         if not self.owners:
             return packing
-        found = {self.text_id(fact.candidate.fact_id) for fact in packing.packed}
+        found = set(self._texts(packing.packed))
+        if k is not None and len(found) < k:
+            # The cap was not reached after all.
+            over = sorted((*packing.over_budget, *packing.over_k), key=_by_rank)
+            packing = replace(packing, over_budget=tuple(over), over_k=())
         duplicates: list[tuple[RankedFact, str]] = []
-        left: dict[str, list[RankedFact]] = {}
-        for fact in packing.over_budget:
-            left.setdefault(self.text_id(fact.candidate.fact_id), []).append(fact)
-        over_k = dict.fromkeys(self._texts(packing.over_k))
+        left, over_k = (set(self._texts(one)) for one in (packing.over_budget, packing.over_k))
         for fact, kept in packing.duplicates:
             id_ = self.text_id(fact.candidate.fact_id)
             # A text is a duplicate when nothing else of it was a candidate.
@@ -157,7 +158,7 @@ class CutTexts:
             packing,
             packed=self.joined(packing.packed),
             over_budget=self._unseen(packing.over_budget, found),
-            over_k=self._unseen(packing.over_k, found | left.keys()),
+            over_k=self._unseen(packing.over_k, found | left),
             duplicates=tuple(duplicates),
         )
 
