@@ -14,7 +14,6 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.envelope.budget import EnvelopeInputs
-from crp_integrations.envelope.candidates import ScoredSpan
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
 from crp_integrations.envelope.rank import is_temporal
@@ -339,8 +338,8 @@ def _candidates(
             told["decision"] = one.decision
         if one.refused is not None:
             told["refused"] = one.refused.value
-        if one.passages:
-            told["passages"] = [*chain.from_iterable(one.passages)]
+        if passages := _flat(one.passages):
+            told["passages"] = passages
         found.append(told)
     named = [label for label in labels if label]
     if named:
@@ -348,8 +347,8 @@ def _candidates(
     return found
 
 
-def _flat(found: Sequence[ScoredSpan]) -> list[int]:
-    """Start, end and score of each stretch, one after the other."""
+def _flat(found: Sequence[tuple[int, ...]]) -> list[int]:
+    """The numbers of each stretch or passage, one after the other."""
     return [*chain.from_iterable(found)]
 
 
