@@ -7,7 +7,8 @@ neighbours and a second hop, and stretches that are shown where the whole does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -15,7 +16,6 @@ from pydantic import ValidationError
 from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.hybrid import (
     HYBRID,
-    WeighedPool,
     build_pool,
     cosine_candidates,
     hybrid_candidates,
@@ -39,7 +39,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
-from crp_integrations.vectors import FloatRows, cosine, unit_rows
+from crp_integrations.vectors import FloatRows, cosine
 from crp_integrations.vocabulary import RETRIEVABLE
 
 # Facts that are already at hand need no retrieval: tier 0 of the memory cascade.
@@ -47,18 +47,13 @@ ACTIVE_TIER = 0
 CALLER_RELEVANCE = "caller-relevance@1"
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A text that is cut, counted and embedded.
-
-    Attributes:
-        tokens: of the whole and of each passage, with marker and separator.
-        rows: a vector for each passage; empty until it is asked for.
-    """
+class _CutText(NamedTuple):
+    """A text that is cut, counted and embedded; tokens with marker and separator."""
 
     spans: tuple[Span, ...]
-    tokens: tuple[int, tuple[int, ...]]
-    rows: FloatRows | None = None
+    tokens: int
+    each: tuple[int, ...]
+    rows: FloatRows
 
 
 class CallerTexts:
@@ -77,7 +72,7 @@ class CallerTexts:
         self._counter = counter
         self._settings = settings
         self._chunking = chunking
-        self._known: dict[str, _Prepared] = {}
+        self._known: dict[str, _CutText] = {}
         self._needs: dict[str, FloatRows] = {}
 
     def candidates(
@@ -86,104 +81,38 @@ class CallerTexts:
         facts: Sequence[Fact | str],
         *,
         sub_queries: Sequence[str] = (),
-        vectors: FloatRows | None = None,
         relevance: Sequence[float] | None = None,
     ) -> Candidates:
         """The candidates of a question; see `build_candidates`."""
-        if not isinstance(facts, Iterable):
-            raise RequestError(f"facts is {type(facts).__name__}, wanted a list of texts or facts")
-        for name, rows in (("vectors", vectors), ("relevance", relevance)):
-            if rows is not None and len(rows) != len(facts):
-                raise RequestError(f"{name} has {len(rows)} entries, wanted {len(facts)}")
-        whole = [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
+        whole = _read(facts)
+        if relevance is not None and len(relevance) != len(whole):
+            raise RequestError(f"relevance has {len(relevance)} entries, wanted {len(whole)}")
         scores = None if relevance is None else _fixed(relevance)
         places = _unique(whole, scores)
-        unique = [whole[place] for place in places]
-        kept = None if scores is None else [scores[place] for place in places]
         needs = tuple(sub_queries) or (query,)
-        return self._select(query, needs, unique, self._given(vectors, places, kept), kept)
-
-    def further_questions(
-        self, query: str, facts: Sequence[Fact | str], most: int
-    ) -> tuple[str, ...]:
-        """What a retriever may be asked next: what the best passages bring up (`second-look@1`).
-
-        First all names together that the question does not have, then the question with each of
-        the best passages, then the names one by one.
-        """
-        whole = [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
-        unique = [whole[place] for place in _unique(whole, None)]
-        if most < 1 or not unique or not self._settings.hybrid.enabled:
-            return ()
-        prepared = self._prepare([fact.content for fact in unique])
-        pool = self._weigh(query, self._briefs(unique, prepared), self._rows(unique, prepared))
-        names = new_names(pool)[: self._settings.hybrid.hop_names]
-        beside = [f"{query} {pool.pool.contents[at]}" for at in pool.best]
-        asked = dict.fromkeys((" ".join(names), *beside, *names) if names else beside)
-        return tuple(asked)[:most]
-
-    def _given(
-        self, vectors: FloatRows | None, places: Sequence[int], scores: Sequence[int] | None
-    ) -> FloatRows | None:
-        """The caller's own vectors of the facts that are kept."""
-        if vectors is None:
-            return None
-        # Vectors of another embedder are welcome as long as nothing is compared with ours.
-        wanted = self._embedder.dimensions if scores is None else None
-        return unit_rows(np.asarray(vectors)[places], dimensions=wanted) if places else vectors
-
-    def _select(
-        self,
-        query: str,
-        needs: tuple[str, ...],
-        facts: Sequence[Fact],
-        vectors: FloatRows | None,
-        scores: Sequence[int] | None,
-    ) -> Candidates:
         settings = self._settings
-        prepared = self._prepare([fact.content for fact in facts], embed=vectors is None)
-        sizes = [len(one.spans) for one in prepared]
-        briefs = self._briefs(facts, prepared)
-        contents = [brief.content for brief in briefs]
-        # A passage of a text that comes with a vector has the text's.
-        rows = self._rows(facts, prepared) if vectors is None else np.repeat(vectors, sizes, axis=0)
-        tokens = [count for one in prepared for count in one.tokens[1]]
-        algorithms: tuple[str, ...] = ()
-        found: tuple[Candidate, ...] = ()
-        if briefs:
-            near = self._cosines(rows, needs) if scores is None else _nothing(briefs)
-            found = cosine_candidates(briefs, near, tokens)
-        if settings.hybrid.enabled:
-            algorithms = (HYBRID,)
-            if briefs:
-                pool = self._weigh(query, briefs, rows if scores is None else None)
-                mixed = score_pool(pool, settings.hybrid)
-                found = hybrid_candidates(
-                    briefs, near, tokens, mixed, pool.profiles, settings.hybrid
-                )
-        if any(size > 1 for size in sizes):
-            algorithms = (*algorithms, PASSAGES)
-        if scores is not None:
-            algorithms = (*algorithms, CALLER_RELEVANCE)
-        rest = iter(found)
-        texts: list[Candidate] = []
-        whole = cosine_candidates(
-            [FactBrief.of(fact) for fact in facts],
-            _nothing(facts),
-            [one.tokens[0] for one in prepared],
-        )
-        for at, one in enumerate(prepared):
-            passages = [next(rest) for _ in one.spans]
+        unique = [whole[place] for place in places]
+        cut = self._cut([fact.content for fact in unique])
+        briefs, rows = _briefs(unique, cut), self._rows(cut)
+        passages = iter(self._passages(query, needs, briefs, rows, cut, scores is None))
+        texts = []
+        for place, one in zip(places, cut, strict=True):
+            own = [next(passages) for _ in one.spans]
             if scores is not None:
-                passages = _keep_relevance(passages, scores[at])
-            texts.append(fold_passages(whole[at], one.spans, passages))
-        owners = [at for at, size in enumerate(sizes) for _ in range(size)]
+                own = _keep_relevance(own, scores[place])
+            (text,) = cosine_candidates(
+                [FactBrief.of(whole[place])], _nothing(own[:1]), [one.tokens]
+            )
+            texts.append(fold_passages(text, one.spans, own))
+        owners = [at for at, one in enumerate(cut) for _ in one.spans]
+        long = len(owners) > len(cut)
         duplicates, conflicts = split_near_duplicates(
-            contents,
+            [brief.content for brief in briefs],
             rows,
             settings.duplicate_similarity,
-            owners if len(owners) > len(facts) else None,
+            owners if long else None,
         )
+        named = ((HYBRID, settings.hybrid.enabled), (PASSAGES, long), (CALLER_RELEVANCE, scores))
         return Candidates(
             query=query,
             sub_queries=needs,
@@ -192,84 +121,84 @@ class CallerTexts:
             duplicates=duplicates,
             conflicts=conflicts,
             memory_tier_hit=ACTIVE_TIER,
-            tier_hits=(len(facts), 0, 0, 0),
-            algorithms=algorithms,
+            tier_hits=(len(texts), 0, 0, 0),
+            algorithms=tuple(name for name, used in named if used not in (False, None)),
             relevant_floor=relevant_floor(self._embedder) if scores is None else None,
         )
 
-    def _prepare(self, contents: Sequence[str], *, embed: bool = True) -> list[_Prepared]:
+    def further_questions(
+        self, query: str, facts: Sequence[Fact | str], most: int
+    ) -> tuple[str, ...]:
+        """What a retriever may be asked next, by what the best passages bring up.
+
+        First all names together that the question does not have, then the question with each of
+        the best passages, then the names one by one.
+        """
+        hybrid = self._settings.hybrid
+        whole = _read(facts)
+        unique = [whole[place] for place in _unique(whole, None)]
+        if most < 1 or not unique or not hybrid.enabled:
+            return ()
+        cut = self._cut([fact.content for fact in unique])
+        near = self._cosines(self._rows(cut), (query,))
+        pool = weigh_pool(build_pool(query, _briefs(unique, cut), near, hybrid), hybrid)
+        names = new_names(pool)[: hybrid.hop_names]
+        beside = [f"{query} {pool.pool.contents[at]}" for at in pool.best]
+        asked = dict.fromkeys((" ".join(names), *beside, *names) if names else beside)
+        return tuple(asked)[:most]
+
+    def _passages(
+        self,
+        query: str,
+        needs: Sequence[str],
+        briefs: Sequence[FactBrief],
+        rows: FloatRows,
+        cut: Sequence[_CutText],
+        compared: bool,
+    ) -> tuple[Candidate, ...]:
+        """Each passage with its scores; where vectors are not compared, words alone decide."""
+        if not briefs:
+            return ()
+        hybrid = self._settings.hybrid
+        tokens = [count for one in cut for count in one.each]
+        near = self._cosines(rows, needs) if compared else _nothing(briefs)
+        if not hybrid.enabled:
+            return cosine_candidates(briefs, near, tokens)
+        whole = self._cosines(rows, (query,)) if compared else near
+        pool = weigh_pool(build_pool(query, briefs, whole, hybrid), hybrid)
+        return hybrid_candidates(
+            briefs, near, tokens, score_pool(pool, hybrid), pool.profiles, hybrid
+        )
+
+    def _cut(self, contents: Sequence[str]) -> list[_CutText]:
         """Each text cut, counted and embedded, those that are new all at once."""
-        known = self._known
+        known, counter = self._known, self._counter
         new = [text for text in dict.fromkeys(contents) if text not in known]
-        counts = self._counter.count_many([marker_text(text) for text in new])
-        cut = [self._cut(text, tokens) for text, tokens in zip(new, counts, strict=True)]
-        parts = [
-            marker_text(text[start:end])
-            for text, spans in zip(new, cut, strict=True)
-            if len(spans) > 1
-            for start, end in spans
+        if not new:
+            return [known[text] for text in contents]
+        counts = counter.count_many([marker_text(text) for text in new])
+        spans = [
+            cut_text(text, tokens, counter, self._chunking)
+            if self._settings.hybrid.enabled
+            else ((0, len(text)),)
+            for text, tokens in zip(new, counts, strict=True)
         ]
-        counted = iter(self._counter.count_many(parts) if parts else ())
-        for text, spans, tokens in zip(new, cut, counts, strict=True):
-            each = (tokens,) if len(spans) == 1 else tuple([next(counted) for _ in spans])
-            known[text] = _Prepared(spans, (tokens, each))
-        if embed:
-            self._embed(contents)
+        passages = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own]
+        rows = self._embedder.embed_passages(passages)
+        long = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own if own[1:]]
+        counted = iter(counter.count_many([marker_text(text) for text in long]) if long else ())
+        done = 0
+        for text, own, tokens in zip(new, spans, counts, strict=True):
+            each = tuple([next(counted) for _ in own]) if own[1:] else (tokens,)
+            known[text] = _CutText(own, tokens, each, rows[done : done + len(own)])
+            done += len(own)
         return [known[text] for text in contents]
 
-    def _cut(self, text: str, tokens: int) -> tuple[Span, ...]:
-        if not self._settings.hybrid.enabled:
-            return ((0, len(text)),)
-        return cut_text(text, tokens, self._counter, self._chunking)
-
-    def _embed(self, contents: Sequence[str]) -> None:
-        """Embed the passages of texts that have no vectors yet."""
-        known = self._known
-        new = [text for text in dict.fromkeys(contents) if known[text].rows is None]
-        if not new:
-            return
-        passages = [text[start:end] for text in new for start, end in known[text].spans]
-        rows = self._embedder.embed_passages(passages)
-        done = 0
-        for text in new:
-            size = len(known[text].spans)
-            known[text] = replace(known[text], rows=rows[done : done + size])
-            done += size
-
-    def _briefs(self, facts: Sequence[Fact], prepared: Sequence[_Prepared]) -> list[FactBrief]:
-        """What scoring reads of each passage; those of one text are neighbours."""
-        found: list[FactBrief] = []
-        for fact, one in zip(facts, prepared, strict=True):
-            brief = FactBrief.of(fact)
-            if len(one.spans) == 1:
-                found.append(brief)
-                continue
-            found += [
-                replace(
-                    brief,
-                    fact_id=passage_id(fact.fact_id, number),
-                    content=fact.content[start:end],
-                    # Two texts of one source may have equal offsets.
-                    source_id=f"{fact.source_id} {fact.fact_id}",
-                    source_location=f"{start}-{end}",
-                )
-                for number, (start, end) in enumerate(one.spans)
-            ]
-        return found
-
-    def _rows(self, facts: Sequence[Fact], prepared: Sequence[_Prepared]) -> FloatRows:
-        rows = [one.rows for one in prepared if one.rows is not None]
-        if not facts:
+    def _rows(self, cut: Sequence[_CutText]) -> FloatRows:
+        """The vectors of all passages."""
+        if not cut:
             return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
-        return np.concatenate(rows)
-
-    def _weigh(
-        self, query: str, briefs: Sequence[FactBrief], rows: FloatRows | None
-    ) -> WeighedPool:
-        """The pool of a question; without vectors words alone weigh."""
-        hybrid = self._settings.hybrid
-        near = _nothing(briefs) if rows is None else self._cosines(rows, (query,))
-        return weigh_pool(build_pool(query, briefs, near, hybrid), hybrid)
+        return np.concatenate([one.rows for one in cut])
 
     def _cosines(self, rows: FloatRows, needs: Sequence[str]) -> FloatRows:
         """Best cosine of each row to the vector of any information need.
@@ -283,6 +212,28 @@ class CallerTexts:
         return best
 
 
+def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
+    """What scoring reads of each passage; those of one text are neighbours."""
+    found: list[FactBrief] = []
+    for fact, one in zip(facts, cut, strict=True):
+        brief = FactBrief.of(fact)
+        if len(one.spans) == 1:
+            found.append(brief)
+            continue
+        found += [
+            replace(
+                brief,
+                fact_id=passage_id(fact.fact_id, number),
+                content=fact.content[start:end],
+                # Two texts of one source may have equal offsets.
+                source_id=f"{fact.source_id} {fact.fact_id}",
+                source_location=f"{start}-{end}",
+            )
+            for number, (start, end) in enumerate(one.spans)
+        ]
+    return found
+
+
 def build_candidates(
     query: str,
     facts: Sequence[Fact | str],
@@ -291,7 +242,6 @@ def build_candidates(
     counter: TokenCounter,
     settings: EnvelopeSettings,
     chunking: ChunkingSettings | None = None,
-    vectors: FloatRows | None = None,
     relevance: Sequence[float] | None = None,
     sub_queries: Sequence[str] = (),
 ) -> Candidates:
@@ -303,7 +253,6 @@ def build_candidates(
 
     Args:
         chunking: how texts that are long for an embedder are cut; None for the defaults.
-        vectors: one for each fact; None embeds its passages.
         relevance: the caller's own score of each fact in [0, 1], by which facts are ranked; words
             then decide among the passages of one fact alone. None scores the facts.
     """
@@ -313,9 +262,7 @@ def build_candidates(
         settings=settings,
         chunking=chunking or ChunkingSettings(),
     )
-    return texts.candidates(
-        query, facts, sub_queries=sub_queries, vectors=vectors, relevance=relevance
-    )
+    return texts.candidates(query, facts, sub_queries=sub_queries, relevance=relevance)
 
 
 def relevant_floor(embedder: Embedder) -> int | None:
@@ -376,6 +323,13 @@ def _fixed(relevance: Sequence[float]) -> list[int]:
         return [to_fixed(float(score)) for score in relevance]
     except (TypeError, ValueError):
         raise RequestError("relevance holds something else than numbers, wanted [0, 1]") from None
+
+
+def _read(facts: Sequence[Fact | str]) -> list[Fact]:
+    """What a caller gives as facts."""
+    if not isinstance(facts, Iterable):
+        raise RequestError(f"facts is {type(facts).__name__}, wanted a list of texts or facts")
+    return [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
 
 
 def _fact(number: int, fact: Fact | str) -> Fact:

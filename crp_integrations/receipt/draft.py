@@ -315,7 +315,6 @@ def _candidates(
             "source": one.source_id,
             "tokens": one.tokens,
         }
-        # What is as it mostly is, is left out.
         if one.score is not None:
             told["score"] = one.score
         if one.lexical:
