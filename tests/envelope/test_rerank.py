@@ -59,6 +59,25 @@ def test_the_scores_become_the_relevance() -> None:
     assert unchanged == given
 
 
+def test_of_a_long_text_it_sees_the_passages() -> None:
+    long = "\n\n".join(f"Entry {n} says nothing of any note to anybody." * 12 for n in range(9))
+    reranker = Scripted(lambda text: 0.9 if "Entry 7" in text else 0.1)
+    packed = pack(
+        "Which entry?",
+        [long, TEXTS[0]],
+        model="gpt-4o",
+        budget_tokens=150,
+        now=NOON,
+        embedder=HashEmbedder(),
+        reranker=reranker,
+    )
+    [(_, seen)] = reranker.asked
+    assert len(seen) > 4 and all(len(text) < len(long) / 2 for text in seen)
+    (part,) = [one for one in packed.facts if one.spans]
+    assert part.content.count("Entry 7") > part.content.count("Entry 3")
+    assert part.relevance_score == 0.9
+
+
 def test_only_the_best_are_seen_and_the_others_stay_below_them_in_their_order() -> None:
     given = candidates(*(fact(f"f{n}", 0.9 - n / 10) for n in range(6)))
     reranker = Scripted({"text of f0": 0.4, "text of f1": 0.8}.__getitem__)
