@@ -48,7 +48,7 @@ from crp_integrations.evaluation.data_sets import find
 from crp_integrations.evaluation.figures import doubt_curve, figures
 from crp_integrations.evaluation.selection import (
     BUDGETS,
-    PRESETS,
+    SYSTEMS,
     headings,
     measure_sets,
     plan_of,
@@ -79,7 +79,7 @@ def selection(
     json_path: Json = None,
     systems: Annotated[
         str, typer.Option("--systems", help="Names with commas between; all without.")
-    ] = ",".join(PRESETS),
+    ] = ",".join(SYSTEMS),
     sets: Annotated[
         str, typer.Option("--sets", help="Names with commas between; all without.")
     ] = "",

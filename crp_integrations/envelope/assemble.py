@@ -29,8 +29,9 @@ from crp_integrations.envelope.layout import (
     opening_ids,
     reusable_prefix,
 )
-from crp_integrations.envelope.near_duplicates import WALK, as_pairs
+from crp_integrations.envelope.near_duplicates import WALK
 from crp_integrations.envelope.pack import PackResult, pack
+from crp_integrations.envelope.passages import CutTexts
 from crp_integrations.envelope.prompt import RENDER, render
 from crp_integrations.envelope.rank import (
     RANK,
@@ -41,7 +42,6 @@ from crp_integrations.envelope.rank import (
     rank_weights,
 )
 from crp_integrations.envelope.records import (
-    Conflict,
     Drop,
     Envelope,
     EnvelopePreview,
@@ -141,9 +141,10 @@ def assemble(
     candidates, refused = split_refused(candidates)
 
     temporal = is_temporal(candidates.query, now)
-    dated = settings.adaptive and not temporal and differ_in_age(candidates)
+    cut = CutTexts.of(candidates)
+    dated = settings.adaptive and not temporal and differ_in_age(cut.passages)
     ranking = rank(
-        candidates,
+        cut.passages,
         rank_weights(settings, grounding, temporal=temporal, dated=dated),
         share=to_fixed(settings.diversity_share),
         now=now,
@@ -152,27 +153,33 @@ def assemble(
     before = PreviousEnvelope.of(previous)
     opening = opening_ids(pinned, before.ids, settings)
 
+    first = cut.pinned(opening)
+
     def packed(room: int, passed_over: int | None = None) -> PackResult:
-        return pack(
-            ranking.every,
-            room,
-            k,
-            packing=settings.packing,
-            walk=ranking.walk,
-            every_duplicate=settings.duplicates_told == "all",
-            pinned=opening,
-            passed_over=passed_over,
-        )
+        def taken(most: int | None) -> PackResult:
+            return pack(
+                ranking.every,
+                room,
+                most,
+                packing=settings.packing,
+                walk=ranking.walk,
+                every_duplicate=settings.duplicates_told == "all",
+                pinned=first,
+                passed_over=passed_over,
+            )
+
+        return cut.packed(taken, k)
 
     packing = packed(budget_tokens)
-    whole = whole_budget(budget_tokens, settings.hybrid, k)
+    # Under a cap on the number of facts none is shown in part, unless passages of texts are.
+    whole = whole_budget(budget_tokens, settings.hybrid, None if cut.owners else k)
     if whole < budget_tokens and _has_parts(packing.over_budget):
         packing = packed(whole, settings.hybrid.passed_over)
     else:
         whole = budget_tokens
-    fitted = _fit_text(packing, opening, whole, counter, settings)
+    fitted = _fit_text(packing, cut, opening, whole, counter, settings)
     if whole < budget_tokens:
-        fitted = _add_excerpts(fitted, opening, budget_tokens, counter, settings)
+        fitted = _add_excerpts(fitted, cut, opening, budget_tokens, counter, settings)
         idle = budget_tokens - fitted[3]
         if 2 * idle > budget_tokens - whole:
             # Parts are too few or too long for their share, so whole facts have the rest of it.
@@ -180,9 +187,14 @@ def assemble(
             # Without anything that could be shown in part, facts far down are better than nothing.
             passed_over = settings.hybrid.passed_over if room < budget_tokens else None
             more = packed(room, passed_over)
-            fitted = _fit_text(more, opening, budget_tokens, counter, settings)
-            fitted = _add_excerpts(fitted, opening, budget_tokens, counter, settings)
+            fitted = _fit_text(more, cut, opening, budget_tokens, counter, settings)
+            fitted = _add_excerpts(fitted, cut, opening, budget_tokens, counter, settings)
     packing, ordering, text, token_count = fitted
+    conflicts = cut.conflicts(packing.packed)
+    if cut.owners:
+        packing = count_parts(cut.packing(packing, k), counter)
+        ranking = cut.ranking(ranking)
+        ordering = arrange_facts(packing.packed, opening, settings)
 
     used = saturation(token_count, budget_tokens)
     quality = classify_tier(
@@ -217,7 +229,7 @@ def assemble(
         facts=facts,
         sections=knowledge_section(len(facts), token_budget=budget_tokens, token_count=token_count),
         dropped=build_drop_report(candidates, ranking, packing, refused),
-        conflicts=_conflicts(candidates, ordering.facts),
+        conflicts=conflicts,
         total_facts_available=len(candidates.facts) - len(packing.over_k),
         total_facts_included=len(facts),
         token_count=token_count,
@@ -297,6 +309,7 @@ def _has_parts(left: Sequence[RankedFact]) -> bool:
 
 def _add_excerpts(
     fitted: FittedText,
+    cut: CutTexts,
     opening: Sequence[str],
     budget_tokens: int,
     counter: TokenCounter,
@@ -308,18 +321,24 @@ def _add_excerpts(
     filling = choose_parts(packing.over_budget, room, settings.hybrid, counter)
     while filling.chosen:
         full = add_parts(packing, filling.shown())
-        ordering = arrange_facts(full.packed, opening, settings)
+        ordering = arrange_facts(cut.joined(full.packed), opening, settings)
         text = render([ranked.candidate.content for ranked in ordering.facts])
         token_count = max(0, counter.count(text))
         if token_count <= budget_tokens:
             full = count_parts(full, counter)
-            return full, arrange_facts(full.packed, opening, settings), text, token_count
+            return (
+                full,
+                arrange_facts(cut.joined(full.packed), opening, settings),
+                text,
+                token_count,
+            )
         filling = filling.lightened(token_count - budget_tokens)
     return fitted
 
 
 def _fit_text(
     packing: PackResult,
+    cut: CutTexts,
     opening: Sequence[str],
     budget_tokens: int,
     counter: TokenCounter,
@@ -330,21 +349,9 @@ def _fit_text(
     Counts of parts need not add up to the count of the whole, under any tokenizer.
     """
     while True:
-        ordering = arrange_facts(packing.packed, opening, settings)
+        ordering = arrange_facts(cut.joined(packing.packed), opening, settings)
         text = render([ranked.candidate.content for ranked in ordering.facts])
         token_count = max(0, counter.count(text)) if text else 0
         if token_count <= budget_tokens or not packing.packed:
             return packing, ordering, text, token_count
         packing = packing.lightened(token_count - budget_tokens)
-
-
-def _conflicts(candidates: Candidates, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
-    """Pairs of shown facts that are near-identical and say different things, by their ids."""
-    facts = candidates.facts
-    ids = {ranked.candidate.fact_id for ranked in shown}
-    places = [at for at, fact in enumerate(facts) if fact.fact_id in ids]
-    pairs = as_pairs(candidates.conflicts)
-    return tuple(
-        Conflict(left=facts[left].fact_id, right=facts[right].fact_id)
-        for left, right in pairs.within(places)
-    )

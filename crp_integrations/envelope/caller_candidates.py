@@ -1,27 +1,237 @@
-"""Select for a caller who brings the facts: `pack()` and wrapped retrievers enter here."""
+"""Select for a caller who brings the texts: `pack()` and wrapped retrievers enter here.
+
+The texts have the fabric's path but its index: passages, scores mixed from vectors, words,
+neighbours and a second hop, and stretches that are shown where the whole does not fit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
-from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
+from crp_integrations.envelope.hybrid import (
+    HYBRID,
+    build_pool,
+    cosine_candidates,
+    hybrid_candidates,
+    new_names,
+    score_pool,
+    weigh_pool,
+)
 from crp_integrations.envelope.near_duplicates import split_near_duplicates
+from crp_integrations.envelope.passages import (
+    PASSAGES,
+    Span,
+    cut_text,
+    fold_passages,
+    passage_id,
+)
 from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import FactRejected, RequestError
-from crp_integrations.fabric.life.lifecycle import carried
+from crp_integrations.fabric.ports.facts import FactBrief
 from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.ports import Embedder, TokenCounter
-from crp_integrations.scores import to_fixed
-from crp_integrations.vectors import FloatRows, cosine, unit_rows
-from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.vectors import FloatRows, cosine
+from crp_integrations.vocabulary import RETRIEVABLE
 
 # Facts that are already at hand need no retrieval: tier 0 of the memory cascade.
 ACTIVE_TIER = 0
+CALLER_RELEVANCE = "caller-relevance@1"
+
+
+class _CutText(NamedTuple):
+    """A text that is cut, counted and embedded; tokens with marker and separator."""
+
+    spans: tuple[Span, ...]
+    tokens: int
+    each: tuple[int, ...]
+    rows: FloatRows
+
+
+class CallerTexts:
+    """Candidates from a caller's texts, each of which is cut, counted and embedded once."""
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder,
+        counter: TokenCounter,
+        settings: EnvelopeSettings,
+        chunking: ChunkingSettings,
+    ) -> None:
+        """Take what reads the texts."""
+        self._embedder = embedder
+        self._counter = counter
+        self._settings = settings
+        self._chunking = chunking
+        self._known: dict[str, _CutText] = {}
+        self._needs: dict[str, FloatRows] = {}
+
+    def candidates(
+        self,
+        query: str,
+        facts: Sequence[Fact | str],
+        *,
+        sub_queries: Sequence[str] = (),
+        relevance: Sequence[float] | None = None,
+    ) -> Candidates:
+        """The candidates of a question; see `build_candidates`."""
+        whole = _read(facts)
+        if relevance is not None and len(relevance) != len(whole):
+            raise RequestError(f"relevance has {len(relevance)} entries, wanted {len(whole)}")
+        scores = None if relevance is None else _fixed(relevance)
+        places = _unique(whole, scores)
+        needs = tuple(sub_queries) or (query,)
+        settings = self._settings
+        unique = [whole[place] for place in places]
+        cut = self._cut([fact.content for fact in unique])
+        briefs, rows = _briefs(unique, cut), self._rows(cut)
+        passages = iter(self._passages(query, needs, briefs, rows, cut, scores is None))
+        texts = []
+        for place, one in zip(places, cut, strict=True):
+            own = [next(passages) for _ in one.spans]
+            if scores is not None:
+                own = _keep_relevance(own, scores[place])
+            (text,) = cosine_candidates(
+                [FactBrief.of(whole[place])], _nothing(own[:1]), [one.tokens]
+            )
+            texts.append(fold_passages(text, one.spans, own))
+        owners = [at for at, one in enumerate(cut) for _ in one.spans]
+        long = len(owners) > len(cut)
+        duplicates, conflicts = split_near_duplicates(
+            [brief.content for brief in briefs],
+            rows,
+            settings.duplicate_similarity,
+            owners if long else None,
+        )
+        named = ((HYBRID, settings.hybrid.enabled), (PASSAGES, long), (CALLER_RELEVANCE, scores))
+        return Candidates(
+            query=query,
+            sub_queries=needs,
+            facts=tuple(texts),
+            tokenizer=self._counter.identity,
+            duplicates=duplicates,
+            conflicts=conflicts,
+            memory_tier_hit=ACTIVE_TIER,
+            tier_hits=(len(texts), 0, 0, 0),
+            algorithms=tuple(name for name, used in named if used not in (False, None)),
+            relevant_floor=relevant_floor(self._embedder) if scores is None else None,
+        )
+
+    def further_questions(
+        self, query: str, facts: Sequence[Fact | str], most: int
+    ) -> tuple[str, ...]:
+        """What a retriever may be asked next, by what the best passages bring up.
+
+        First all names together that the question does not have, then the question with each of
+        the best passages, then the names one by one.
+        """
+        hybrid = self._settings.hybrid
+        whole = _read(facts)
+        unique = [whole[place] for place in _unique(whole, None)]
+        if most < 1 or not unique or not hybrid.enabled:
+            return ()
+        cut = self._cut([fact.content for fact in unique])
+        near = self._cosines(self._rows(cut), (query,))
+        pool = weigh_pool(build_pool(query, _briefs(unique, cut), near, hybrid), hybrid)
+        names = new_names(pool)[: hybrid.hop_names]
+        beside = [f"{query} {pool.pool.contents[at]}" for at in pool.best]
+        asked = dict.fromkeys((" ".join(names), *beside, *names) if names else beside)
+        return tuple(asked)[:most]
+
+    def _passages(
+        self,
+        query: str,
+        needs: Sequence[str],
+        briefs: Sequence[FactBrief],
+        rows: FloatRows,
+        cut: Sequence[_CutText],
+        compared: bool,
+    ) -> tuple[Candidate, ...]:
+        """Each passage with its scores; where vectors are not compared, words alone decide."""
+        if not briefs:
+            return ()
+        hybrid = self._settings.hybrid
+        tokens = [count for one in cut for count in one.each]
+        near = self._cosines(rows, needs) if compared else _nothing(briefs)
+        if not hybrid.enabled:
+            return cosine_candidates(briefs, near, tokens)
+        whole = self._cosines(rows, (query,)) if compared else near
+        pool = weigh_pool(build_pool(query, briefs, whole, hybrid), hybrid)
+        return hybrid_candidates(
+            briefs, near, tokens, score_pool(pool, hybrid), pool.profiles, hybrid
+        )
+
+    def _cut(self, contents: Sequence[str]) -> list[_CutText]:
+        """Each text cut, counted and embedded, those that are new all at once."""
+        known, counter = self._known, self._counter
+        new = [text for text in dict.fromkeys(contents) if text not in known]
+        if not new:
+            return [known[text] for text in contents]
+        counts = counter.count_many([marker_text(text) for text in new])
+        spans = [
+            cut_text(text, tokens, counter, self._chunking)
+            if self._settings.hybrid.enabled
+            else ((0, len(text)),)
+            for text, tokens in zip(new, counts, strict=True)
+        ]
+        passages = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own]
+        rows = self._embedder.embed_passages(passages)
+        long = [text[i:j] for text, own in zip(new, spans, strict=True) for i, j in own if own[1:]]
+        counted = iter(counter.count_many([marker_text(text) for text in long]) if long else ())
+        done = 0
+        for text, own, tokens in zip(new, spans, counts, strict=True):
+            each = tuple([next(counted) for _ in own]) if own[1:] else (tokens,)
+            known[text] = _CutText(own, tokens, each, rows[done : done + len(own)])
+            done += len(own)
+        return [known[text] for text in contents]
+
+    def _rows(self, cut: Sequence[_CutText]) -> FloatRows:
+        """The vectors of all passages."""
+        if not cut:
+            return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
+        return np.concatenate([one.rows for one in cut])
+
+    def _cosines(self, rows: FloatRows, needs: Sequence[str]) -> FloatRows:
+        """Best cosine of each row to the vector of any information need.
+
+        Spec: CRP-SPEC-003 §6.3
+        """
+        for need in needs:
+            if need not in self._needs:
+                self._needs[need] = self._embedder.embed_query(need)
+        best: FloatRows = np.max([cosine(rows, self._needs[need]) for need in needs], axis=0)
+        return best
+
+
+def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
+    """What scoring reads of each passage; those of one text are neighbours."""
+    found: list[FactBrief] = []
+    for fact, one in zip(facts, cut, strict=True):
+        brief = FactBrief.of(fact)
+        if len(one.spans) == 1:
+            found.append(brief)
+            continue
+        found += [
+            replace(
+                brief,
+                fact_id=passage_id(fact.fact_id, number),
+                content=fact.content[start:end],
+                # Two texts of one source may have equal offsets.
+                source_id=f"{fact.source_id} {fact.fact_id}",
+                source_location=f"{start}-{end}",
+            )
+            for number, (start, end) in enumerate(one.spans)
+        ]
+    return found
 
 
 def build_candidates(
@@ -31,7 +241,7 @@ def build_candidates(
     embedder: Embedder,
     counter: TokenCounter,
     settings: EnvelopeSettings,
-    vectors: FloatRows | None = None,
+    chunking: ChunkingSettings | None = None,
     relevance: Sequence[float] | None = None,
     sub_queries: Sequence[str] = (),
 ) -> Candidates:
@@ -40,73 +250,19 @@ def build_candidates(
     Facts that are DELETED or QUARANTINED are no candidates, as in a fabric.
 
     Spec: CRP-SPEC-003 §5.2, §6.3
+
+    Args:
+        chunking: how texts that are long for an embedder are cut; None for the defaults.
+        relevance: the caller's own score of each fact in [0, 1], by which facts are ranked; words
+            then decide among the passages of one fact alone. None scores the facts.
     """
-    if not isinstance(facts, Iterable):
-        raise RequestError(f"facts is {type(facts).__name__}, wanted a list of texts or facts")
-    for name, rows in (("vectors", vectors), ("relevance", relevance)):
-        if rows is not None and len(rows) != len(facts):
-            raise RequestError(f"{name} has {len(rows)} entries, wanted {len(facts)}")
-    whole = [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
-    scores = None if relevance is None else _fixed(relevance)
-    places = _unique(whole, scores)
-    unique = [whole[place] for place in places]
-    contents = [fact.content for fact in unique]
-    if vectors is None:
-        rows = embedder.embed_passages(contents) if contents else _no_rows(embedder)
-    else:
-        # Vectors of another embedder are welcome as long as nothing is compared with ours.
-        wanted = embedder.dimensions if scores is None else None
-        rows = unit_rows(np.asarray(vectors)[places], dimensions=wanted) if places else vectors
-    needs = tuple(sub_queries) or (query,)
-    if scores is None:
-        similar = score_relevance(rows, [embedder.embed_query(need) for need in needs])
-    else:
-        similar = [scores[place] for place in places]
-    counts = counter.count_many([marker_text(content) for content in contents])
-    duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
-    return Candidates(
-        query=query,
-        sub_queries=needs,
-        facts=tuple(
-            build_candidate(fact, score, tokens)
-            for fact, score, tokens in zip(unique, similar, counts, strict=True)
-        ),
-        tokenizer=counter.identity,
-        duplicates=duplicates,
-        conflicts=conflicts,
-        memory_tier_hit=ACTIVE_TIER,
-        tier_hits=(len(unique), 0, 0, 0),
-        relevant_floor=relevant_floor(embedder) if scores is None else None,
+    texts = CallerTexts(
+        embedder=embedder,
+        counter=counter,
+        settings=settings,
+        chunking=chunking or ChunkingSettings(),
     )
-
-
-def build_candidate(fact: Fact, relevance: int, tokens: int) -> Candidate:
-    """A fact with its relevance (fixed point) and its tokens as rendered."""
-    return Candidate(
-        fact_id=fact.fact_id,
-        content=fact.content,
-        source_id=fact.source_id,
-        relevance=relevance,
-        importance=to_fixed(fact.importance_weight),
-        tokens=max(0, tokens),
-        ingested_at=fact.ingested_at,
-        stale=fact.status is FactStatus.STALE,
-        community=fact.community_label,
-        source_location=fact.source_location,
-        labels=fact.labels,
-        decay=carried(fact.metadata),
-    )
-
-
-def score_relevance(rows: FloatRows, needs: Sequence[FloatRows]) -> list[int]:
-    """Best cosine of each row to the vector of any information need, in fixed point.
-
-    Spec: CRP-SPEC-003 §6.3
-    """
-    if not len(rows):
-        return []
-    best = np.max([cosine(rows, need) for need in needs], axis=0)
-    return [to_fixed(float(score)) for score in best]
+    return texts.candidates(query, facts, sub_queries=sub_queries, relevance=relevance)
 
 
 def relevant_floor(embedder: Embedder) -> int | None:
@@ -117,12 +273,49 @@ def relevant_floor(embedder: Embedder) -> int | None:
 
 def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
     """The same candidates with tokens as another counter counts them."""
-    counts = counter.count_many([marker_text(fact.content) for fact in candidates.facts])
+    texts = [
+        marker_text(text)
+        for fact in candidates.facts
+        for text in (
+            fact.content,
+            *(fact.content[one.start : one.end] for one in fact.passages),
+        )
+    ]
+    counts = iter(counter.count_many(texts))
     facts = tuple(
-        replace(fact, tokens=max(0, tokens))
-        for fact, tokens in zip(candidates.facts, counts, strict=True)
+        replace(
+            fact,
+            tokens=max(0, next(counts)),
+            passages=tuple([one._replace(tokens=max(0, next(counts))) for one in fact.passages]),
+        )
+        for fact in candidates.facts
     )
     return replace(candidates, facts=facts, tokenizer=counter.identity)
+
+
+def _nothing(facts: Sequence[object]) -> FloatRows:
+    """A cosine of 0 for each."""
+    return np.zeros(len(facts), dtype=np.float32)
+
+
+def _keep_relevance(passages: Sequence[Candidate], relevance: int) -> list[Candidate]:
+    """Passages of one text with the caller's score of it, the best of them in full."""
+    best = max(one.merit for one in passages)
+    shares = [one.merit * SCALE // best if best else SCALE for one in passages]
+    return [
+        replace(
+            one,
+            relevance=relevance,
+            score=None if len(passages) == 1 else relevance * share // SCALE,
+            lexical=0,
+            hop=0,
+            stretches=tuple(
+                ScoredSpan(part.start, part.end, part.score * relevance // SCALE)
+                for part in one.stretches
+            ),
+        )
+        for one, share in zip(passages, shares, strict=True)
+    ]
 
 
 def _fixed(relevance: Sequence[float]) -> list[int]:
@@ -130,6 +323,13 @@ def _fixed(relevance: Sequence[float]) -> list[int]:
         return [to_fixed(float(score)) for score in relevance]
     except (TypeError, ValueError):
         raise RequestError("relevance holds something else than numbers, wanted [0, 1]") from None
+
+
+def _read(facts: Sequence[Fact | str]) -> list[Fact]:
+    """What a caller gives as facts."""
+    if not isinstance(facts, Iterable):
+        raise RequestError(f"facts is {type(facts).__name__}, wanted a list of texts or facts")
+    return [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
 
 
 def _fact(number: int, fact: Fact | str) -> Fact:
@@ -165,7 +365,3 @@ def _unique(facts: Sequence[Fact], scores: Sequence[int] | None) -> list[int]:
             best[fact.fact_id] = place
     shut_out = {fact.fact_id for fact in facts if fact.status not in RETRIEVABLE}
     return [best[fact_id] for fact_id in sorted(best) if fact_id not in shut_out]
-
-
-def _no_rows(embedder: Embedder) -> FloatRows:
-    return np.zeros((0, embedder.dimensions), dtype=np.float32)

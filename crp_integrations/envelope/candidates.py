@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from typing import NamedTuple
 
 from crp_integrations.envelope.near_duplicates import as_pairs
@@ -29,6 +30,24 @@ class ScoredSpan(NamedTuple):
     start: int
     end: int
     score: int
+
+
+class ScoredPassage(NamedTuple):
+    """A passage of a text that is too long to be read at once, with scores of its own.
+
+    Attributes:
+        start, end: character offsets in the candidate's content, without white space at the ends.
+        relevance, score, lexical, hop: as a candidate's, fixed point.
+        tokens: with a rendered marker and separator.
+    """
+
+    start: int
+    end: int
+    relevance: int
+    score: int
+    lexical: int
+    hop: int
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,8 @@ class Candidate:
         decision: id of the guard's decision that let it be read; empty where the guard numbers
             none.
         refused: why it may not be shown at all; None for a candidate like any other.
+        passages: what a long text is cut into, in order, each packed by its own score; none for a
+            text that is one passage. The candidate's scores are those of its best.
     """
 
     fact_id: str
@@ -75,6 +96,7 @@ class Candidate:
     decay: str | None = None
     decision: str = ""
     refused: DropReason | None = None
+    passages: tuple[ScoredPassage, ...] = ()
 
     @property
     def merit(self) -> int:
@@ -91,7 +113,8 @@ class Candidates:
         sub_queries: what it was decomposed into; the question itself when it is one need.
         facts: unique by id and sorted by it.
         duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed
-            or as a relation that is worked out when it is asked (`pairs.Pairs`).
+            or as a relation that is worked out when it is asked (`near_duplicates.PairRelation`).
+            A text that is cut has a position for each passage.
         conflicts: pairs above .95 whose numbers, dates or negation differ; both are kept.
         state_hash: the fabric's state that was read, empty without a fabric.
         tokenizer: identity of the counter behind `Candidate.tokens`.
@@ -142,9 +165,16 @@ def split_refused(candidates: Candidates) -> tuple[Candidates, tuple[Candidate, 
     return keep_candidates(candidates, kept), refused
 
 
+def pair_places(facts: Sequence[Candidate]) -> list[range]:
+    """The positions in pairs that each candidate has: one, or one for each of its passages."""
+    ends = list(accumulate(max(1, len(fact.passages)) for fact in facts))
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
 def keep_candidates(candidates: Candidates, kept: Sequence[int]) -> Candidates:
     """The candidates at these positions, ascending, with the pairs among them."""
-    moved = {place: number for number, place in enumerate(kept)}
+    places = pair_places(candidates.facts)
+    moved = {at: new for new, at in enumerate(at for place in kept for at in places[place])}
     return replace(
         candidates,
         facts=tuple([candidates.facts[place] for place in kept]),

@@ -169,14 +169,21 @@ def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], .
 
 
 def split_near_duplicates(
-    contents: Sequence[str], vectors: FloatRows, threshold: float
+    contents: Sequence[str],
+    vectors: FloatRows,
+    threshold: float,
+    owners: Sequence[int] | None = None,
 ) -> tuple[PairRelation, PairRelation]:
     """Near-identical pairs, split into those that say the same and those that do not.
 
     Spec: CRP-SPEC-003 §6.6 (decision E11)
+
+    Args:
+        owners: the text that each candidate is a passage of, by position: what one text repeats
+            is no pair. None for candidates that are texts of their own.
     """
     found = NearDuplicates(contents, vectors, threshold)
-    return _SimilarPairs(found, 0), _SimilarPairs(found, 1)
+    return _SimilarPairs(found, 0, owners), _SimilarPairs(found, 1, owners)
 
 
 class NearDuplicates:
@@ -312,13 +319,18 @@ class NearDuplicates:
 class _SimilarPairs(PairRelation):
     """Duplicates or conflicts: one of the two halves of what is near-identical."""
 
-    def __init__(self, found: NearDuplicates, which: int) -> None:
+    def __init__(
+        self, found: NearDuplicates, which: int, owners: Sequence[int] | None = None
+    ) -> None:
         self._found = found
         self._which = which
+        self._owners = owners
 
     def of(self, position: int) -> tuple[int, ...]:
         """Positions paired with this one, ascending."""
-        return self._found.split(position)[self._which]
+        near = self._found.split(position)[self._which]
+        own = self._owners
+        return near if own is None else tuple(at for at in near if own[at] != own[position])
 
     def fetch(self, positions: Sequence[int]) -> None:
         """Compare many candidates in one product."""
@@ -327,7 +339,12 @@ class _SimilarPairs(PairRelation):
     def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
         """The pairs of which both are among these positions, sorted; nothing else is compared."""
         found = self._found.within(positions)
-        return [(left, right) for left, right, differs in found if differs == bool(self._which)]
+        own = self._owners
+        return [
+            (left, right)
+            for left, right, differs in found
+            if differs == bool(self._which) and (own is None or own[left] != own[right])
+        ]
 
     def asked(self) -> list[tuple[int, int]]:
         """The pairs of which one was compared with all so far, sorted."""

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from crp_integrations.envelope.caller_candidates import relevant_floor
 from crp_integrations.envelope.candidates import Candidate, Candidates, refuse_candidates
-from crp_integrations.envelope.cascade import CASCADE, EarlyTierHits, ask_early_tiers, deepest_tier
 from crp_integrations.envelope.graph import blend_reached, reach_facts
 from crp_integrations.envelope.hybrid import (
     HYBRID,
@@ -27,7 +26,13 @@ from crp_integrations.envelope.hybrid import (
 from crp_integrations.envelope.near_duplicates import as_pairs, split_near_duplicates
 from crp_integrations.envelope.ports import Reached, Walker
 from crp_integrations.envelope.prompt import RENDER, marker_text
-from crp_integrations.envelope.retriever_hits import RetrieverHits
+from crp_integrations.envelope.retriever_hits import (
+    CASCADE,
+    EarlyTierHits,
+    RetrieverHits,
+    ask_early_tiers,
+    deepest_tier,
+)
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.fabric.records import Where
 from crp_integrations.guard.decisions import LabelFilter

@@ -1,7 +1,8 @@
-"""Between Select and Rank: what gives orders or is off the topic is refused, by name (`screen@1`).
+"""Between Select and Rank: candidates are screened (`screen@1`) and, where wanted, reranked.
 
 Nothing that is refused is ranked, reranked or packed. A fact is off the topic when no retriever
-stands for it: its cosine, its words and its links are all below their floors.
+stands for it: its cosine, its words and its links are all below their floors. A reranker's scores
+become the relevance, and the score where the default preset has mixed one.
 
 Spec: Summit §Context Assembly Pipeline
 """
@@ -9,10 +10,19 @@ Spec: Summit §Context Assembly Pipeline
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from crp_integrations.envelope.candidates import Candidate, Candidates, refuse_candidates
+from crp_integrations.envelope.candidates import (
+    Candidate,
+    Candidates,
+    ScoredSpan,
+    refuse_candidates,
+)
 from crp_integrations.envelope.cfs.records import RetrievalResult
+from crp_integrations.envelope.passages import CutTexts
+from crp_integrations.envelope.ports import Reranker
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import CRPError, EngineError
 from crp_integrations.guard.injection.detection import (
     RULES,
     InjectionDetector,
@@ -91,3 +101,100 @@ class ResultScreen:
             texts[one.chunk.id] = one.chunk.text
         told = [(id_, text, near[id_]) for id_, text in texts.items()]
         return find_refusals(told, self.settings, self.detector)
+
+
+RERANK = "rerank@1"
+
+
+def rerank_candidates(
+    candidates: Candidates, reranker: Reranker, settings: EnvelopeSettings
+) -> Candidates:
+    """The same candidates, the best of them with the reranker's score as their relevance.
+
+    The others keep their order among themselves below all that the reranker saw: cosines and a
+    reranker's scores are no measure of each other. The embedder's relevance floor means nothing
+    for the new scores, so that of the settings holds. What is ranked by a mixed score before is
+    ranked by the reranker's after, and stretches of a fact count by it. Of a text that is cut the
+    reranker sees the passages.
+
+    Spec: CRP-SPEC-003 §6.3
+    """
+    cut = CutTexts.of(candidates)
+    facts = cut.passages.facts
+    # What may not be shown is shown to no model of a reranker either.
+    open_ = [n for n, fact in enumerate(facts) if fact.refused is None]
+    best = sorted(open_, key=lambda n: (-facts[n].merit, facts[n].fact_id))
+    seen = sorted(best[: settings.rerank_top])
+    if not seen:
+        return candidates
+    told = dict(
+        zip(seen, _ask_reranker(reranker, candidates.query, [facts[n] for n in seen]), strict=True)
+    )
+    ceiling = min(told.values())
+    scored = replace(
+        candidates,
+        facts=tuple(
+            _rescore_seen(fact, told[n]) if n in told else _rescore_unseen(fact, ceiling)
+            for n, fact in enumerate(facts)
+        ),
+        relevant_floor=None,
+        algorithms=(*candidates.algorithms, f"{RERANK}:{reranker.identity}"),
+    )
+    return cut.folded(scored)
+
+
+def _rescore_seen(fact: Candidate, given: int) -> Candidate:
+    """A fact with the reranker's score; its stretches keep their order among themselves."""
+    return replace(
+        fact,
+        relevance=given,
+        score=None if fact.score is None else given,
+        stretches=_scale_spans(fact, given),
+    )
+
+
+def _rescore_unseen(fact: Candidate, ceiling: int) -> Candidate:
+    """A fact below the lowest of the reranker's scores."""
+    return replace(
+        fact,
+        relevance=fact.relevance * ceiling // SCALE,
+        score=None if fact.score is None else fact.score * ceiling // SCALE,
+        stretches=_scale_spans(fact, ceiling),
+    )
+
+
+def _scale_spans(fact: Candidate, share: int) -> tuple[ScoredSpan, ...]:
+    return tuple(one._replace(score=one.score * share // SCALE) for one in fact.stretches)
+
+
+def _ask_reranker(reranker: Reranker, query: str, facts: Sequence[Candidate]) -> list[int]:
+    """The reranker's scores in fixed point; whatever goes wrong in it is its error."""
+    identity = reranker.identity
+    try:
+        given = reranker.scores(query, [fact.content for fact in facts])
+        return _check_scores(given, len(facts), identity)
+    except CRPError:
+        raise
+    except Exception as error:  # any class of any library, or of the service behind it
+        # Its message may quote a text.
+        raise EngineError(
+            f"the reranker {identity} failed with {type(error).__name__}", engine=identity
+        ) from error
+
+
+def _check_scores(scores: object, count: int, identity: str) -> list[int]:
+    try:
+        given = [float(score) for score in scores]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise _error(identity, "gave no list of numbers") from None
+    if len(given) != count:
+        raise _error(identity, f"gave {len(given)} scores for {count} texts")
+    # NaN is in no range either.
+    bad = [score for score in given if not 0.0 <= score <= 1.0]
+    if bad:
+        raise _error(identity, f"gave the score {bad[0]}, wanted 0 to 1")
+    return [to_fixed(score) for score in given]
+
+
+def _error(identity: str, what: str) -> EngineError:
+    return EngineError(f"the reranker {identity} {what}", engine=identity)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -36,12 +38,15 @@ from crp_integrations.evaluation.context_metrics import (
 )
 from crp_integrations.evaluation.data_sets import Collection, DataSet, read
 from crp_integrations.evaluation.kept_vectors import KeptVectors
-from crp_integrations.fabric.records import Document, source_id
+from crp_integrations.fabric.ingest.chunker import chunk_document
+from crp_integrations.fabric.records import Document, Fact, source_id
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.relay.build import open_relay
-from crp_integrations.relay.settings import load
+from crp_integrations.relay.doors import CallerSelection
+from crp_integrations.relay.settings import Settings, load
 from crp_integrations.seals import sha256
+from crp_integrations.vectors import cosine
 
 # Counts with o200k, as all the systems are counted.
 MODEL: Final = "gpt-4o"
@@ -56,6 +61,11 @@ MACRO: Final = "macro"
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {"crp": {"preset": "default"}, "literal": {"preset": "literal"}}
 )
+# A dense retriever's passages through `pack`, and how many more questions the retriever is asked.
+WRAPPED: Final[Mapping[str, int]] = MappingProxyType({"crp_wrap": 0, "crp_wrap_again": 8})
+SYSTEMS: Final = (*PRESETS, *WRAPPED)
+# Passages that the retriever gives for a question.
+PASSAGES: Final = 50
 _OFFSETS: Final = re.compile(r"(\d+)-(\d+)\Z")
 _NONE: Final = "–"
 Say = Callable[[str], None]
@@ -100,7 +110,7 @@ class SelectionPlan:
         usual: budgets of the headline numbers of sets that have one of their own.
     """
 
-    systems: Sequence[str] = tuple(PRESETS)
+    systems: Sequence[str] = SYSTEMS
     budgets: Sequence[int] = BUDGETS
     queries: int | None = None
     usual: Mapping[str, int] = field(default_factory=dict)
@@ -117,7 +127,7 @@ def plan_of(
     budgets: Sequence[int],
     queries: int | None,
     *,
-    known: Sequence[str] = tuple(PRESETS),
+    known: Sequence[str] = SYSTEMS,
     usual: Mapping[str, int] = MappingProxyType({}),
 ) -> SelectionPlan:
     """The plan of a command's options."""
@@ -187,7 +197,11 @@ def measure_sets(
     kept = KeptVectors(embedder or OnnxEmbedder(), cache)
     counter = counter_for(MODEL)
     found = SelectionValues(engines={"tokenizer": counter.identity, "embedder": kept.identity})
-    makers = {**{name: _preset(name) for name in PRESETS}, **openers}
+    makers: dict[str, SystemOpener] = {
+        **{name: _preset(name) for name in PRESETS},
+        **{name: partial(WrappedContexts, further=further) for name, further in WRAPPED.items()},
+        **openers,
+    }
     try:
         for folder in folders:
             whole = read(folder, queries=plan.queries)
@@ -300,8 +314,8 @@ def percent(value: float | None) -> str:
     return _NONE if value is None else f"{100 * value:.1f}"
 
 
-class RelayContexts:
-    """Our own path: documents are ingested into a relay in memory, and a turn makes the envelope.
+class EnvelopeContexts:
+    """Contexts that are envelopes, whose facts are found again in the documents.
 
     Attributes:
         digest: of the settings in force.
@@ -309,26 +323,20 @@ class RelayContexts:
         unplaced: ids of facts that were packed although no document holds their text.
     """
 
-    def __init__(
-        self,
-        collection: Collection,
-        axis: TextAxis,
-        embedder: Embedder,
-        settings: Mapping[str, Any],
-    ) -> None:
-        """Ingest the documents as text files would be."""
+    size: int
+
+    def __init__(self, collection: Collection, axis: TextAxis, settings: Settings) -> None:
+        """Take the collection as documents, as text files would be."""
         self._axis = axis
         self._sources: dict[str, str] = {}
         self._units: dict[tuple[str, tuple[tuple[int, int], ...]], ContextUnit] = {}
         self.unplaced: set[str] = set()
-        chosen = load(**settings)
-        self.digest = chosen.digest
-        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_Still())
-        documents = []
+        self.digest = settings.digest
+        self._documents: list[Document] = []
         for one in collection.texts:
             uri = f"bench:{collection.name}/{one.doc_id}"
             self._sources[source_id(uri)] = one.doc_id
-            documents.append(
+            self._documents.append(
                 Document(
                     uri=uri,
                     title=one.title or one.doc_id,
@@ -336,23 +344,10 @@ class RelayContexts:
                     document_hash=sha256(one.text),
                 )
             )
-        self._relay.ingest(documents)
-        if chosen.fabric.maintain_on_open:
-            # What opening a stored fabric does.
-            self._relay.fabric.maintain(graph=False)
-        self.size = self._relay.fabric.size()
 
     def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
-        """The context for each budget: the envelope that a model call would carry.
-
-        Selection does not know the budget, so a turn selects once and packs again for each.
-        """
-        turn = self._relay.turn(question, model=MODEL)
-        made = {}
-        for budget in budgets:
-            turn.request = turn.request.changed(budget_tokens=budget)
-            made[budget] = self._packed(turn.preview())
-        return made
+        """The context for each budget."""
+        raise NotImplementedError
 
     def contexts(
         self, question: str, budgets: Sequence[int]
@@ -362,23 +357,6 @@ class RelayContexts:
         largest = packs[budgets[-1]]
         by_id = {unit.unit_id: unit for unit in largest.units}
         return packs, [by_id[unit_id] for unit_id in largest.ranked]
-
-    def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
-        """The context for one budget; `k` is the number of passages that other systems ask for."""
-        return self.packs(question, (budget,))[budget]
-
-    def conversation(self, questions: Sequence[str], budget: int) -> list[str]:
-        """The contexts of questions that follow each other, each made with the one before."""
-        made: list[Envelope] = []
-        for question in questions:
-            before = made[-1] if made else None
-            turn = self._relay.turn(question, model=MODEL, budget_tokens=budget, previous=before)
-            made.append(turn.preview())
-        return [one.text for one in made]
-
-    def close(self) -> None:
-        """Release the store."""
-        self._relay.close()
 
     def _packed(self, envelope: Envelope) -> MeasuredContext:
         best = sorted(envelope.facts, key=lambda fact: (-fact.composite_score, fact.fact_id))
@@ -410,6 +388,108 @@ class RelayContexts:
             return unit
         self.unplaced.add(fact.fact_id)
         return ContextUnit(unit.unit_id, unit.doc_id, unit.text, unit.tokens, ())
+
+
+class RelayContexts(EnvelopeContexts):
+    """Our own path: documents are ingested into a relay in memory, and a turn packs for each."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        axis: TextAxis,
+        embedder: Embedder,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Ingest the documents as text files would be."""
+        chosen = load(**settings)
+        super().__init__(collection, axis, chosen)
+        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_Still())
+        self._relay.ingest(self._documents)
+        if chosen.fabric.maintain_on_open:
+            # What opening a stored fabric does.
+            self._relay.fabric.maintain(graph=False)
+        self.size = self._relay.fabric.size()
+
+    def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
+        """The context for each budget: the envelope that a model call would carry.
+
+        Selection does not know the budget, so a turn selects once and packs again for each.
+        """
+        turn = self._relay.turn(question, model=MODEL)
+        made = {}
+        for budget in budgets:
+            turn.request = turn.request.changed(budget_tokens=budget)
+            made[budget] = self._packed(turn.preview())
+        return made
+
+    def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
+        """The context for one budget; `k` is the number of passages that other systems ask for."""
+        return self.packs(question, (budget,))[budget]
+
+    def conversation(self, questions: Sequence[str], budget: int) -> list[str]:
+        """The contexts of questions that follow each other, each made with the one before."""
+        made: list[Envelope] = []
+        for question in questions:
+            before = made[-1] if made else None
+            turn = self._relay.turn(question, model=MODEL, budget_tokens=budget, previous=before)
+            made.append(turn.preview())
+        return [one.text for one in made]
+
+    def close(self) -> None:
+        """Release the store."""
+        self._relay.close()
+
+
+class WrappedContexts(EnvelopeContexts):
+    """What `CRPRetriever.wrap` gives: the passages nearest to the question, ranked and packed.
+
+    The retriever is a dense one over the passages that a fabric would hold, and may be asked again.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        axis: TextAxis,
+        embedder: Embedder,
+        counter: TokenCounter,
+        *,
+        further: int = 0,
+    ) -> None:
+        """Cut the documents into passages and embed them."""
+        self._settings = load(preset="default")
+        super().__init__(collection, axis, self._settings)
+        self._embedder = embedder
+        self._further = further
+        chunking = self._settings.fabric.chunking
+        self._facts = [
+            Fact(
+                content=one.content,
+                source_id=source_id(document.uri),
+                source_location=one.location,
+            )
+            for document in self._documents
+            for one in chunk_document(document, counter=counter, settings=chunking)
+        ]
+        self._rows = embedder.embed_passages([fact.content for fact in self._facts])
+        self.size = len(self._facts)
+
+    def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
+        """The context for each budget, out of the same passages."""
+        selection = CallerSelection(
+            question, model=MODEL, embedder=self._embedder, settings=self._settings, now=NOW
+        )
+        found = self._nearest(question)
+        again = selection.further_questions([self._facts[at] for at in found], self._further)
+        found = list(dict.fromkeys(chain(found, *map(self._nearest, again))))
+        facts = [self._facts[at] for at in found]
+        return {budget: self._packed(selection.pack(facts, budget)) for budget in budgets}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _nearest(self, question: str) -> list[int]:
+        near = cosine(self._rows, self._embedder.embed_query(question))
+        return [int(at) for at in np.argsort(-near, kind="stable")[:PASSAGES]]
 
 
 class _Still:

@@ -23,10 +23,9 @@ from crp_integrations.envelope.layout import caller_fact
 from crp_integrations.envelope.ports import Reranker, Walker
 from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact, refused_drops
-from crp_integrations.envelope.rerank import rerank_candidates
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.retriever_hits import RetrieverHit, RetrieverHits
-from crp_integrations.envelope.screen import screen_candidates
+from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.view import FabricView

@@ -88,8 +88,15 @@ def offers(documents: Iterable[Document]) -> Iterator[OfferedFact[Document]]:
             document.page_content,
             fact_id=document.id or "",
             source_id=str(source or "user"),
-            source_location="" if start is None else str(start),
+            source_location=_location(start, document.page_content),
         )
+
+
+def _location(start: Any, text: str) -> str:
+    """Where a document stands in its source: characters as a splitter counts them."""
+    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        return f"{start}-{start + len(text)}"
+    return "" if start is None else str(start)
 
 
 def facts_of(documents: Iterable[Document]) -> tuple[list[Fact], dict[str, Document]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 from langchain_core.callbacks import (
@@ -25,7 +25,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import documents_of, facts_of, stored_document
 from crp_integrations.langchain.runs import named_session
-from crp_integrations.relay.doors import pack
+from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
 from crp_integrations.relay.world import check_components
@@ -51,6 +51,9 @@ class CRPRetriever(BaseRetriever):
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
         reranker: looks at a source's documents again; a relay has its own.
         preset: settings for a source's documents, `default` or `literal`; a relay has its own.
+        second_look: most further questions that a source is asked, with what its first documents
+            bring up: names, and the question with each of the best passages; 0 for none. It finds
+            what a question leads to over another document, for as many more calls; 8 are enough.
         session_id: session of a relay whose facts in memory are found too, by whatever names a
             conversation; `invoke(query, session_id=…)` overrides it.
 
@@ -69,6 +72,7 @@ class CRPRetriever(BaseRetriever):
     grounding: GroundingMode = GroundingMode.PREFERRED
     reranker: SkipValidation[Reranker] | None = None
     preset: Preset | None = None
+    second_look: int = Field(default=0, ge=0)
     session_id: str | None = None
 
     @model_validator(mode="wrap")
@@ -87,6 +91,8 @@ class CRPRetriever(BaseRetriever):
             )
         if self.relay is not None and self.preset is not None:
             raise RequestError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
+        if self.relay is not None and self.second_look:
+            raise RequestError("a relay looks again by itself; second_look goes with a source")
         if self.relay is None and self.session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
         check_components(reranker=self.reranker)
@@ -107,8 +113,8 @@ class CRPRetriever(BaseRetriever):
             source: any retriever, or a vector store, which is asked for its nearest documents.
             model: whose tokenizer counts.
             candidates: documents that a vector store is asked for; a retriever knows its own.
-            fields: `budget_tokens`, `k`, `grounding`, `reranker`, `preset` and the fields of every
-                retriever.
+            fields: `budget_tokens`, `k`, `grounding`, `reranker`, `preset`, `second_look` and the
+                fields of every retriever.
 
         Raises:
             RequestError: the source is neither, or a field has no usable value.
@@ -127,52 +133,66 @@ class CRPRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **given: Any
     ) -> list[Document]:
-        child = {"callbacks": run_manager.get_child()}
-        found = self.source.invoke(query, child) if self.source is not None else None  # type: ignore[arg-type]
-        envelope, documents = self._pack(query, found, **given)
-        dispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)  # type: ignore[arg-type]
+        child: Any = {"callbacks": run_manager.get_child()}
+        if self.source is None:
+            envelope, documents = self._from_relay(query, **given)
+        else:
+            selection = self._selection(query, **given)
+            found = self.source.invoke(query, child)
+            if self.second_look:
+                again = selection.further_questions(facts_of(found)[0], self.second_look)
+                found = _joined(found, self.source.batch(list(again), child))
+            envelope, documents = _pack(selection, found)
+        dispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)
         return documents
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **given: Any
     ) -> list[Document]:
-        child = {"callbacks": run_manager.get_child()}
-        found = await self.source.ainvoke(query, child) if self.source is not None else None  # type: ignore[arg-type]
+        child: Any = {"callbacks": run_manager.get_child()}
         # Packing is computing, not waiting: it runs beside the event loop, not on it.
-        envelope, documents = await asyncio.to_thread(self._pack, query, found, **given)
-        await adispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)  # type: ignore[arg-type]
+        if self.source is None:
+            envelope, documents = await asyncio.to_thread(self._from_relay, query, **given)
+        else:
+            selection = self._selection(query, **given)
+            found = await self.source.ainvoke(query, child)
+            if self.second_look:
+                facts, _ = facts_of(found)
+                again = await asyncio.to_thread(
+                    selection.further_questions, facts, self.second_look
+                )
+                found = _joined(found, await self.source.abatch(list(again), child))
+            envelope, documents = await asyncio.to_thread(_pack, selection, found)
+        await adispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)
         return documents
 
-    def _pack(
-        self,
-        query: str,
-        found: list[Document] | None,
-        k: int | None = None,
-        session_id: str | None = None,
-        **unknown: Any,
-    ) -> tuple[Envelope, list[Document]]:
-        if unknown:
-            raise RequestError(
-                f"CRPRetriever takes k and session_id with a question, not {min(unknown)!r:.40}; "
-                "its other fields are given when it is made"
-            )
-        cap = self.k if k is None else k
-        if self.relay is not None:
-            session = session_id or self.session_id
-            turn = self.relay.turn(
-                query,
-                model=self.model,
-                budget_tokens=self.budget_tokens,
-                grounding=self.grounding,
-                k=cap,
-                session_id=named_session(session) if session else None,
-            )
-            envelope = turn.preview()
-            return envelope, documents_of(envelope, self._stored(envelope))
+    def _selection(
+        self, query: str, k: int | None = None, session_id: str | None = None, **unknown: Any
+    ) -> CallerSelection:
+        """A question to the source."""
+        _refuse_unknown(unknown)
         if session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
         settings = None if self.preset is None else load(preset=self.preset)
-        return _pack(self, query, found or [], cap, settings)
+        return _selection(self, query, self.k if k is None else k, settings)
+
+    def _from_relay(
+        self, query: str, k: int | None = None, session_id: str | None = None, **unknown: Any
+    ) -> tuple[Envelope, list[Document]]:
+        """The relay's envelope and its documents."""
+        _refuse_unknown(unknown)
+        assert self.relay is not None
+        session = session_id or self.session_id
+        turn = self.relay.turn(
+            query,
+            model=self.model,
+            budget_tokens=self.budget_tokens,
+            grounding=self.grounding,
+            k=self.k if k is None else k,
+            session_id=named_session(session) if session else None,
+        )
+        envelope = turn.preview()
+        return envelope, documents_of(envelope, self._stored(envelope))
 
     def _stored(self, envelope: Envelope) -> dict[str, Document]:
         """The facts' own metadata, as a fabric's documents carry it."""
@@ -237,20 +257,17 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
         return packed
 
     def _pack(self, documents: Sequence[Document], query: str) -> tuple[Envelope, list[Document]]:
-        return _pack(self, query, documents, self.k)
+        return _pack(_selection(self, query, self.k), documents)
 
 
-def _pack(
+def _selection(
     fields: CRPRetriever | CRPDocumentCompressor,
     query: str,
-    documents: Sequence[Document],
     k: int | None,
     settings: Settings | None = None,
-) -> tuple[Envelope, list[Document]]:
-    facts, originals = facts_of(documents)
-    envelope = pack(
+) -> CallerSelection:
+    return CallerSelection(
         query,
-        facts,
         model=fields.model,
         budget_tokens=fields.budget_tokens,
         grounding=fields.grounding,
@@ -258,7 +275,27 @@ def _pack(
         reranker=fields.reranker,
         settings=settings,
     )
+
+
+def _pack(
+    selection: CallerSelection, documents: Sequence[Document]
+) -> tuple[Envelope, list[Document]]:
+    facts, originals = facts_of(documents)
+    envelope = selection.pack(facts)
     return envelope, documents_of(envelope, originals)
+
+
+def _joined(found: Sequence[Document], more: Sequence[Sequence[Document]]) -> list[Document]:
+    """What a source gave for several questions."""
+    return [*found, *(document for documents in more for document in documents)]
+
+
+def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
+    if unknown:
+        raise RequestError(
+            f"CRPRetriever takes k and session_id with a question, not {min(unknown)!r:.40}; "
+            "its other fields are given when it is made"
+        )
 
 
 def _has_parent_run(callbacks: Callbacks | None) -> bool:

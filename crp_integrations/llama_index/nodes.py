@@ -126,7 +126,15 @@ def offers(nodes: Iterable[NodeWithScore]) -> Iterator[OfferedFact[NodeWithScore
             scored.node.get_content(metadata_mode=MetadataMode.LLM),
             fact_id=scored.node.node_id,
             source_id=scored.node.ref_doc_id or "user",
+            source_location=_location(scored.node),
         )
+
+
+def _location(node: BaseNode) -> str:
+    """Where a node stands in its document, in characters; empty where a parser did not say."""
+    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+    known = node.ref_doc_id is not None and isinstance(start, int) and isinstance(end, int)
+    return f"{start}-{end}" if known else ""
 
 
 def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> list[NodeWithScore]:

@@ -25,7 +25,7 @@ from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_node
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import EnvelopeEvent, named_session
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.doors import pack
+from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.relay.world import check_components
@@ -58,6 +58,9 @@ class CRPRetriever(BaseRetriever):
         session_id: session of a relay whose facts in memory are found too; None takes the one that
             `instrument_tags` name.
         candidates: nodes that an index is asked for; a retriever knows its own.
+        second_look: most further questions that a source is asked, with what its first nodes bring
+            up: names, and the question with each of the best passages; 0 for none. It finds what a
+            question leads to over another document, for as many more calls; 8 are enough.
 
     Raises:
         RequestError: an argument has no usable value, or does not go with the source.
@@ -76,10 +79,12 @@ class CRPRetriever(BaseRetriever):
         preset: Preset | None = None,
         session_id: str | None = None,
         candidates: int = CANDIDATES,
+        second_look: int = 0,
     ) -> None:
         super().__init__()
         process_tree()
         check_count("candidates", candidates, least=1)
+        check_count("second_look", second_look, least=0)
         if isinstance(source, BaseIndex):
             source = source.as_retriever(similarity_top_k=candidates)
         if not isinstance(source, Relay | BaseRetriever):
@@ -89,6 +94,8 @@ class CRPRetriever(BaseRetriever):
         own = isinstance(source, Relay)
         if own and (reranker is not None or preset is not None):
             raise RequestError("give reranker and preset to Relay.open(…), not to CRPRetriever")
+        if own and second_look:
+            raise RequestError("a relay looks again by itself; second_look goes with a source")
         if not own and session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
@@ -104,6 +111,7 @@ class CRPRetriever(BaseRetriever):
         self._grounding = grounding
         self._reranker = reranker
         self._settings = None if preset is None else load(preset=preset)
+        self._second_look = second_look
         self._session = None if session_id is None else named_session(session_id)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -111,7 +119,10 @@ class CRPRetriever(BaseRetriever):
             envelope, nodes = self._from_relay(self._source, query_bundle.query_str)
         else:
             found = self._source.retrieve(query_bundle)
-            envelope, nodes = self._from_nodes(query_bundle.query_str, found)
+            selection = self._selection(query_bundle.query_str)
+            for question in self._further(selection, found):
+                found = [*found, *self._source.retrieve(question)]
+            envelope, nodes = _pack(selection, found)
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         return nodes
 
@@ -122,7 +133,11 @@ class CRPRetriever(BaseRetriever):
             envelope, nodes = await asyncio.to_thread(self._from_relay, self._source, query)
         else:
             found = await self._source.aretrieve(query_bundle)
-            envelope, nodes = await asyncio.to_thread(self._from_nodes, query, found)
+            selection = self._selection(query)
+            further = await asyncio.to_thread(self._further, selection, found)
+            for more in await asyncio.gather(*map(self._source.aretrieve, further)):
+                found = [*found, *more]
+            envelope, nodes = await asyncio.to_thread(_pack, selection, found)
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         return nodes
 
@@ -137,13 +152,9 @@ class CRPRetriever(BaseRetriever):
         ).preview()
         return envelope, stored_nodes(relay, envelope)
 
-    def _from_nodes(
-        self, query: str, found: list[NodeWithScore]
-    ) -> tuple[Envelope, list[NodeWithScore]]:
-        facts, originals = facts_of(offers(found), noun="node")
-        envelope = pack(
+    def _selection(self, query: str) -> CallerSelection:
+        return CallerSelection(
             query,
-            facts,
             model=self._model,
             budget_tokens=self._budget,
             grounding=self._grounding,
@@ -151,7 +162,21 @@ class CRPRetriever(BaseRetriever):
             reranker=self._reranker,
             settings=self._settings,
         )
-        return envelope, packed_nodes(envelope, originals)
+
+    def _further(self, selection: CallerSelection, found: list[NodeWithScore]) -> tuple[str, ...]:
+        """What the source is asked next."""
+        if not self._second_look:
+            return ()
+        facts, _ = facts_of(offers(found), noun="node")
+        return selection.further_questions(facts, self._second_look)
+
+
+def _pack(
+    selection: CallerSelection, found: list[NodeWithScore]
+) -> tuple[Envelope, list[NodeWithScore]]:
+    facts, originals = facts_of(offers(found), noun="node")
+    envelope = selection.pack(facts)
+    return envelope, packed_nodes(envelope, originals)
 
 
 class CRPNodePostprocessor(BaseNodePostprocessor):
@@ -207,16 +232,14 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
                 query=query_bundle, nodes=nodes, top_n=self.k or len(nodes), model_name=self.model
             )
         )
-        facts, originals = facts_of(offers(nodes), noun="node")
-        envelope = pack(
+        selection = CallerSelection(
             query_bundle.query_str,
-            facts,
             model=self.model,
             budget_tokens=self.budget_tokens,
             grounding=self.grounding,
             k=self.k,
         )
-        packed = packed_nodes(envelope, originals)
+        envelope, packed = _pack(selection, nodes)
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         dispatcher.event(ReRankEndEvent(nodes=packed))
         return packed

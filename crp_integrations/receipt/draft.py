@@ -14,7 +14,6 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.envelope.budget import EnvelopeInputs
-from crp_integrations.envelope.candidates import ScoredSpan
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
 from crp_integrations.envelope.rank import is_temporal
@@ -316,7 +315,6 @@ def _candidates(
             "source": one.source_id,
             "tokens": one.tokens,
         }
-        # What is as it mostly is, is left out.
         if one.score is not None:
             told["score"] = one.score
         if one.lexical:
@@ -339,6 +337,8 @@ def _candidates(
             told["decision"] = one.decision
         if one.refused is not None:
             told["refused"] = one.refused.value
+        if passages := _flat(one.passages):
+            told["passages"] = passages
         found.append(told)
     named = [label for label in labels if label]
     if named:
@@ -346,8 +346,8 @@ def _candidates(
     return found
 
 
-def _flat(found: Sequence[ScoredSpan]) -> list[int]:
-    """Start, end and score of each stretch, one after the other."""
+def _flat(found: Sequence[tuple[int, ...]]) -> list[int]:
+    """The numbers of each stretch or passage, one after the other."""
     return [*chain.from_iterable(found)]
 
 

@@ -148,6 +148,8 @@ class CandidateTold(Part):
         decay: the decay function in the place of freshness.
         decision: id of the guard's decision that let it be read.
         refused: why it may not be shown at all.
+        passages: of a long text the first and last character, relevance, score, words, hop and
+            tokens of each passage, one after the other.
     """
 
     id: str
@@ -168,6 +170,7 @@ class CandidateTold(Part):
     decay: str | None = None
     decision: str = ""
     refused: DropReason | None = None
+    passages: tuple[Count, ...] = ()
 
 
 class Selected(Part):

@@ -14,7 +14,12 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Entry
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
 from crp_integrations.dpe.pipeline import Engines, Examination
-from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
+from crp_integrations.envelope.candidates import (
+    Candidate,
+    Candidates,
+    ScoredPassage,
+    ScoredSpan,
+)
 from crp_integrations.envelope.near_duplicates import ListedPairs
 from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
 from crp_integrations.errors import CRPError, ReceiptBroken
@@ -204,7 +209,7 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
     if question is None:
         question = _TEMPORAL if fit.temporal else ""
     needs = tuple(texts.get(number) or "" for number in content.request.needs)
-    count = len(facts)
+    count = sum(max(1, len(fact.passages)) for fact in facts)
     for name, pairs in (("duplicates", selected.duplicates), ("conflicts", selected.conflicts)):
         if any(not left < right < count for left, right in pairs):
             raise ReceiptBroken(f"content.selected.{name}", "a pair is of no two candidates")
@@ -270,7 +275,19 @@ def _candidate(
         one.decay,
         one.decision,
         one.refused,
+        _cut(one),
     )
+
+
+def _cut(one: CandidateTold) -> tuple[ScoredPassage, ...]:
+    """The passages of a candidate, in order and apart."""
+    size = len(ScoredPassage._fields)
+    flat = iter(one.passages)
+    found = tuple(map(ScoredPassage, *[flat] * size)) if one.passages else ()
+    ends = [0, *(end for passage in found for end in passage[:2])]
+    if len(one.passages) % size or ends != sorted(ends) or ends[-1] > one.characters:
+        raise ReceiptBroken(f"content.candidates[{one.id}].passages", "no passages of its leaf")
+    return found
 
 
 def label_of(community: int) -> str:

@@ -14,11 +14,10 @@ from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.caller_candidates import build_candidates
+from crp_integrations.envelope.caller_candidates import CallerTexts
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.rerank import rerank_candidates
-from crp_integrations.envelope.screen import screen_candidates
+from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
@@ -91,46 +90,99 @@ def pack(
     Raises:
         RequestError: the question is empty or an argument has no usable value.
     """
-    if isinstance(facts, str):
-        raise RequestError("facts is one string; give a list of texts, such as [fact]")
-    chosen = settings or load()
-    request = admit(
-        query=question, model=model, grounding=grounding, k=k, budget_tokens=budget_tokens
-    )
-    counter = tokenizers(chosen)(model)
-    if request.budget_tokens is None:
-        budget = prompt.reckon_room(
-            request, counter, limits(chosen)(model)[0], chosen.envelope
-        ).tokens
-    else:
-        budget = max(0, request.budget_tokens)
-    needs = InformationNeeds(request, chosen.envelope.decompose)
-    candidates = build_candidates(
-        request.query,
-        facts,
-        sub_queries=needs.sub_queries,
-        embedder=embedder or default_embedder(),
-        counter=counter,
-        settings=chosen.envelope,
-    )
-    screening = chosen.envelope.screening
-    candidates = screen_candidates(
-        candidates, screening, InjectionDetector(screening.injection, injections)
-    )
-    if reranker is not None:
-        candidates = rerank_candidates(candidates, reranker, chosen.envelope)
-    envelope = assemble(
-        candidates,
-        budget_tokens=budget,
-        counter=counter,
-        grounding=request.grounding,
-        settings=chosen.envelope,
-        now=now or clock(chosen).now(),
-        k=request.k,
+    selection = CallerSelection(
+        question,
         model=model,
-        settings_digest=chosen.digest,
+        budget_tokens=budget_tokens,
+        grounding=grounding,
+        k=k,
+        now=now,
+        embedder=embedder,
+        reranker=reranker,
+        injections=injections,
+        settings=settings,
     )
-    return needs.named(envelope)
+    return selection.pack(facts)
+
+
+class CallerSelection:
+    """A question to a caller's own facts, which may be packed again with more of them.
+
+    Each text is cut, counted and embedded once, whatever is packed how often. Arguments are those
+    of `pack`.
+
+    Raises:
+        RequestError: the question is empty or an argument has no usable value.
+    """
+
+    def __init__(
+        self,
+        question: str,
+        *,
+        model: str,
+        budget_tokens: int | None = None,
+        grounding: GroundingMode | str = GroundingMode.PREFERRED,
+        k: int | None = None,
+        now: datetime | None = None,
+        embedder: Embedder | None = None,
+        reranker: Reranker | None = None,
+        injections: InjectionModel | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        """Check the arguments and take the question apart."""
+        self._settings = settings or load()
+        self._request = admit(
+            query=question, model=model, grounding=grounding, k=k, budget_tokens=budget_tokens
+        )
+        self._counter = tokenizers(self._settings)(model)
+        self._needs = InformationNeeds(self._request, self._settings.envelope.decompose)
+        self._now = now
+        self._reranker = reranker
+        self._injections = injections
+        self._texts = CallerTexts(
+            embedder=embedder or default_embedder(),
+            counter=self._counter,
+            settings=self._settings.envelope,
+            chunking=self._settings.fabric.chunking,
+        )
+
+    def further_questions(self, facts: Sequence[Fact | str], most: int) -> tuple[str, ...]:
+        """What the retriever behind these facts may be asked next, at most so many questions."""
+        return self._texts.further_questions(self._request.query, facts, most)
+
+    def pack(self, facts: Sequence[Fact | str], budget_tokens: int | None = None) -> Envelope:
+        """Rank these facts and pack them into the budget, or into another one."""
+        if isinstance(facts, str):
+            raise RequestError("facts is one string; give a list of texts, such as [fact]")
+        settings, request = self._settings, self._request
+        if budget_tokens is not None:
+            request = request.changed(budget_tokens=budget_tokens)
+        if request.budget_tokens is None:
+            limit = limits(settings)(request.model)[0]
+            budget = prompt.reckon_room(request, self._counter, limit, settings.envelope).tokens
+        else:
+            budget = max(0, request.budget_tokens)
+        candidates = self._texts.candidates(
+            request.query, facts, sub_queries=self._needs.sub_queries
+        )
+        screening = settings.envelope.screening
+        candidates = screen_candidates(
+            candidates, screening, InjectionDetector(screening.injection, self._injections)
+        )
+        if self._reranker is not None:
+            candidates = rerank_candidates(candidates, self._reranker, settings.envelope)
+        envelope = assemble(
+            candidates,
+            budget_tokens=budget,
+            counter=self._counter,
+            grounding=request.grounding,
+            settings=settings.envelope,
+            now=self._now or clock(settings).now(),
+            k=request.k,
+            model=request.model,
+            settings_digest=settings.digest,
+        )
+        return self._needs.named(envelope)
 
 
 def examine(

@@ -9,7 +9,6 @@ from crp_integrations.audit.window_seals import etag_salt
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import BudgetRoom, EnvelopeInputs, RecordingCounter
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.cascade import count_tier_hits
 from crp_integrations.envelope.continuation import (
     deferred_ids,
     evolve,
@@ -19,10 +18,10 @@ from crp_integrations.envelope.continuation import (
 from crp_integrations.envelope.etag import Validators
 from crp_integrations.envelope.layout import PreviousEnvelope
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.rerank import rerank_candidates
 from crp_integrations.envelope.retrieval import gather, recount_stored
+from crp_integrations.envelope.retriever_hits import count_tier_hits
 from crp_integrations.envelope.reuse import ReuseMatch
-from crp_integrations.envelope.screen import screen_candidates
+from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.window_evaluation import RunStep, StepMeasurement, check_guardrails

@@ -143,3 +143,80 @@ async def test_it_stands_in_a_compressing_retriever_and_publishes_its_envelope(w
     ((name, envelope),) = heard
     assert name == "crp_envelope"
     assert len(envelope["facts"]) == 2 and len(envelope["dropped"]) == 3
+
+
+FILLER = "Section {n} lists the visitors of the day; the clerk noted nothing else about them.\n\n"
+LONG = (
+    "".join(FILLER.format(n=n) for n in range(80)) + "The access code of the north vault is 7741."
+)
+VAULT_QUESTION = "What is the access code of the north vault?"
+
+
+class Shelf(BaseRetriever):
+    """Gives documents that share a name with the question, and counts its questions."""
+
+    documents: list[Document]
+    asked: list[str] = []
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        self.asked.append(query)
+        return [one for one in self.documents if any(w in query for w in one.metadata["names"])]
+
+
+def shown_part(document, original):
+    """The part of a document that is shown, by its spans."""
+    crp = document.metadata["crp"]
+    return " \u2026 ".join(original[start:end] for start, end in crp["spans"])
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "compressor"])
+async def test_the_end_of_a_document_above_the_budget_is_shown(way):
+    short = [Document(text, id=f"d{n}") for n, text in enumerate(FACTS)]
+    documents = [*short, Document(LONG, id="long", metadata={"names": ["vault"]})]
+    for one in short:
+        one.metadata["names"] = ["vault"]
+    fields = {"model": "gpt-4o", "budget_tokens": 200}
+    if way == "compressor":
+        kept = CRPDocumentCompressor(**fields).compress_documents(documents, VAULT_QUESTION)
+    else:
+        retriever = CRPRetriever.wrap(Shelf(documents=documents), **fields)
+        ask = retriever.invoke if way == "invoke" else retriever.ainvoke
+        found = ask(VAULT_QUESTION)
+        kept = found if way == "invoke" else await found
+    (part,) = [one for one in kept if one.id == "long"]
+    assert "7741" in part.page_content
+    assert part.page_content == shown_part(part, LONG)
+    assert part.metadata["crp"]["content_hash"]
+    assert counter_for("gpt-4o").count(envelope_text(kept)) <= 200
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_second_look_finds_what_the_first_documents_lead_to(way):
+    first = "The Silver Harbour was directed by Anna Lindqvist in the spring of 1962."
+    second = "Lindqvist, the Swedish director, was born in the town of Varde."
+    documents = [
+        Document(first, id="a", metadata={"names": ["Silver Harbour"]}),
+        Document(second, id="b", metadata={"names": ["Lindqvist"]}),
+    ]
+    question = "Where was the director of The Silver Harbour born?"
+
+    async def found(**fields):
+        shelf = Shelf(documents=documents, asked=[])
+        retriever = CRPRetriever.wrap(shelf, model="gpt-4o", budget_tokens=300, **fields)
+        got = retriever.invoke(question) if way == "invoke" else await retriever.ainvoke(question)
+        return {one.id for one in got}, len(shelf.asked)
+
+    assert await found() == ({"a"}, 1)
+    ids, asked = await found(second_look=4)
+    assert ids == {"a", "b"} and 1 < asked <= 5
+
+
+def test_a_relay_takes_no_second_look():
+    with pytest.raises(RequestError, match="second_look goes with a source"):
+        CRPRetriever(relay=opened(), model="gpt-4o", second_look=2)
+
+
+def test_chunks_of_one_source_say_where_they_stand():
+    chunk = Document("A chunk of a report.", metadata={"source": "a.md", "start_index": 40})
+    (kept,) = CRPDocumentCompressor(model="gpt-4o").compress_documents([chunk], "A report?")
+    assert kept.metadata["crp"]["source_location"] == "40-60"

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -29,7 +30,12 @@ from llama_index.core.schema import (
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import FactRejected, RequestError
-from crp_integrations.llama_index import CRPNodePostprocessor, DPEEventHandler, EnvelopeEvent
+from crp_integrations.llama_index import (
+    CRPNodePostprocessor,
+    CRPRetriever,
+    DPEEventHandler,
+    EnvelopeEvent,
+)
 from tests.adapters.llama_index_doubles import scripted
 from tests.relay.conftest import FACTS
 
@@ -259,3 +265,60 @@ async def test_a_chat_engine_s_stream_carries_the_report(mode, asynchronous):
             said = "".join(stream.response_gen)
     assert said.strip() == FACTS[0]
     assert stream.metadata["crp"]["risk_level"] == "LOW"
+
+
+FILLER = "Section {n} lists the visitors of the day; the clerk noted nothing else about them.\n\n"
+LONG = (
+    "".join(FILLER.format(n=n) for n in range(80)) + "The access code of the north vault is 7741."
+)
+
+
+def test_the_end_of_a_node_above_the_budget_is_shown():
+    nodes = [*scored(), NodeWithScore(node=TextNode(text=LONG, id_="long"), score=0.1)]
+    post = CRPNodePostprocessor(model="gpt-4o", budget_tokens=200)
+    packed = post.postprocess_nodes(nodes, query_str="What is the access code of the north vault?")
+    (part,) = [one.node for one in packed if one.node.node_id == "long"]
+    told = part.metadata["crp"]
+    shown = part.get_content(metadata_mode=MetadataMode.LLM)
+    assert "7741" in shown
+    assert shown == " \u2026 ".join(LONG[start:end] for start, end in told["spans"])
+    assert told["envelope"]["token_count"] <= 200
+    assert nodes[-1].node.get_content() == LONG
+
+
+class Shelf(BaseRetriever):
+    """Gives nodes that share a name with the question, and counts its questions."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        super().__init__()
+        self.texts = texts
+        self.asked = 0
+
+    def _retrieve(self, query_bundle):
+        self.asked += 1
+        return [
+            NodeWithScore(node=TextNode(text=text, id_=name), score=0.5)
+            for name, text in self.texts.items()
+            if name in query_bundle.query_str
+        ]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_second_look_finds_what_the_first_nodes_lead_to(asynchronous):
+    texts = {
+        "Silver Harbour": "The Silver Harbour was directed by Anna Lindqvist in 1962.",
+        "Lindqvist": "Lindqvist, the Swedish director, was born in the town of Varde.",
+    }
+    question = "Where was the director of The Silver Harbour born?"
+
+    async def found(**how):
+        shelf = Shelf(texts)
+        retriever = CRPRetriever(shelf, model="gpt-4o", budget_tokens=300, **how)
+        got = await retriever.aretrieve(question) if asynchronous else retriever.retrieve(question)
+        return {one.node.node_id for one in got}, shelf.asked
+
+    assert await found() == ({"Silver Harbour"}, 1)
+    ids, asked = await found(second_look=4)
+    assert ids == set(texts) and 1 < asked <= 5
+    with pytest.raises(RequestError, match="second_look is -1"):
+        CRPRetriever(Shelf(texts), model="gpt-4o", second_look=-1)

@@ -23,7 +23,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import EnvelopeInputs, RecordingCounter
-from crp_integrations.envelope.candidates import Candidate, Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredPassage
 from crp_integrations.envelope.candidates import ScoredSpan as Stretch
 from crp_integrations.envelope.layout import PreviousEnvelope
 from crp_integrations.envelope.prompt import build_messages, marker_text, system_parts
@@ -189,8 +189,9 @@ def _candidates(chance: random.Random) -> Candidates:
         sorted((_candidate(chance, mixed) for _ in range(count)), key=lambda one: one.fact_id)
     )
     pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-    for left in range(len(facts)):
-        for right in range(left + 1, len(facts)):
+    places = sum(max(1, len(one.passages)) for one in facts)
+    for left in range(places):
+        for right in range(left + 1, places):
             if chance.random() < 0.03:
                 pairs[chance.random() < 0.7].append((left, right))
     question = chance.choice(_QUESTIONS)
@@ -212,9 +213,18 @@ def _candidate(chance: random.Random, mixed: bool) -> Candidate:
     parts = [_text(chance, chance.randint(2, 25)) for _ in range(chance.randint(1, 6))]
     content = ". ".join(parts)
     stretches: list[Stretch] = []
+    passages: list[ScoredPassage] = []
     at = 0
     for part in parts:
         stretches.append(Stretch(at, at + len(part), chance.randint(0, SCALE)))
+        passages.append(
+            ScoredPassage(
+                at,
+                at + len(part),
+                *(chance.randint(0, SCALE) for _ in range(4)),
+                Words().count(marker_text(part)),
+            )
+        )
         at += len(part) + 2
     # Few values, so that there are ties.
     score = chance.choice([0, 250_000, 500_000, 801_234, SCALE, chance.randint(0, SCALE)])
@@ -234,6 +244,7 @@ def _candidate(chance: random.Random, mixed: bool) -> Candidate:
         lexical=chance.randint(0, SCALE) if mixed else 0,
         hop=chance.randint(0, SCALE) if mixed else 0,
         stretches=tuple(stretches) if mixed else (),
+        passages=tuple(passages) if mixed and len(parts) > 1 and chance.random() < 0.4 else (),
     )
 
 

@@ -34,7 +34,7 @@ from crp_integrations.evaluation.data_sets import Collection, find
 from crp_integrations.evaluation.selection import (
     HEADLINE,
     MACRO,
-    PRESETS,
+    SYSTEMS,
     RelayContexts,
     SelectionPlan,
     measure_sets,
@@ -203,9 +203,9 @@ def plan(
         RequestError: a system is not known, or a number is below 1.
     """
     ablations = [name for name, _ in ABLATIONS]
-    usual = tuple(systems) or ((OURS,) if ablate else (*PRESETS, *PEERS))
+    usual = tuple(systems) or ((OURS,) if ablate else (*SYSTEMS, *PEERS))
     chosen = (*usual, *(ablations if ablate else ()))
-    return plan_of(chosen, budgets, queries, known=(*PRESETS, *PEERS, *ablations), usual=USUAL)
+    return plan_of(chosen, budgets, queries, known=(*SYSTEMS, *PEERS, *ablations), usual=USUAL)
 
 
 def run(

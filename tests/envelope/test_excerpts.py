@@ -17,7 +17,7 @@ from crp_integrations.envelope.continuation import evolve
 from crp_integrations.envelope.excerpts import whole_budget
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.screen import rerank_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.errors import FactRejected
 from crp_integrations.language.lexical_overlap import sentence_spans

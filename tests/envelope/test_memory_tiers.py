@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.envelope.cascade import (
+from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.retriever_hits import (
     ACTIVE,
     COLD,
     HOT,
@@ -22,7 +23,6 @@ from crp_integrations.envelope.cascade import (
     deepest_tier,
     tier_hits,
 )
-from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay, pack
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.screen import rerank_candidates
 from crp_integrations.errors import EngineError
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.stores.memory import MemoryStore
@@ -57,6 +57,25 @@ def test_the_scores_become_the_relevance() -> None:
     assert again.relevant_floor is None
     unchanged = replace(again, facts=given.facts, algorithms=(), relevant_floor=310_000)
     assert unchanged == given
+
+
+def test_of_a_long_text_it_sees_the_passages() -> None:
+    long = "\n\n".join(f"Entry {n} says nothing of any note to anybody." * 12 for n in range(9))
+    reranker = Scripted(lambda text: 0.9 if "Entry 7" in text else 0.1)
+    packed = pack(
+        "Which entry?",
+        [long, TEXTS[0]],
+        model="gpt-4o",
+        budget_tokens=150,
+        now=NOON,
+        embedder=HashEmbedder(),
+        reranker=reranker,
+    )
+    [(_, seen)] = reranker.asked
+    assert len(seen) > 4 and all(len(text) < len(long) / 2 for text in seen)
+    (part,) = [one for one in packed.facts if one.spans]
+    assert part.content.count("Entry 7") > part.content.count("Entry 3")
+    assert part.relevance_score == 0.9
 
 
 def test_only_the_best_are_seen_and_the_others_stay_below_them_in_their_order() -> None:

@@ -14,7 +14,7 @@ from crp_integrations.envelope.caller_candidates import build_candidates, recoun
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.near_duplicates import near_pairs, split_near_duplicates
 from crp_integrations.envelope.retrieval import gather, recount_stored, token_count_key
-from crp_integrations.errors import EngineError, FactRejected, RequestError, StoreError
+from crp_integrations.errors import FactRejected, RequestError, StoreError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
@@ -277,6 +277,13 @@ def test_pairs_are_found_across_blocks_and_equal_the_plain_definition() -> None:
     assert list(near_pairs(block, 0.99)) == expected
 
 
+class SameDirection(HashEmbedder):
+    """Every text has the same vector."""
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        return unit_rows(np.ones((len(texts), self.dimensions)))
+
+
 @pytest.mark.requirement("003-6.6-3")
 def test_near_duplicates_that_say_different_things_are_conflicts() -> None:
     texts = [
@@ -292,10 +299,9 @@ def test_near_duplicates_that_say_different_things_are_conflicts() -> None:
     found = build_candidates(
         "limit",
         texts[:2],
-        embedder=HashEmbedder(),
+        embedder=SameDirection(),
         counter=LetterCounter(),
         settings=SETTINGS,
-        vectors=rows[:2],
         relevance=[0.9, 0.9],
     )
     envelope = made(found)
@@ -370,33 +376,9 @@ def test_scores_of_a_retriever_are_clamped() -> None:
     assert by_text == {"a": SCALE, "b": 0, "c": 0, "d": 250_000}
 
 
-def test_handed_over_vectors_are_used() -> None:
-    class Refusing(HashEmbedder):
-        def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-            if len(texts) > 1:
-                raise AssertionError("the vectors were handed over")
-            return super().embed_passages(texts)
-
-    texts = ["the tier", "cats sleep", "the tier"]
-    rows = HashEmbedder().embed_passages(texts) * 3
-    found = build_candidates(
-        "tier", texts, embedder=Refusing(), counter=LetterCounter(), settings=SETTINGS, vectors=rows
-    )
-    assert found == offer(texts, "tier")
-
-
-def test_vectors_of_another_embedder_are_refused_where_they_are_compared() -> None:
-    rows = unit_rows(np.ones((2, 3)))
-    with pytest.raises(EngineError, match="256"):
-        offer(["a", "b"], vectors=rows)
-    assert len(offer(["a", "b"], vectors=rows, relevance=[0.5, 0.4]).duplicates) == 1
-
-
-@pytest.mark.parametrize("name", ["vectors", "relevance"])
-def test_sequences_of_another_length_are_refused(name: str) -> None:
-    given: Any = [0.5] if name == "relevance" else HashEmbedder().embed_passages(["a"])
-    with pytest.raises(RequestError, match=f"{name} has 1 entries, wanted 2"):
-        offer(["a", "b"], **{name: given})
+def test_a_list_of_scores_of_another_length_is_refused() -> None:
+    with pytest.raises(RequestError, match="relevance has 1 entries, wanted 2"):
+        offer(["a", "b"], relevance=[0.5])
 
 
 def test_nothing_offered_is_nothing_found() -> None:

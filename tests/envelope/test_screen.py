@@ -15,8 +15,7 @@ from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.candidates import Candidates, refuse_candidates, split_refused
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.rerank import rerank_candidates
-from crp_integrations.envelope.screen import screen_candidates
+from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.records import Fact
@@ -95,8 +94,9 @@ def test_what_no_retriever_stands_for_is_off_the_topic() -> None:
     assert reasons[FACTS[3]] is DropReason.OFF_TOPIC
     assert reasons[FACTS[0]] is None
     strict = ScreeningSettings(enabled=True, relevance_floor=1.0)
-    nothing = screen_candidates(candidates(), strict, InjectionDetector())
-    made = envelope(nothing)
+    # Words stand for a fact as well as its vector, so the question has none of theirs.
+    foreign = candidates(query="Which violins were restored?")
+    made = envelope(screen_candidates(foreign, strict, InjectionDetector()))
     assert (made.text, made.quality_tier) == ("", QualityTier.D)
     assert len(made.dropped) == len(FACTS)
 

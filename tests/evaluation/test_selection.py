@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import EngineError, RequestError
 from crp_integrations.evaluation.context_metrics import (
     LEAST_RUN,
@@ -36,7 +37,14 @@ from crp_integrations.evaluation.data_sets import (
     read,
 )
 from crp_integrations.evaluation.kept_vectors import KeptVectors
-from crp_integrations.evaluation.selection import PRESETS, RelayContexts
+from crp_integrations.evaluation.selection import (
+    MODEL,
+    PRESETS,
+    SYSTEMS,
+    RelayContexts,
+    WrappedContexts,
+    plan_of,
+)
 from tests.bench.fabric_corpus import HashEmbedder
 
 TOWNS = {
@@ -285,6 +293,30 @@ def test_facts_stand_where_the_documents_have_them(tmp_path: Path) -> None:
         assert [axis.of(stretch) for stretch in unit.stretches] == [squeezed(unit.text)]
     wanted = WantedEvidence(collection.questions[0], axis)
     assert wanted.found(packed.units) == (wanted.length, True)
+
+
+@pytest.mark.parametrize("further", [0, 4])
+def test_a_wrapped_retriever_s_passages_are_found_in_the_documents(
+    tmp_path: Path, further: int
+) -> None:
+    [collection] = read(made_up(tmp_path)).collections
+    axis, counter = TextAxis(collection.texts), counter_for(MODEL)
+    with closing(
+        WrappedContexts(collection, axis, HashEmbedder(), counter, further=further)
+    ) as ours:
+        for question in collection.questions:
+            packs, ranked = ours.contexts(question.query, (40, 4_096))
+            assert all(packed.tokens <= budget for budget, packed in packs.items())
+            assert ranked
+            wanted = WantedEvidence(question, axis)
+            assert wanted.found(packs[4_096].units) == (wanted.length, True)
+        assert ours.unplaced == set()
+
+
+def test_a_system_that_is_not_known_is_named() -> None:
+    assert plan_of([], [], None).systems == SYSTEMS
+    with pytest.raises(RequestError, match="'crp_wrapped' is not one of crp, literal, crp_wrap"):
+        plan_of(["crp_wrapped"], [], None)
 
 
 def test_vectors_are_made_once_and_kept(tmp_path: Path) -> None:

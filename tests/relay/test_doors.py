@@ -51,6 +51,24 @@ def test_pack_counts_freshness_to_the_moment_given():
     assert packed([old]).facts[0].freshness_score == pytest.approx(1 - 100 / 365, abs=1e-6)
 
 
+def test_pack_shows_the_part_of_a_long_text_that_answers():
+    entry = "Entry {n} of the log: the guard walked his round and met nobody at all.\n\n"
+    answer = "The Meridian reactor was commissioned in May 1998 by the regional grid."
+    log = "".join(entry.format(n=n) for n in range(150)) + answer
+    envelope = pack(
+        QUESTION,
+        [Fact(content=log, fact_id="log"), *FACTS[3:]],
+        model="gpt-4o",
+        budget_tokens=120,
+        now=NOON,
+    )
+    (part,) = [fact for fact in envelope.facts if fact.fact_id == "log"]
+    assert answer in part.content and part.spans[-1][1] == len(log)
+    assert "passages@1" in envelope.algorithms
+    report = examine("It was commissioned in May 1998.", envelope, QUESTION)
+    assert report.risk_level is RiskLevel.LOW
+
+
 def test_pack_without_a_budget_derives_one_from_the_model():
     assert packed(budget_tokens=None).token_budget > 100_000
 

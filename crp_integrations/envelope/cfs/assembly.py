@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING
 from crp_integrations.envelope.cfs.pack import (
     ALGORITHMS,
     DEDUP,
+    FORMAT,
+    WHOLE,
     Placed,
     deduplicate,
+    fit_text,
     pack,
     token_set,
 )
@@ -46,7 +49,6 @@ from crp_integrations.envelope.cfs.search import (
     run_in_turn,
     unique_results,
 )
-from crp_integrations.envelope.cfs.text import FORMAT, WHOLE, fit_text
 from crp_integrations.envelope.cfs.tokens import ContextTokenizer, SimpleTokenizer
 from crp_integrations.envelope.records import Drop
 from crp_integrations.envelope.screen import ResultScreen

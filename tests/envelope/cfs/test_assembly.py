@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.cfs.pack import Placed, cut_to
+from crp_integrations.envelope.cfs.pack import Placed, cut_to, format_context
 from crp_integrations.envelope.cfs.records import AssemblySettings, RetrievalResult, TokenBudget
 from crp_integrations.envelope.cfs.search import (
     best_of_each,
@@ -23,7 +23,6 @@ from crp_integrations.envelope.cfs.search import (
     sort_results,
     unique_results,
 )
-from crp_integrations.envelope.cfs.text import format_context
 from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer
 from crp_integrations.errors import RequestError
 from tests.doubles import NOON, WordCounter

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.envelope.cfs.assembly import adjacency, same_context
-from crp_integrations.envelope.cfs.pack import deduplicate, overlap, pack, token_set
+from crp_integrations.envelope.cfs.pack import deduplicate, format_context, overlap, pack, token_set
 from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings
 from crp_integrations.envelope.cfs.search import group_by_document, sort_results
-from crp_integrations.envelope.cfs.text import format_context
 from crp_integrations.envelope.cfs.tokens import SimpleTokenizer
 from crp_integrations.errors import RequestError
 from crp_integrations.vocabulary import DropReason

@@ -1,0 +1,306 @@
+"""Long texts of a caller: cut into passages that are ranked and packed, shown as one fact each.
+
+A text of more tokens than an embedder reads at once is cut as the fabric cuts documents. What is
+packed of it stands in the envelope under its own id, in the order of the text, with the characters
+that are shown. Nothing but offsets decides what adjoins, so a receipt that leaves a text out
+replays all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from crp_integrations.envelope.candidates import (
+    Candidate,
+    Candidates,
+    RankedFact,
+    ScoredPassage,
+    ScoredSpan,
+    pair_places,
+)
+from crp_integrations.envelope.near_duplicates import as_pairs
+from crp_integrations.envelope.pack import PackResult
+from crp_integrations.envelope.prompt import ELLIPSIS
+from crp_integrations.envelope.rank import Ranking
+from crp_integrations.envelope.records import Conflict
+from crp_integrations.fabric.ingest.chunker import cut_blocks
+from crp_integrations.fabric.records import Block
+from crp_integrations.fabric.settings import ChunkingSettings
+from crp_integrations.language.blocks import blocks
+from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import sha256
+
+PASSAGES = "passages@1"
+# Between the id of a text and the number of a passage; both stay inside.
+_NUMBER = "\x1f"
+
+Span = tuple[int, int]
+
+
+def cut_text(
+    text: str, tokens: int, counter: TokenCounter, settings: ChunkingSettings
+) -> tuple[Span, ...]:
+    """Where the passages of a text stand, in order and without overlap; one for a short text.
+
+    Spec: CRP-SPEC-009 §4.2
+    """
+    if tokens <= settings.split_above_tokens:
+        return ((0, len(text)),)
+    paragraphs = _paragraphs(text)
+    apart = settings.model_copy(update={"overlap_share": 0.0})
+    cut = [(one.start, one.end) for one in cut_blocks(paragraphs, counter=counter, settings=apart)]
+    return tuple(cut) if len(cut) > 1 else ((0, len(text)),)
+
+
+def _paragraphs(text: str) -> list[Block]:
+    """The paragraphs of a text; blocks without an empty line between them are one."""
+    found: list[Span] = []
+    for one in blocks(text):
+        if found and text.count("\n", found[-1][1], one.start) < 2:
+            found[-1] = (found[-1][0], one.end)
+        else:
+            found.append((one.start, one.end))
+    return [Block(text=text[start:end], start=start) for start, end in found]
+
+
+def passage_id(fact_id: str, number: int) -> str:
+    """The id of a passage among candidates; ids of passages sort as they stand in the text."""
+    return f"{fact_id}{_NUMBER}{number:06d}"
+
+
+@dataclass(frozen=True, slots=True)
+class CutTexts:
+    """Candidates with each passage of a cut text as a candidate of its own.
+
+    Attributes:
+        texts: as they were selected.
+        passages: the same, a passage in the place of a text that is cut.
+        owners: position of its text and number in it, by the id of a passage.
+    """
+
+    texts: Candidates
+    passages: Candidates
+    owners: Mapping[str, tuple[int, int]]
+
+    @classmethod
+    def of(cls, texts: Candidates) -> CutTexts:
+        """The passages of candidates."""
+        if not any(fact.passages for fact in texts.facts):
+            return cls(texts, texts, {})
+        owners: dict[str, tuple[int, int]] = {}
+        apart: list[Candidate] = []
+        for at, fact in enumerate(texts.facts):
+            for number, passage in enumerate(fact.passages):
+                one = _passage(fact, number, passage)
+                owners[one.fact_id] = at, number
+                apart.append(one)
+            if not fact.passages:
+                apart.append(fact)
+        return cls(texts, replace(texts, facts=tuple(apart)), owners)
+
+    def pinned(self, ids: Collection[str]) -> Collection[str]:
+        """These ids, and those of the passages of texts that have them."""
+        if not self.owners or not ids:
+            return ids
+        facts = self.texts.facts
+        own = [id_ for id_, (at, _) in self.owners.items() if facts[at].fact_id in ids]
+        return (*ids, *own)
+
+    def text_id(self, id_: str) -> str:
+        """The id of the text of a passage; of any other candidate its own."""
+        owner = self.owners.get(id_)
+        return id_ if owner is None else self.texts.facts[owner[0]].fact_id
+
+    def packed(self, pack: Callable[[int | None], PackResult], k: int | None) -> PackResult:
+        """What `pack` takes under a cap on the number of texts."""
+        if not self.owners or k is None:
+            return pack(k)
+        every = pack(None)
+        # Parts may be shown of texts of which no passage fits.
+        ranked = sorted(every.over_budget, key=_by_rank)
+        kept = set(list(dict.fromkeys(self._texts((*every.packed, *ranked))))[:k])
+        beyond = [fact for fact in (*every.packed, *ranked) if not self._in(kept, fact)]
+        return replace(
+            every,
+            packed=tuple(fact for fact in every.packed if self._in(kept, fact)),
+            over_budget=tuple(fact for fact in every.over_budget if self._in(kept, fact)),
+            over_k=tuple(sorted(beyond, key=_by_rank)),
+        )
+
+    def joined(self, packed: Sequence[RankedFact]) -> tuple[RankedFact, ...]:
+        """The passages of each text as one fact, where the first of them stands."""
+        if not self.owners:
+            return tuple(packed)
+        shown: dict[str, list[RankedFact]] = {}
+        for fact in packed:
+            shown.setdefault(self.text_id(fact.candidate.fact_id), []).append(fact)
+        return tuple(self._join(facts) for facts in shown.values())
+
+    def packing(self, packing: PackResult, k: int | None) -> PackResult:
+        """A packing of passages as one of texts: one of which a part is shown is packed."""
+        if not self.owners:
+            return packing
+        found = set(self._texts(packing.packed))
+        if k is not None and len(found) < k:
+            # The cap was not reached after all.
+            over = sorted((*packing.over_budget, *packing.over_k), key=_by_rank)
+            packing = replace(packing, over_budget=tuple(over), over_k=())
+        duplicates: list[tuple[RankedFact, str]] = []
+        left, over_k = (set(self._texts(one)) for one in (packing.over_budget, packing.over_k))
+        for fact, kept in packing.duplicates:
+            id_ = self.text_id(fact.candidate.fact_id)
+            # A text is a duplicate when nothing else of it was a candidate.
+            if id_ not in found and id_ not in left and id_ not in over_k:
+                found.add(id_)
+                duplicates.append((self._whole(fact), self.text_id(kept)))
+        return replace(
+            packing,
+            packed=self.joined(packing.packed),
+            over_budget=self._unseen(packing.over_budget, found),
+            over_k=self._unseen(packing.over_k, found | left),
+            duplicates=tuple(duplicates),
+        )
+
+    def ranking(self, ranking: Ranking) -> Ranking:
+        """A ranking of passages as one of texts, each where its best passage stands."""
+        if not self.owners:
+            return ranking
+        places = [at for at, own in enumerate(pair_places(self.texts.facts)) for _ in own]
+        return replace(
+            ranking,
+            every=self._unseen(ranking.every, set()),
+            picks=list(dict.fromkeys(places[at] for at in ranking.picks)),
+        )
+
+    def conflicts(self, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
+        """Pairs of shown facts that are near-identical and say different things, by their ids."""
+        facts = self.passages.facts
+        ids = {ranked.candidate.fact_id for ranked in shown}
+        places = [at for at, fact in enumerate(facts) if fact.fact_id in ids]
+        pairs = as_pairs(self.passages.conflicts).within(places)
+        told = [(self.text_id(facts[i].fact_id), self.text_id(facts[j].fact_id)) for i, j in pairs]
+        return tuple(
+            Conflict(left=left, right=right) for left, right in dict.fromkeys(told) if left != right
+        )
+
+    def folded(self, passages: Candidates) -> Candidates:
+        """The texts with what was found of their passages since."""
+        if not self.owners:
+            return passages
+        rest = iter(passages.facts)
+        facts = tuple(
+            fold_passages(
+                fact, [(one.start, one.end) for one in fact.passages], [next(rest) for _ in own]
+            )
+            for fact, own in zip(self.texts.facts, pair_places(self.texts.facts), strict=True)
+        )
+        return replace(passages, facts=facts)
+
+    def _texts(self, facts: Iterable[RankedFact]) -> list[str]:
+        return [self.text_id(fact.candidate.fact_id) for fact in facts]
+
+    def _in(self, kept: Collection[str], fact: RankedFact) -> bool:
+        return self.text_id(fact.candidate.fact_id) in kept
+
+    def _whole(self, fact: RankedFact) -> RankedFact:
+        """The text of a passage at the passage's place in the ranking."""
+        owner = self.owners.get(fact.candidate.fact_id)
+        return fact if owner is None else fact._replace(candidate=self.texts.facts[owner[0]])
+
+    def _unseen(
+        self, facts: Sequence[RankedFact], found: Collection[str]
+    ) -> tuple[RankedFact, ...]:
+        """The texts of passages, each once, without those of these ids."""
+        first: dict[str, RankedFact] = {}
+        for fact in facts:
+            first.setdefault(self.text_id(fact.candidate.fact_id), fact)
+        return tuple(self._whole(fact) for id_, fact in first.items() if id_ not in found)
+
+    def _join(self, facts: Sequence[RankedFact]) -> RankedFact:
+        """What is packed of one text as one fact."""
+        best = facts[0]
+        owner = self.owners.get(best.candidate.fact_id)
+        if owner is None:
+            return best
+        text = self.texts.facts[owner[0]]
+        spans: list[Span] = []
+        # Where a span ends at which another one adjoins.
+        joint = -1
+        for number, fact in sorted(
+            (self.owners[fact.candidate.fact_id][1], fact) for fact in facts
+        ):
+            passage = text.passages[number]
+            whole = ((0, passage.end - passage.start),)
+            for start, end in fact.candidate.spans or whole:
+                begin, stop = passage.start + start, passage.start + end
+                if spans and start == 0 and joint == number:
+                    spans[-1] = (spans[-1][0], stop)
+                else:
+                    spans.append((begin, stop))
+                joint = number + 1 if stop == passage.end else -1
+        if spans == [(text.passages[0].start, text.passages[-1].end)]:
+            return best._replace(candidate=text)
+        content = ELLIPSIS.join(text.content[start:end] for start, end in spans)
+        part = replace(
+            text,
+            content=content,
+            tokens=sum(fact.candidate.tokens for fact in facts),
+            stretches=(),
+            passages=(),
+            spans=tuple(spans),
+            content_hash=sha256(text.content),
+        )
+        return best._replace(candidate=part)
+
+
+def fold_passages(
+    text: Candidate, spans: Sequence[Span], passages: Sequence[Candidate]
+) -> Candidate:
+    """A text with the scores of its passages, its own the best of them."""
+    if len(passages) == 1:
+        return replace(passages[0], fact_id=text.fact_id)
+    best = max(passages, key=lambda one: one.merit)
+    scored = tuple(
+        ScoredPassage(start, end, one.relevance, one.merit, one.lexical, one.hop, one.tokens)
+        for (start, end), one in zip(spans, passages, strict=True)
+    )
+    stretches = tuple(
+        ScoredSpan(start + part.start, start + part.end, part.score)
+        for (start, _), one in zip(spans, passages, strict=True)
+        for part in one.stretches
+    )
+    return replace(
+        text,
+        relevance=max(one.relevance for one in passages),
+        score=best.score,
+        lexical=max(one.lexical for one in passages),
+        hop=max(one.hop for one in passages),
+        stretches=stretches,
+        passages=scored,
+    )
+
+
+def _passage(text: Candidate, number: int, passage: ScoredPassage) -> Candidate:
+    """A passage of a text as a candidate."""
+    start, end = passage.start, passage.end
+    return replace(
+        text,
+        fact_id=passage_id(text.fact_id, number),
+        content=text.content[start:end],
+        relevance=passage.relevance,
+        score=passage.score,
+        lexical=passage.lexical,
+        hop=passage.hop,
+        tokens=passage.tokens,
+        stretches=tuple(
+            ScoredSpan(one.start - start, one.end - start, one.score)
+            for one in text.stretches
+            if start <= one.start and one.end <= end
+        ),
+        passages=(),
+    )
+
+
+def _by_rank(fact: RankedFact) -> tuple[int, str]:
+    return -fact.composite, fact.candidate.fact_id
