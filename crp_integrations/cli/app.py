@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from crp_integrations import __version__
-from crp_integrations.cli.options import group
+from crp_integrations.cli.command_groups import group
 from crp_integrations.errors import CRPError
 
 # Status of a command that Ctrl-C ended.
