@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from crp_integrations.cli.app import COMMANDS, app
-from crp_integrations.cli.options import load_command
+from crp_integrations.cli.command_groups import load_command
 from tests.cli.conftest import Here
 
 # What takes long to load. Pydantic is not among them: Typer brings it along for any option.
