@@ -49,7 +49,8 @@ def test_decision_records_are_numbered_without_a_gap() -> None:
 def test_a_decision_record_has_its_three_parts(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert re.match(rf"# {int(path.name[:4])}\. \S", text)
-    for part in ("Context", "Decision", "Consequence"):
+    assert re.search(r"^Status: \w+ · Date: \d{4}-\d\d-\d\d", text, re.MULTILINE)
+    for part in ("Context", "Decision", "Consequences"):
         assert f"**{part}.**" in text
 
 

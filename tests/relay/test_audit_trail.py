@@ -235,7 +235,7 @@ def test_another_key_verifies_nothing() -> None:
 
 
 def test_an_end_cut_off_whole_shows_against_a_noted_tip_only() -> None:
-    """The honest limit of ADR 48, held so that nobody claims more."""
+    """The honest limit of ADR 42, held so that nobody claims more."""
     last = next(seal for seal in WHOLE.seals if WHOLE.end(seal) == len(WHOLE.events) - 1)
     rest = [event for event in WHOLE.events if event.window_id != last.window_id]
     trail = WHOLE.check(rest, [seal for seal in WHOLE.seals if seal != last])
@@ -283,7 +283,7 @@ def test_who_removes_the_triggers_of_a_database_is_still_seen(tmp_path: Path, ch
 
 
 def test_the_word_in_a_report_speaks_of_hmacs_only(tmp_path: Path) -> None:
-    """What ADR 48 says of `chain_integrity`: the outcome is the whole trail's matter."""
+    """What ADR 42 says of `chain_integrity`: the outcome is the whole trail's matter."""
     with written(SqliteStore(tmp_path / "kb")) as relay:
         (database,) = (tmp_path / "kb").rglob("*.sqlite")
         with closing(sqlite3.connect(database)) as raw:
