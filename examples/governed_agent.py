@@ -23,9 +23,7 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.governance.artifacts import Sandbox
-from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactionSettings
-from crp_integrations.governance.context_pack import PackSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.governance.roles.records import (
@@ -50,6 +48,7 @@ from crp_integrations.governance.runtime_state import (
     SandboxRef,
     SessionMetadata,
 )
+from crp_integrations.governance.settings import CompactionSettings, PackSettings
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.guard.settings import GuardSettings

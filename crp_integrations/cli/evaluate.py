@@ -64,7 +64,7 @@ from crp_integrations.observability.evaluations import (
     read_golden,
     run_golden,
 )
-from crp_integrations.relay.build import clock
+from crp_integrations.relay.defaults import clock
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import load
 

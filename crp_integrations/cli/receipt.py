@@ -79,7 +79,7 @@ def replay(
     as_json: options.AsJson = False,
 ) -> None:
     """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
-    from crp_integrations.relay.build import limits
+    from crp_integrations.relay.defaults import limits
     from crp_integrations.relay.settings import load
 
     receipt = verified_receipt(file)
@@ -132,7 +132,7 @@ def _replay_tools(
     receipt: Receipt, settings: Settings, model: str | None, *, own: bool, asked: bool
 ) -> Tools:
     """What is at hand."""
-    from crp_integrations.relay.build import (
+    from crp_integrations.relay.defaults import (
         default_embedder,
         default_policy,
         default_verifier,

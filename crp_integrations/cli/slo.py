@@ -34,7 +34,7 @@ from crp_integrations.observability.service_levels import (
     measure_levels,
 )
 from crp_integrations.records import Record
-from crp_integrations.relay.build import clock
+from crp_integrations.relay.defaults import clock
 
 if TYPE_CHECKING:
     from crp_integrations.observability.prometheus import LevelGauges

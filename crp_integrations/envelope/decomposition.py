@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pydantic import Field
-
+from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.language.questions.bridges import find_bridges
 from crp_integrations.language.questions.comparisons import (
     QuestionComparison,
@@ -31,7 +30,6 @@ from crp_integrations.language.questions.frame import (
     trim_frame,
 )
 from crp_integrations.language.words import content_stems, stem
-from crp_integrations.records import Part
 
 DECOMPOSE = "decompose@1"
 
@@ -54,27 +52,6 @@ _EACH = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_]+")
-
-
-class DecomposeSettings(Part):
-    """How a question is taken apart.
-
-    Spec: CRP-SPEC-003 §5.2
-
-    Attributes:
-        rules: take questions apart by rules; off leaves every question whole.
-        most: most sub-queries of one question.
-        depth: most needs that rest on each other below one task.
-        longest: characters above which a question is left whole: a text pasted in is no list of
-            needs. Also the longest sub-query taken from a model.
-        reply_tokens: cap on the reply of a model that decomposes, tokens.
-    """
-
-    rules: bool = True
-    most: int = Field(default=8, ge=1)
-    depth: int = Field(default=2, ge=0)
-    longest: int = Field(default=1_000, ge=1)
-    reply_tokens: int = Field(default=512, ge=16)
 
 
 def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:

@@ -308,3 +308,8 @@ def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:
             if fact.refused is not None
         ]
     )
+
+
+def window_name(window: PriorWindow) -> str:
+    """A window's id, or its number where that is all that is known."""
+    return window.window_id or f"window-{window.window_number}"

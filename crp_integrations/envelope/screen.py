@@ -23,12 +23,8 @@ from crp_integrations.envelope.passages import CutTexts
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError
-from crp_integrations.guard.injection.detection import (
-    RULES,
-    InjectionDetector,
-    ScreeningSettings,
-    screen_texts,
-)
+from crp_integrations.guard.injection.detection import RULES, InjectionDetector, screen_texts
+from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason
 

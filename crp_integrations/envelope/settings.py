@@ -7,10 +7,30 @@ from typing import Literal
 from pydantic import Field
 
 from crp_integrations.envelope.cfs.records import AssemblySettings
-from crp_integrations.envelope.decomposition import DecomposeSettings
 from crp_integrations.errors import ConfigError
-from crp_integrations.guard.injection.detection import ScreeningSettings
+from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.records import Part
+
+
+class DecomposeSettings(Part):
+    """How a question is taken apart.
+
+    Spec: CRP-SPEC-003 §5.2
+
+    Attributes:
+        rules: take questions apart by rules; off leaves every question whole.
+        most: most sub-queries of one question.
+        depth: most needs that rest on each other below one task.
+        longest: characters above which a question is left whole: a text pasted in is no list of
+            needs. Also the longest sub-query taken from a model.
+        reply_tokens: cap on the reply of a model that decomposes, tokens.
+    """
+
+    rules: bool = True
+    most: int = Field(default=8, ge=1)
+    depth: int = Field(default=2, ge=0)
+    longest: int = Field(default=1_000, ge=1)
+    reply_tokens: int = Field(default=512, ge=16)
 
 
 class HybridSettings(Part):

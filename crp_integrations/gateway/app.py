@@ -46,8 +46,8 @@ from crp_integrations.gateway.responses import GatewayRequest, GatewayResponse, 
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Routed, TenantRelays, Upstream
 from crp_integrations.guard.decisions import Subject
-from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of
+from crp_integrations.relay.defaults import clock as clock_of
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load

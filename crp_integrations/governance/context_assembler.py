@@ -23,7 +23,6 @@ from crp_integrations.governance.context_pack import (
     AssembleRequest,
     ComposedPack,
     ContextPack,
-    PackSettings,
     PackWarning,
     check_request,
     pack_of,
@@ -42,6 +41,7 @@ from crp_integrations.governance.pack_selection import (
     select_candidates,
     warn_of_items,
 )
+from crp_integrations.governance.settings import PackSettings
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import Clock, TokenCounter

@@ -31,13 +31,13 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.context_pack import (
     DropReport,
-    PackSettings,
     PackWarning,
     RetrievalEvidence,
     WarningWord,
 )
 from crp_integrations.governance.memory_items import MEMORY_KEY
 from crp_integrations.governance.memory_writer import PolicyContext
+from crp_integrations.governance.settings import PackSettings
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
 from crp_integrations.governance.window_trace import security_label
 from crp_integrations.guard.decisions import Decision, LabelFilter, PolicyDecisionRef

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field
 from crp_integrations.envelope.hybrid import CandidatePool, weigh_pool
 from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.errors import RequestError
+from crp_integrations.governance.settings import ToolSettings
 from crp_integrations.guard.decisions import Decision, LabelFilter
 from crp_integrations.ports import Embedder
 from crp_integrations.records import Part, Record
@@ -127,27 +128,6 @@ class ToolSpec(Record):
             parameters=parameters,
             **more,
         )
-
-
-class ToolSettings(Part):
-    """How tools are selected.
-
-    Attributes:
-        most: tools that are offered.
-        words_share: share of words in the score, the rest is the cosine.
-        relevance_floor: cosine below which a tool is irrelevant, unless words say otherwise.
-        words_floor: share of the best tool's words from which a tool with a cosine above
-            `words_relevance` is relevant.
-        words_relevance: the lower floor of the cosine for tools that share words.
-        kept: tools whose vectors are remembered.
-    """
-
-    most: int = Field(default=8, ge=1)
-    words_share: float = Field(default=0.3, ge=0.0, le=1.0)
-    relevance_floor: float = Field(default=0.3, ge=0.0, le=1.0)
-    words_floor: float = Field(default=0.5, ge=0.0, le=1.0)
-    words_relevance: float = Field(default=0.15, ge=0.0, le=1.0)
-    kept: int = Field(default=2_000, ge=1)
 
 
 class ToolChoice(Part):

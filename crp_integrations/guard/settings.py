@@ -9,6 +9,9 @@ from typing import Final
 from pydantic import Field, field_validator, model_validator
 
 from crp_integrations.errors import ConfigError
+from crp_integrations.guard.injection.records import (
+    InjectionSettings,
+)
 from crp_integrations.records import Part
 
 # Rego's names with slashes between, of which `data` is understood.
@@ -76,3 +79,27 @@ class GuardSettings(Part):
     def wanted(self) -> bool:
         """Whether a policy guards the fabric."""
         return self.policy or self.bundle is not None or bool(self.opa_url)
+
+
+class ScreeningSettings(Part):
+    """The numbers of a screening.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Attributes:
+        enabled: whether an ordinary turn looks at its candidates at all.
+        relevance_floor: relevance below which a candidate is off topic, [0, 1]; it depends on the
+            embedder. 0 calls nothing off topic.
+        words_floor: share of the best candidate's words from which one is on topic whatever its
+            relevance, (0, 1].
+        hop_floor: what a link must say for a candidate that is on topic whatever its relevance.
+        fewest: candidates that must stay, else the pack is the minimal one; 0 for no such number.
+        injection: the numbers of the rules.
+    """
+
+    enabled: bool = False
+    relevance_floor: float = Field(default=0.0, ge=0.0, le=1.0)
+    words_floor: float = Field(default=0.25, gt=0.0, le=1.0)
+    hop_floor: float = Field(default=0.25, gt=0.0, le=1.0)
+    fewest: int = Field(default=1, ge=0)
+    injection: InjectionSettings = InjectionSettings()

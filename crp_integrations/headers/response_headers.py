@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import ValidationError, field_validator
+from pydantic import ValidationError
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
@@ -29,7 +29,7 @@ from crp_integrations.headers.records import (
     RetryAfter,
     SetSessionValue,
 )
-from crp_integrations.records import Part
+from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.vocabulary import (
     AdviceWord,
     BudgetWarning,
@@ -39,37 +39,6 @@ from crp_integrations.vocabulary import (
     RepetitionLevel,
     Strategy,
 )
-
-# What a template of a URI may hold in braces.
-PLACES: Final = ("session_id", "window_id")
-
-
-class HeaderSettings(Part):
-    """What response headers tell.
-
-    Attributes:
-        show_community: whether `CRP-Memory-CKF-Community` is sent; turn it off where the domain of
-            a question is itself sensitive (CRP-SPEC-003 §16.3).
-        report_uri: where a window's report is read (CRP-SPEC-005 §15.4), with `{window_id}` and
-            `{session_id}` in it: an absolute URI, or a path on the gateway; empty sends none.
-        trail_uri: where a session's trail is read, in the same way.
-    """
-
-    show_community: bool = True
-    report_uri: str = "/crp/windows/{window_id}/report"
-    trail_uri: str = ""
-
-    @field_validator("report_uri", "trail_uri")
-    @classmethod
-    def _fits(cls, value: str) -> str:
-        try:
-            value.format(**dict.fromkeys(PLACES, "x"))
-        except (KeyError, IndexError, ValueError):
-            raise ValueError(
-                f"{value!r:.80} has other braces than {{{PLACES[0]}}} and {{{PLACES[1]}}}"
-            ) from None
-        return value
-
 
 # What helps after a halt: a person, or another session, since a budget never recovers.
 RETRY: Final = MappingProxyType(

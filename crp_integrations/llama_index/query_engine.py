@@ -43,7 +43,7 @@ from crp_integrations.llama_index.spans import (
     named_session,
 )
 from crp_integrations.relay import prompt, steps
-from crp_integrations.relay.build import tokenizers
+from crp_integrations.relay.defaults import tokenizers
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.drive import adrive_stream, drive_stream
 from crp_integrations.relay.question_fields import QuestionFields, admit

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from crp_integrations import weights
 from crp_integrations.dpe.ports import Recogniser, Verifier
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
 from crp_integrations.engines import search_engines
-from crp_integrations.engines.context_limits import context_limit
-from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.graphs import NetworkxWalker, engine_for
 from crp_integrations.engines.guards import guard_of, read_exceptions
-from crp_integrations.engines.models import Models, judge_model, judge_name
+from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
-from crp_integrations.engines.tokens import LazyCounter, counter_for
+from crp_integrations.engines.tokens import LazyCounter
 from crp_integrations.engines.violation_reports import HttpReports
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
@@ -30,7 +24,8 @@ from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.governance.artifacts.storage import ArtifactSettings, ObjectStore
+from crp_integrations.governance.artifacts.storage import ObjectStore
+from crp_integrations.governance.settings import ArtifactSettings
 from crp_integrations.governance.window_trace import Observer
 from crp_integrations.guard.decisions import LOCAL, NAMESPACE, Guard, Subject
 from crp_integrations.guard.injection.detection import InjectionDetector
@@ -50,14 +45,21 @@ from crp_integrations.ports import (
     Tracer,
 )
 from crp_integrations.relay import settings as settings_file
+from crp_integrations.relay.compaction import artifact_eraser
+from crp_integrations.relay.defaults import (
+    default_embedder,
+    default_policy,
+    default_verifier,
+    limits,
+    tokenizers,
+)
+from crp_integrations.relay.defaults import verified_engine as verified_engine
 from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
-from crp_integrations.relay.prompt import artifact_eraser
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.report_delivery import ReportDelivery
 from crp_integrations.relay.safeguards import RedactingGuard, quarantine_due, with_exceptions
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import Receiver, Reviewer, World, check_components, maintain_due
-from crp_integrations.relay.world import verified_engine as verified_engine
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
 from crp_integrations.stores.files import FolderObjects, MemoryObjects
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
@@ -280,70 +282,8 @@ def _beside(root: Path | None) -> ObjectStore:
     return MemoryObjects() if root is None else FolderObjects(root / ARTIFACTS)
 
 
-@cache
-def default_embedder() -> Embedder:
-    """The shipped embedder, made once a process; an altered file is refused (decision D19)."""
-    embedder = OnnxEmbedder()
-    embedder.verify()
-    return embedder
-
-
-def judge_engine(
-    source: object, *, timeout_s: float, options: Mapping[str, Any]
-) -> tuple[str, Model]:
-    """The name of a judge and the model behind it."""
-    name = judge_name(source)
-    if name.partition("/")[0] == EXTRACTIVE:
-        raise ConfigError(f"judge {name!r} quotes and does not read; give a language model")
-    return name, judge_model(source, timeout_s=timeout_s, options=options)
-
-
-def judge_window(name: str) -> int:
-    """Tokens that a judge takes and gives in one call, as far as its name tells."""
-    return context_limit(name, {})[0]
-
-
-@cache
-def default_verifier(name: str = "features") -> Verifier:
-    """A verifier that ships: the fitted `features`, or `alignment`."""
-    if name == "alignment":
-        return AlignmentVerifier()
-    return FeaturesVerifier([weights.load("verifier").read("features.json")])
-
-
-@cache
-def default_policy() -> PolicyEngine:
-    """Rego by regopy, which is loaded at the first decision."""
-    return RegoEngine()
-
-
-def clock(settings: Settings) -> Clock:
-    """The clock of the settings: standing at their moment, or the system's."""
-    return clock_of(settings.clock)
-
-
-def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
-    """The token counter of each model, made once for each name."""
-
-    @lru_cache(maxsize=64)
-    def choose(model: str) -> TokenCounter:
-        path = settings.tokenizer_files.get(model)
-        return counter_for(model, tokenizer_file=None if path is None else str(path))
-
-    return choose
-
-
 def _fact_counter(count: Callable[[str], TokenCounter]) -> TokenCounter:
     return LazyCounter(lambda: count(FACT_TOKENIZER_MODEL))
-
-
-def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
-    """The context limit of each model in tokens, and where it is from."""
-
-    def limit(model: str) -> tuple[int, str]:
-        return context_limit(model, settings.context_limits)
-
-    return limit
 
 
 def keyring_of(settings: Settings, root: Path | None) -> KeyRing:

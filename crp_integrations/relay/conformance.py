@@ -11,7 +11,7 @@ from crp_integrations.dpe.catalogue import named
 from crp_integrations.dpe.settings import LEVEL_CUTS
 from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.records import Record
-from crp_integrations.relay.build import (
+from crp_integrations.relay.defaults import (
     default_embedder,
     default_policy,
     default_verifier,

@@ -1,4 +1,7 @@
-"""Verbs that need no store: `pack`, `examine`, `compact` messages, `count_tokens`."""
+"""Verbs that need no store: `pack`, `examine`, `compact` messages, `count_tokens`.
+
+What a verb works with is imported when it is first called, so that importing it costs little.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
-from crp_integrations.dpe.pipeline import examine as run_stages
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.stages.report import finish
-from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.caller_candidates import CallerTexts
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactHistory, budget_share
-from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
-from crp_integrations.relay import prompt
-from crp_integrations.relay.build import (
+from crp_integrations.relay.defaults import (
     clock,
     default_embedder,
     default_policy,
@@ -36,7 +30,6 @@ from crp_integrations.relay.build import (
     tokenizers,
     verified_engine,
 )
-from crp_integrations.relay.examination import VERIFIED, caller_dossier
 from crp_integrations.relay.judge import (
     JUDGE_OPTIONS,
     Judge,
@@ -47,11 +40,14 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
-from crp_integrations.relay.prompt import Conversation, InformationNeeds, count_tokens_of
 from crp_integrations.relay.question_fields import admit
 from crp_integrations.relay.records import TokenCount, conversation_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.vocabulary import GroundingMode
+
+if TYPE_CHECKING:
+    from crp_integrations.governance.compaction.records import CompactHistory
+    from crp_integrations.relay.prompt import Conversation
 
 
 def pack(
@@ -108,11 +104,7 @@ def pack(
 class CallerSelection:
     """A question to a caller's own facts, which may be packed again with more of them.
 
-    Each text is cut, counted and embedded once, whatever is packed how often. Arguments are those
-    of `pack`.
-
-    Raises:
-        RequestError: the question is empty or an argument has no usable value.
+    Each text is cut, counted and embedded once. Arguments are those of `pack`.
     """
 
     def __init__(
@@ -130,6 +122,9 @@ class CallerSelection:
         settings: Settings | None = None,
     ) -> None:
         """Check the arguments and take the question apart."""
+        from crp_integrations.envelope.caller_candidates import CallerTexts
+        from crp_integrations.relay.prompt import InformationNeeds
+
         self._settings = settings or load()
         self._request = admit(
             query=question, model=model, grounding=grounding, k=k, budget_tokens=budget_tokens
@@ -152,6 +147,11 @@ class CallerSelection:
 
     def pack(self, facts: Sequence[Fact | str], budget_tokens: int | None = None) -> Envelope:
         """Rank these facts and pack them into the budget, or into another one."""
+        from crp_integrations.envelope.assemble import assemble
+        from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
+        from crp_integrations.guard.injection.detection import InjectionDetector
+        from crp_integrations.relay.prompt import reckon_room
+
         if isinstance(facts, str):
             raise RequestError("facts is one string; give a list of texts, such as [fact]")
         settings, request = self._settings, self._request
@@ -159,7 +159,7 @@ class CallerSelection:
             request = request.changed(budget_tokens=budget_tokens)
         if request.budget_tokens is None:
             limit = limits(settings)(request.model)[0]
-            budget = prompt.reckon_room(request, self._counter, limit, settings.envelope).tokens
+            budget = reckon_room(request, self._counter, limit, settings.envelope).tokens
         else:
             budget = max(0, request.budget_tokens)
         candidates = self._texts.candidates(
@@ -247,7 +247,7 @@ def examine(
         system_prompt=system_prompt,
     )
     if judging is None:
-        return finish(report, settings_digest=chosen.digest)
+        return _finished(report, chosen.digest)
     way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
     done = _finish(way, chosen, on_report)
     hand_report(way, done, on_report)
@@ -274,7 +274,7 @@ async def aexamine(
         screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
-        return finish(report, settings_digest=chosen.digest)
+        return _finished(report, chosen.digest)
     way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
     done = await _afinish(way, chosen, on_report)
     hand_report(way, done, on_report)
@@ -336,17 +336,22 @@ def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = 
     judge = way.judge
     if way.later:
         digest = report.settings_digest
-        judge.later(
-            lambda: judge.hand(finish(way.now(report).play(), settings_digest=digest), on_report)
-        )
+        judge.later(lambda: judge.hand(_finished(way.now(report).play(), digest), on_report))
     else:
         judge.hand(report, on_report)
+
+
+def _finished(report: Report, digest: str) -> Report:
+    """The report with its identity."""
+    from crp_integrations.dpe.stages.report import finish
+
+    return finish(report, settings_digest=digest)
 
 
 def _finish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
     """The judged report."""
     try:
-        return finish(way.play(), settings_digest=settings.digest)
+        return _finished(way.play(), settings.digest)
     except SafetyHalt as halt:
         _finish_withheld(halt, way, settings, on_report)
         raise
@@ -355,7 +360,7 @@ def _finish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -
 async def _afinish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
     """The asynchronous twin of `_finish`."""
     try:
-        return finish(await way.aplay(), settings_digest=settings.digest)
+        return _finished(await way.aplay(), settings.digest)
     except SafetyHalt as halt:
         _finish_withheld(halt, way, settings, on_report)
         raise
@@ -364,7 +369,7 @@ async def _afinish(way: JudgedAnswer, settings: Settings, on_report: OnReport | 
 def _finish_withheld(
     halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
 ) -> None:
-    report = finish(cast("Report", halt.report), settings_digest=settings.digest)
+    report = _finished(cast("Report", halt.report), settings.digest)
     halt.report = report
     way.judge.hand(report, on_report)
 
@@ -385,6 +390,9 @@ def screened_answer(
     verifier: Verifier | None = None,
 ) -> tuple[Report, Dossier, Settings]:
     """The report of the stages without a model call, what it is of, and the settings."""
+    from crp_integrations.dpe.pipeline import examine as run_stages
+    from crp_integrations.relay.examination import VERIFIED, caller_dossier
+
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     for name, text in (("question", question), ("system_prompt", system_prompt)):
@@ -438,6 +446,8 @@ def count_tokens(
         RequestError: what is given is neither a text nor messages of text.
         ConfigError: the model's tokenizer file cannot be read.
     """
+    from crp_integrations.relay.prompt import count_tokens_of
+
     return count_tokens_of(what, tokenizers(settings or load())(model), tools)
 
 
@@ -471,6 +481,10 @@ def compact(
         RequestError: a call has no result, a result no call, or the budget is not above 0.
         CompactionRefused: what came out does not account for what was left out.
     """
+    # Packing and examining need none of this.
+    from crp_integrations.governance.compaction.compactor import AutoCompactor
+    from crp_integrations.governance.compaction.records import budget_share
+
     chosen = settings or load()
     own = chosen.compaction.model_copy(update={"enabled": True})
     if budget_tokens is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
 
@@ -14,18 +14,19 @@ from crp_integrations.dpe.pipeline import Engines, Examination, examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.continuation import SUMMARY_SOURCE, next_window_number
 from crp_integrations.envelope.decomposition import decompose
-from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.envelope.records import Envelope, PackedFact, window_name
 from crp_integrations.errors import RequestError, StoreError
-from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.view import FabricView
 from crp_integrations.messages import Message
-from crp_integrations.relay.prior_windows import window_name
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.world import World
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import GroundingMode
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.namespace import Namespace
+    from crp_integrations.fabric.view import FabricView
+    from crp_integrations.relay.world import World
 
 # What the relay keeps of every window, as evidence for the control catalogue.
 KEPT: Final = ("window-sealed", "events-chained", "settings-recorded")

@@ -402,7 +402,7 @@ class Judge:
         )
 
     def _known_window(self) -> int:
-        from crp_integrations.relay.build import judge_window
+        from crp_integrations.relay.defaults import judge_window
 
         self._window = judge_window(self._name)
         return self._window
@@ -410,7 +410,7 @@ class Judge:
     def _opened(
         self, model: JudgeSource, options: Mapping[str, Any], reached: bool = True
     ) -> tuple[str, Model]:
-        from crp_integrations.relay.build import judge_engine
+        from crp_integrations.relay.defaults import judge_engine
 
         key, base = self.settings.api_key, self.settings.api_base
         reach = dict(options)

@@ -17,7 +17,7 @@ from datetime import datetime
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import PriorWindow, window_name
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Reply
@@ -257,11 +257,6 @@ def outdated_windows(
             for seen in window.facts_seen
         )
     )
-
-
-def window_name(window: PriorWindow) -> str:
-    """A window's id, or its number where that is all that is known."""
-    return window.window_id or f"window-{window.window_number}"
 
 
 def _has_changed(fact: Fact, shown: str, sealed: str) -> bool:

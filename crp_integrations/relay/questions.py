@@ -22,10 +22,12 @@ from typing import Any, Final, Generic, TypeVar, Unpack, cast
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
-from crp_integrations.governance.compaction.records import CompactHistory, HistorySettings
+from crp_integrations.governance.compaction.records import CompactHistory
+from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.governance.window_trace import Observer
 from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay import steps
+from crp_integrations.relay.compaction import compact_messages
 from crp_integrations.relay.drive import (
     adrive,
     adrive_live,
@@ -36,7 +38,7 @@ from crp_integrations.relay.drive import (
 )
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.judged_answer import Judges
-from crp_integrations.relay.prompt import Conversation, compact_messages
+from crp_integrations.relay.prompt import Conversation
 from crp_integrations.relay.question_fields import QuestionFields, admit, admit_depth
 from crp_integrations.relay.records import Answer, Request, conversation_of
 from crp_integrations.relay.steps import Outcome

@@ -28,13 +28,15 @@ from crp_integrations.dpe.settings import DpeSettings, Registration
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ConfigError, PolicySyntaxError, RequestError
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.governance.artifacts.storage import ArtifactSettings
-from crp_integrations.governance.compaction.records import HistorySettings
-from crp_integrations.governance.context_pack import PackSettings
-from crp_integrations.governance.window_evaluation import StepSettings
+from crp_integrations.governance.settings import (
+    ArtifactSettings,
+    HistorySettings,
+    PackSettings,
+    StepSettings,
+)
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.headers import grammar
-from crp_integrations.headers.response_headers import HeaderSettings
+from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.records import Part

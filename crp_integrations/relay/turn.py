@@ -127,7 +127,7 @@ class Turn(OpenWindow):
     def survey(self) -> Dispatch | Outcome | None:
         """Begin a window that others are to hang from: find out what the question needs."""
         self._must_not_have_begun()
-        return self._take_place() or self._packing.needs.asking()
+        return self._take_place() or self._decomposition()
 
     def surveyed(self, reply: Reply) -> None:
         """Take the reply to the call of `survey`."""
@@ -194,7 +194,11 @@ class Turn(OpenWindow):
             self._carried_context = CarriedContext(self._packing.request, self._world)
 
     def _first(self) -> Step:
-        return self._packing.needs.asking() or self._prepare()
+        return self._decomposition() or self._prepare()
+
+    def _decomposition(self) -> Dispatch | None:
+        call = self._packing.needs.asking()
+        return None if call is None else Dispatch(call)
 
     def _prepare(self) -> Step:
         if self._carried_context is not None:

@@ -29,7 +29,7 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
-from crp_integrations.relay import prompt
+from crp_integrations.relay import compaction
 from crp_integrations.relay.close import (
     ClosedWindow,
     WindowHeaders,
@@ -131,13 +131,13 @@ class OpenWindow:
         # A preview writes nothing, so it keeps no artifact either.
         sealed = self._admission is not None and not request.cache.no_store
         session = self.session_id if sealed else ""
-        if request.compaction is None and prompt.wants_compaction(request, world):
+        if request.compaction is None and compaction.wants_compaction(request, world):
             with world.tracer.step("compact"):
-                request = prompt.compact_request(request, world, session)
+                request = compaction.compact_request(request, world, session)
         self._compaction = request.compaction
         if self._compaction is not None:
             signer = self._packing.namespace.subject.name
-            self._calls.notes += prompt.compaction_events(self._compaction, signer)
+            self._calls.notes += compaction.compaction_events(self._compaction, signer)
         return request
 
     def journal(self, event_type: EventType, **data: object) -> None:

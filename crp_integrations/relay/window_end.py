@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.governance.window_evaluation import StepMeasurement, evaluate_window
+from crp_integrations.governance.settings import StepMeasurement
+from crp_integrations.governance.window_evaluation import evaluate_window
 from crp_integrations.governance.window_trace import (
     JudgeTrace,
     PackColumns,

@@ -24,7 +24,8 @@ from crp_integrations.envelope.reuse import ReuseMatch
 from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.governance.window_evaluation import RunStep, StepMeasurement, check_guardrails
+from crp_integrations.governance.settings import RunStep, StepMeasurement
+from crp_integrations.governance.window_evaluation import check_guardrails
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt

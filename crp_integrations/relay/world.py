@@ -8,13 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from crp_integrations import weights
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.window_seals import journal_key
@@ -46,7 +42,6 @@ from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import iso, sha256_each
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.validation import Wanted, odd_part, refuse_part
-from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 
 # Of one session: the oldest go first, and no caller fills the memory through one name.
 MOST_WINDOWS = 4_096
@@ -401,19 +396,6 @@ def check_components(*, recognisers: Any = (), **parts: Any) -> None:
         raise odd_part("recognisers", recognisers, _RECOGNISERS)
     for one in recognisers:
         refuse_part("recognisers", one, _RECOGNISERS)
-
-
-@cache
-def verified_engine() -> bool:
-    """Check the engine's code and every shipped weight, once a process.
-
-    Spec: CRP-SPEC-005 §21.1 (decision D19)
-    """
-    root = Path(str(files(PACKAGE)))
-    checked = verify_code(root, installed=has_manifest())
-    for name in weights.names():
-        weights.load(name)
-    return checked
 
 
 _LOG = logging.getLogger("crp_integrations.relay")

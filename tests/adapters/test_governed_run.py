@@ -17,8 +17,7 @@ from crp_integrations.engines.opa import OpaEngine
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, FactRejected
-from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
@@ -32,6 +31,7 @@ from crp_integrations.governance.roles.standard_roles import (
 )
 from crp_integrations.governance.roles.verifier import PackVerifier
 from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import PolicyGuard, Subject
 from crp_integrations.guard.governed_exceptions import (

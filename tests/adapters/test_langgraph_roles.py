@@ -17,8 +17,7 @@ from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.governance.roles.records import AnswerDraft, GoalPlan, Material, Roles
 from crp_integrations.governance.roles.standard_roles import (
@@ -35,6 +34,7 @@ from crp_integrations.governance.runtime_state import (
     RuntimeState,
     SessionMetadata,
 )
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.langchain.roles import governed_graph, material_of, traces

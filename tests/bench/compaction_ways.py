@@ -9,7 +9,7 @@ from typing import Final
 
 from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.history import make_ids
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.compaction.text_pieces import read_part
@@ -19,6 +19,7 @@ from crp_integrations.governance.context_pack import (
     ContextSection,
     RetrievalEvidence,
 )
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message, ToolCall

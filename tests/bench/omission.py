@@ -20,7 +20,7 @@ from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.records import Where
 from crp_integrations.language.text import split_sentences
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.build import default_embedder
+from crp_integrations.relay.defaults import default_embedder
 from crp_integrations.relay.relay import Relay
 
 LEAST_CHARACTERS: Final = 40

@@ -30,7 +30,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.envelope.decomposition import DECOMPOSE, DecomposeSettings, decompose
+from crp_integrations.envelope.decomposition import DECOMPOSE, decompose
+from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_sets import rows_of
 from crp_integrations.language.words import content_stems

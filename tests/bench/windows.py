@@ -31,7 +31,7 @@ from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import CRPError
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.build import default_verifier
+from crp_integrations.relay.defaults import default_verifier
 from tests.bench.distortions.amounts import date, number
 from tests.bench.distortions.sense import negation
 from tests.bench.distortions.text import Document, Maker, Pool, Sentence, is_prose, read, sentences

@@ -13,7 +13,8 @@ from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.dpe.stages import completeness
 from crp_integrations.dpe.stages.completeness import level
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.envelope.decomposition import DecomposeSettings, decompose
+from crp_integrations.envelope.decomposition import decompose
+from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.vocabulary import CompletenessLevel
 from tests.dpe.windows import LITERAL, after
 

@@ -23,7 +23,7 @@ from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Fitted, Trees
 from crp_integrations.dpe.verifier.source_records import Records, clocks, days_of
 from crp_integrations.dpe.verifier.word_measures import Source, Wording, read_words, words_of
 from crp_integrations.errors import EngineError
-from crp_integrations.relay.build import default_verifier
+from crp_integrations.relay.defaults import default_verifier
 from crp_integrations.vocabulary import Attribution, GroundingMode, RiskLevel
 from tests.dpe.helpers import check, kinds
 from tests.dpe.texts import HARBOUR, TEXTS

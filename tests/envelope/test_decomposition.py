@@ -6,13 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.decomposition import (
-    DecomposeSettings,
-    complete_needs,
-    decompose,
-    lost_words,
-)
-from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.envelope.decomposition import complete_needs, decompose, lost_words
+from crp_integrations.envelope.settings import DecomposeSettings, EnvelopeSettings
 
 RULES = DecomposeSettings()
 COTTON_BOWL = "The 2015 Cotton Bowl was played at the stadium that was the home of which NFL team?"

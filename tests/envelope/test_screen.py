@@ -19,7 +19,8 @@ from crp_integrations.envelope.screen import rerank_candidates, screen_candidate
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.injection.detection import InjectionDetector, ScreeningSettings
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier
 from tests.doubles import NOON, HashEmbedder, WordCounter
 

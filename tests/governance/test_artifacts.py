@@ -21,7 +21,7 @@ from crp_integrations.errors import (
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.governance.artifacts import Artifact, Sandbox, storage
 from crp_integrations.governance.artifacts.storage import pack_object, unpack_object
-from crp_integrations.governance.compaction import AutoCompactor
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.relay.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import CompactionRefused, ConfigError, ModelTimeout, RequestError
-from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.history import HEAD, make_ids
 from crp_integrations.governance.compaction.relevance import Relevance, read_text
 from crp_integrations.governance.compaction.stages import SAME
@@ -20,6 +20,7 @@ from crp_integrations.governance.compaction.verification import (
     find_unsupported,
 )
 from crp_integrations.governance.context_pack import DropReport
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from tests.doubles import NOON, WordCounter
 from tests.governance.agent_histories import Shelf

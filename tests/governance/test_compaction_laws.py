@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.history import HEAD, is_summary, make_ids
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.relevance import read_text
 from crp_integrations.governance.compaction.stages import SAME
 from crp_integrations.governance.compaction.text_pieces import find_protected
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.messages import Message
 from tests.doubles import NOON, WordCounter
 from tests.governance.agent_histories import Shelf, history

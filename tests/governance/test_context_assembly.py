@@ -14,17 +14,16 @@ from pydantic import ValidationError
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.governance.compaction import AutoCompactor
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.context_pack import (
     AssembleRequest,
     ComposedPack,
     ContextPack,
-    PackSettings,
-    SectionShares,
     StateEntry,
     render_pack,
 )
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
+from crp_integrations.governance.settings import PackSettings, SectionShares
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.guard.decisions import LOCAL, LabelFilter, Subject
 from crp_integrations.seals import sha256

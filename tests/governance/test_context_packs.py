@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.errors import AccessDenied, CompactionRefused, RequestError
-from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.verification import check_pack
 from crp_integrations.governance.context_pack import (
     ContextItem,
@@ -29,6 +29,7 @@ from crp_integrations.governance.context_pack import (
     section_tokens,
     texts_of,
 )
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.seals import sha256
 from tests.doubles import NOON, WordCounter
 from tests.governance.agent_histories import Random, Shelf, result, sentence

@@ -12,8 +12,7 @@ from crp_integrations.engines.extractive import NO_ANSWER as EXTRACTIVE_NO_ANSWE
 from crp_integrations.engines.extractive import ExtractiveModel
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, ConfigError
-from crp_integrations.governance.compaction import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactionSettings
+from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.context_pack import (
     ContextItem,
     ContextPack,
@@ -46,6 +45,7 @@ from crp_integrations.governance.roles.verifier import (
     is_supported,
 )
 from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata, Snippet
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256

@@ -14,10 +14,11 @@ from crp_integrations.errors import RequestError
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.governance.roles.verifier import check_calls, check_offered
-from crp_integrations.governance.tools import Parameter, ToolSelector, ToolSettings, ToolSpec
+from crp_integrations.governance.settings import ToolSettings
+from crp_integrations.governance.tools import Parameter, ToolSelector, ToolSpec
 from crp_integrations.guard.decisions import LOCAL, AllowAll, Decision, LabelFilter, Subject
 from crp_integrations.messages import ToolCall
-from crp_integrations.relay.build import default_embedder
+from crp_integrations.relay.defaults import default_embedder
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 

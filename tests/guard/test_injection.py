@@ -10,14 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import EngineError
-from crp_integrations.guard.injection.detection import (
-    RULES,
-    ScreeningSettings,
-    detect,
-    detect_many,
-    screen_texts,
-)
+from crp_integrations.guard.injection.detection import RULES, detect, detect_many, screen_texts
 from crp_integrations.guard.injection.records import InjectionSettings
+from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.scores import SCALE
 from tests.bench.injection import KINDS, cases, plain, recall
 

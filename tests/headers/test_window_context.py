@@ -14,11 +14,11 @@ from crp_integrations.headers.names import AgentPhase, RetryCondition
 from crp_integrations.headers.records import SetSessionValue
 from crp_integrations.headers.response_headers import (
     RETRY,
-    HeaderSettings,
     WindowContext,
     render_headers,
     retry_for,
 )
+from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import BudgetWarning, HaltReason, Oversight, QualityTier, Strategy
 from tests.headers.header_samples import SESSION, envelope, report, seal

@@ -22,7 +22,7 @@ from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.verify import verify
-from crp_integrations.relay.build import default_verifier
+from crp_integrations.relay.defaults import default_verifier
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import HashEmbedder, ScriptedModel
 from tests.receipt.relayed import (

@@ -15,7 +15,7 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.whatif import Change, whatif
-from crp_integrations.relay.build import default_verifier
+from crp_integrations.relay.defaults import default_verifier
 from crp_integrations.vocabulary import Exactness, HaltReason
 from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of

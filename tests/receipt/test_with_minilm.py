@@ -15,7 +15,7 @@ from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL, Replayed, Tools
 from crp_integrations.receipt.verify import verify
-from crp_integrations.relay.build import default_embedder, default_verifier
+from crp_integrations.relay.defaults import default_embedder, default_verifier
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, ScriptedModel
 from tests.relay.conftest import KEY

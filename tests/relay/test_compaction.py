@@ -8,7 +8,8 @@ import pytest
 
 from crp_integrations import Relay, compact
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.governance.compaction.records import HistorySettings, Trigger
+from crp_integrations.governance.compaction.records import Trigger
+from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.replay import replay
 from crp_integrations.relay.settings import load

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay, pack
-from crp_integrations.envelope.decomposition import DecomposeSettings
+from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.errors import ModelTimeout, RequestError
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.prompt import parse_needs

@@ -22,8 +22,8 @@ from crp_integrations.governance.memory_writer import (
     PolicyContext,
     make_sink,
 )
+from crp_integrations.governance.settings import STEPS
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.governance.window_evaluation import STEPS
 from crp_integrations.governance.window_trace import WindowTrace
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall

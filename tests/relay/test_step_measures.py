@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.errors import StepStopped
-from crp_integrations.governance.window_evaluation import STEPS, Guardrail, RunStep, StepMeasurement
+from crp_integrations.governance.settings import STEPS, Guardrail, RunStep, StepMeasurement
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import EventType
 from tests.doubles import ScriptedModel

@@ -7,10 +7,7 @@ touches a disk or a network; an object store comes in through a port.
 """
 
 from crp_integrations.governance.artifacts.sandbox import Sandbox
-from crp_integrations.governance.artifacts.storage import (
-    Artifact,
-    ArtifactContent,
-    ArtifactSettings,
-)
+from crp_integrations.governance.artifacts.storage import Artifact, ArtifactContent
+from crp_integrations.governance.settings import ArtifactSettings
 
 __all__ = ["Artifact", "ArtifactContent", "ArtifactSettings", "Sandbox"]

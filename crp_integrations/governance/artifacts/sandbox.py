@@ -16,11 +16,11 @@ from crp_integrations.governance.artifacts.storage import (
     AddressClaim,
     Artifact,
     ArtifactContent,
-    ArtifactSettings,
     ObjectStore,
     tenant_keys,
 )
 from crp_integrations.governance.compaction.records import ArtifactRef
+from crp_integrations.governance.settings import ArtifactSettings
 from crp_integrations.guard.decisions import Action, Decision, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.ports import Clock, Ids, KeyRing

@@ -1,16 +1,9 @@
 """Compaction of what a model would be shown: shorter, with an account of everything left out.
 
 In: an agent's messages, or a context pack with its texts. Out: the same kind of thing, with drop
-reports, summaries and citations. Read `settings.py` (triggers), `compactor.py` (the door),
+reports, summaries and citations. Read `records.py` (triggers), `compactor.py` (the door),
 `pipeline.py` and `stages.py` (the methods in order), `text_pieces.py`, `relevance.py` and
 `json_data.py` (pieces and their scores), `summaries.py` (summaries in levels), then
 `verification.py` (what refuses a result). No text is rewritten: what is shown is quoted, or comes
 from a summariser and is checked.
 """
-
-from __future__ import annotations
-
-from crp_integrations.governance.compaction.compactor import AutoCompactor
-from crp_integrations.governance.compaction.records import CompactionSettings
-
-__all__ = ["AutoCompactor", "CompactionSettings"]

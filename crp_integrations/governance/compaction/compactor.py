@@ -19,7 +19,6 @@ from crp_integrations.governance.compaction.records import (
     ArtifactStore,
     CompactHistory,
     CompactionAccount,
-    CompactionSettings,
     CompactPack,
     Summariser,
     Summary,
@@ -39,6 +38,7 @@ from crp_integrations.governance.context_pack import (
     section_tokens,
     text_of,
 )
+from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.seals import digest, sha256

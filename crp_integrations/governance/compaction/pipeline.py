@@ -13,7 +13,6 @@ from crp_integrations.governance.compaction.records import (
     ArtifactRef,
     ArtifactStore,
     Citation,
-    CompactionSettings,
     Summariser,
     Summary,
     Trigger,
@@ -29,6 +28,7 @@ from crp_integrations.governance.compaction.summaries import (
 )
 from crp_integrations.governance.compaction.verification import find_unsupported
 from crp_integrations.governance.context_pack import DropReport
+from crp_integrations.governance.settings import CompactionSettings
 
 COMPACTION: Final = "compaction@1"
 ALGORITHMS: Final = (COMPACTION, RELEVANCE, EXTRACTIVE)

@@ -9,7 +9,8 @@ from typing import Final
 
 from pydantic import Field
 
-from crp_integrations.envelope.decomposition import DecomposeSettings, decompose
+from crp_integrations.envelope.decomposition import decompose
+from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactPack

@@ -43,6 +43,7 @@ from crp_integrations.guard.injection.text_signs import (
     find_role_markers,
 )
 from crp_integrations.guard.ports import InjectionModel
+from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.language.text import FoldedText, fold
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, from_fixed
@@ -294,30 +295,6 @@ class InjectionDetector:
 
 
 Reason = Literal["injection", "off-topic"]
-
-
-class ScreeningSettings(Part):
-    """The numbers of a screening.
-
-    Spec: Summit §Context Assembly Pipeline
-
-    Attributes:
-        enabled: whether an ordinary turn looks at its candidates at all.
-        relevance_floor: relevance below which a candidate is off topic, [0, 1]; it depends on the
-            embedder. 0 calls nothing off topic.
-        words_floor: share of the best candidate's words from which one is on topic whatever its
-            relevance, (0, 1].
-        hop_floor: what a link must say for a candidate that is on topic whatever its relevance.
-        fewest: candidates that must stay, else the pack is the minimal one; 0 for no such number.
-        injection: the numbers of the rules.
-    """
-
-    enabled: bool = False
-    relevance_floor: float = Field(default=0.0, ge=0.0, le=1.0)
-    words_floor: float = Field(default=0.25, gt=0.0, le=1.0)
-    hop_floor: float = Field(default=0.25, gt=0.0, le=1.0)
-    fewest: int = Field(default=1, ge=0)
-    injection: InjectionSettings = InjectionSettings()
 
 
 class RefusedText(Part):

@@ -97,11 +97,6 @@ class AnswerPasses:
         return (max(0, self.done - 1), max(1, self.done))
 
 
-def expected_replies(strategy: Strategy) -> int:
-    """How many replies must fit into the model's context beside the envelope."""
-    return 3 if strategy is Strategy.REFLEXIVE else 1
-
-
 SEARCH: Final = "search_context"
 LONGEST: Final = 500
 TOOL: Final[dict[str, Any]] = {

@@ -21,7 +21,7 @@ from crp_integrations.dpe.records import Finding, Report
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
 from crp_integrations.errors import CRPError
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.build import default_verifier
+from crp_integrations.relay.defaults import default_verifier
 from crp_integrations.vocabulary import DistortionType
 from tests.bench.distortions.amounts import date, magnitude, number, unit
 from tests.bench.distortions.names import entity, pool_of, role

@@ -1,0 +1,111 @@
+"""The engines that a relay, or a verb without a store, uses by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from crp_integrations import weights
+from crp_integrations.dpe.ports import Verifier
+from crp_integrations.engines.context_limits import context_limit
+from crp_integrations.engines.system import clock_of
+from crp_integrations.errors import (
+    ConfigError,
+)
+from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.ports import (
+    Clock,
+    Embedder,
+    Model,
+    TokenCounter,
+)
+from crp_integrations.relay.settings import Settings
+from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
+
+
+@cache
+def default_embedder() -> Embedder:
+    """The shipped embedder, made once a process; an altered file is refused (decision D19)."""
+    from crp_integrations.engines.onnx import OnnxEmbedder
+
+    embedder = OnnxEmbedder()
+    embedder.verify()
+    return embedder
+
+
+def judge_engine(
+    source: object, *, timeout_s: float, options: Mapping[str, Any]
+) -> tuple[str, Model]:
+    """The name of a judge and the model behind it."""
+    from crp_integrations.engines.extractive import EXTRACTIVE
+    from crp_integrations.engines.models import judge_model, judge_name
+
+    name = judge_name(source)
+    if name.partition("/")[0] == EXTRACTIVE:
+        raise ConfigError(f"judge {name!r} quotes and does not read; give a language model")
+    return name, judge_model(source, timeout_s=timeout_s, options=options)
+
+
+def judge_window(name: str) -> int:
+    """Tokens that a judge takes and gives in one call, as far as its name tells."""
+    return context_limit(name, {})[0]
+
+
+@cache
+def default_verifier(name: str = "features") -> Verifier:
+    """A verifier that ships: the fitted `features`, or `alignment`."""
+    from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
+
+    if name == "alignment":
+        return AlignmentVerifier()
+    return FeaturesVerifier([weights.load("verifier").read("features.json")])
+
+
+@cache
+def default_policy() -> PolicyEngine:
+    """Rego by regopy, which is loaded at the first decision."""
+    from crp_integrations.engines.rego import RegoEngine
+
+    return RegoEngine()
+
+
+def clock(settings: Settings) -> Clock:
+    """The clock of the settings: standing at their moment, or the system's."""
+    return clock_of(settings.clock)
+
+
+def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
+    """The token counter of each model, made once for each name."""
+    from crp_integrations.engines.tokens import counter_for
+
+    @lru_cache(maxsize=64)
+    def choose(model: str) -> TokenCounter:
+        path = settings.tokenizer_files.get(model)
+        return counter_for(model, tokenizer_file=None if path is None else str(path))
+
+    return choose
+
+
+def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
+    """The context limit of each model in tokens, and where it is from."""
+
+    def limit(model: str) -> tuple[int, str]:
+        return context_limit(model, settings.context_limits)
+
+    return limit
+
+
+@cache
+def verified_engine() -> bool:
+    """Check the engine's code and every shipped weight, once a process.
+
+    Spec: CRP-SPEC-005 §21.1 (decision D19)
+    """
+    root = Path(str(files(PACKAGE)))
+    checked = verify_code(root, installed=has_manifest())
+    for name in weights.names():
+        weights.load(name)
+    return checked
