@@ -53,7 +53,7 @@ class Recogniser(Protocol):
 
     Attributes:
         identity: library and version, with the hash of any model (CRP-SPEC-005 §21.1).
-        kinds: what it looks for, by kind; a kind of `dpe.pii.KINDS` where there is one.
+        kinds: what it looks for, by kind; a kind of `dpe.pii.spans.KINDS` where there is one.
     """
 
     @property

@@ -403,7 +403,7 @@ class NetworkxWalker:
         ends = {end for link in links for end in (link.left, link.right)}
         # In the order of the names, so that equal ways are chosen alike in every process.
         graph.add_nodes_from(sorted(ends | seeds.keys()))
-        for link in sorted(links, key=lambda one: (one.weight, one.kind, one.left, one.right)):
+        for link in sorted(links, key=_strength):
             cost = link.length * _STEP + SCALE - link.weight
             graph.add_edge(
                 link.left,
@@ -425,6 +425,11 @@ class NetworkxWalker:
             for node, way in ways.items()
             if node != _ROOT and node not in seeds
         }
+
+
+def _strength(link: Link) -> tuple[int, int, str, str, str]:
+    """What is told of two nodes with several links: the strongest, of equal ones the shortest."""
+    return (link.weight, -link.length, link.kind, link.left, link.right)
 
 
 def _reached(graph: object, way: Sequence[str], seeds: Mapping[str, int]) -> Reached:

@@ -11,14 +11,16 @@ import threading
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.language.differences import ComparedStatement, read_statement
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vectors import FloatRows
+
+if TYPE_CHECKING:
+    from crp_integrations.language.differences import ComparedStatement
 
 WALK = "walk@1"
 
@@ -277,6 +279,9 @@ class NearDuplicates:
         # Here as well as in its own memory: thousands of texts would push one another out.
         found = self._statements.get(text)
         if found is None:
+            # Most envelopes have no near-duplicates, and listed pairs need no language.
+            from crp_integrations.language.differences import read_statement
+
             found = self._statements[text] = read_statement(text)
         return found
 

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Final
 
 from crp_integrations.audit.drafts import EventDraft
-from crp_integrations.dpe.pii import KINDS, find_personal_data
-from crp_integrations.dpe.pii.spans import PersonalSpan, apart
+from crp_integrations.dpe.pii.recognisers import find_personal_data
+from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import Claim, Finding, Report
 from crp_integrations.dpe.settings import PersonalSettings

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.window_seals import journal_key
-from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import PersonalSettings

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_sets import each
 

@@ -25,7 +25,7 @@ from crp_integrations.evaluation.context_metrics import (
     squeezed,
 )
 from crp_integrations.evaluation.data_sets import find, read
-from crp_integrations.evaluation.selection import MODEL
+from crp_integrations.evaluation.selection import MODEL, SYSTEMS
 from tests.bench.fabric_corpus import HashEmbedder
 from tests.bench.peers.dense import fused
 from tests.bench.selection import (
@@ -133,7 +133,7 @@ def test_the_report_holds_every_system_set_and_metric(tmp_path: Path) -> None:
     metrics = {MRR, *(f"{metric}@{budget}" for metric in PER_BUDGET for budget in (64, 256))}
     missing = report["settings"]["missing"].keys()
     assert missing <= EXTRA
-    assert set(report["results"]) == {"crp", "literal", *(PEERS.keys() - missing)}
+    assert set(report["results"]) == {*SYSTEMS, *(PEERS.keys() - missing)}
     for sets in report["results"].values():
         assert set(sets) == {"towns", "others"}
         assert all(set(values) == metrics for values in sets.values())
@@ -218,10 +218,13 @@ def test_resampled_means_are_means_of_rows_drawn_alike(
 
 
 def test_the_plan_knows_names_and_the_budget_of_a_set() -> None:
-    assert plan((), (), None, ablate=False).systems == ("crp", "literal", *PEERS)
+    assert plan((), (), None, ablate=False).systems == (*SYSTEMS, *PEERS)
     assert plan((), (), None, ablate=True).systems == ("crp", *(name for name, _ in ABLATIONS))
     assert plan(("dense",), (512, 256, 512), None, ablate=False).budgets == (256, 512)
-    with pytest.raises(RequestError, match="system 'other' is not one of crp, literal, bm25"):
+    with pytest.raises(
+        RequestError,
+        match="system 'other' is not one of crp, literal, crp_wrap, crp_wrap_again, bm25",
+    ):
         plan(("other",), (), None, ablate=False)
     with pytest.raises(RequestError, match="below 1"):
         plan((), (0,), None, ablate=False)

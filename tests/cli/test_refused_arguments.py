@@ -13,7 +13,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.cli.app import COMMANDS
-from crp_integrations.cli.options import load_command
+from crp_integrations.cli.command_groups import load_command
 from crp_integrations.cli.slo import _write_new_file
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability.evaluations import Evaluation, EvaluationLog

@@ -181,6 +181,7 @@ def test_a_missing_extra_is_named_with_its_pip_line(
 ):
     (kb.parent / "page.pdf").write_bytes(b"%PDF-1.4")
     monkeypatch.delitem(sys.modules, "crp_integrations.loaders.pdf", raising=False)
+    monkeypatch.delattr("crp_integrations.loaders.pdf", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     before = files(kb)
     refused(here(*command, "--store", "kb", cwd=kb.parent), sentence)

@@ -117,7 +117,15 @@ class Lifecycle(RuleBasedStateMachine):
             return
         reports = self.both(lambda space: space.add([fact]))
         if old is not None and old.status is not D:
-            assert [report.unchanged for report in reports] == [(id_,)] * 2
+            # What is given again comes back, unless its time is over; nothing else changes.
+            now = self.clock.now()
+            fresh = old.status is S and not (old.ttl and now > old.ingested + TTL)
+            back = old.status in (A, S) and (fresh or old.archived)
+            assert [report.returned for report in reports] == [(id_,) if back else ()] * 2
+            assert [report.unchanged for report in reports] == [() if back else (id_,)] * 2
+            if back:
+                status = A if fresh else old.status
+                self.model[id_] = replace(old, status=status, archived=False, modified=now)
             return
         assert [report.facts for report in reports] == [(id_,)] * 2
         now = self.clock.now()

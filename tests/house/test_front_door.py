@@ -49,6 +49,12 @@ def test_no_front_door_name_brings_a_framework(tmp_path: Path) -> None:
     assert sorted(loaded & FRAMEWORKS) == []
 
 
+def test_packing_and_examining_are_imported_with_few_modules(tmp_path: Path) -> None:
+    loaded = _loaded("from crp_integrations import pack, examine", tmp_path)
+    assert len([name for name in loaded if name.startswith("crp_integrations")]) <= 120
+    assert sorted(loaded & (FRAMEWORKS | {"onnxruntime", "tokenizers", "regopy", "httpx"})) == []
+
+
 def test_opening_a_relay_loads_nothing_that_only_some_need(tmp_path: Path) -> None:
     code = f"from crp_integrations import Relay\nRelay.open({str(tmp_path / 'kb')!r}).close()"
     unused = {"httpx", "markdown_it", "networkx", "regopy", "pypdf"}

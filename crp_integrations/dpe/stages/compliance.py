@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from crp_integrations.dpe.catalogue import catalogue, evidence_of, named
 from crp_integrations.dpe.engine_signals import Signals, fixed
-from crp_integrations.dpe.pii import OWN, find_personal_data
+from crp_integrations.dpe.pii.recognisers import OWN, find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.vocabulary import PersonalCategory

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.pii import checksums, contact, find_personal_data
+from crp_integrations.dpe.pii import checksums, contact
+from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart, read
 
 CARD = "4111111111111111"

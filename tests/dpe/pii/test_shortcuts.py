@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.pii import _RULES, contact, identity_numbers, numbered
+from crp_integrations.dpe.pii import contact, identity_numbers
 from crp_integrations.dpe.pii.persons import persons
+from crp_integrations.dpe.pii.recognisers import _RULES, numbered
 from crp_integrations.dpe.pii.sensitive import _PERSON, sensitive
 from crp_integrations.dpe.pii.spans import Rule, found_by
 from crp_integrations.dpe.settings import PersonalSettings
