@@ -16,19 +16,14 @@ from crp_integrations.fabric.communities.community_detection import CommunityDet
 from crp_integrations.fabric.communities.similarity_graph import FILE as SIMILARITY_FILE
 from crp_integrations.fabric.communities.similarity_graph import ClusterReport, Community, FactGraph
 from crp_integrations.fabric.embedder_migration import NEXT_SETTING
+from crp_integrations.fabric.life.erasure import SourceErasure, forget_sessions, windows_scrubbed
 from crp_integrations.fabric.life.fact_changes import (
     UNCHANGED,
     FactUpdate,
     StatusChanges,
     Unchanged,
 )
-from crp_integrations.fabric.life.fact_writer import (
-    FactWriter,
-    NamespaceScrub,
-    SourceErasure,
-    forget_sessions,
-    windows_scrubbed,
-)
+from crp_integrations.fabric.life.fact_writer import FactWriter, NamespaceScrub
 from crp_integrations.fabric.life.lifecycle import ChangeReport, ErasureReport, MaintenanceReport
 from crp_integrations.fabric.life.maintenance import Maintenance
 from crp_integrations.fabric.namespace_reader import NamespaceReader

@@ -12,7 +12,7 @@ import numpy as np
 from crp_integrations.audit import journal
 from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
-from crp_integrations.fabric.life.fact_writer import SCRUB_SETTING, windows_due
+from crp_integrations.fabric.life.erasure import SCRUB_SETTING, windows_due
 from crp_integrations.fabric.namespace_reader import NamespaceReader
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.records import Fact, Source, Where

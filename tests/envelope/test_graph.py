@@ -271,7 +271,9 @@ def test_ways_are_the_shortest_and_touch_nothing_barred(
     assert seeds.keys().isdisjoint(ways)
     plain = networkx.Graph()
     heaviest: dict[frozenset[str], Link] = {}
-    for link in sorted(given_links, key=lambda one: (one.weight, -one.length, one.kind, one.left, one.right)):
+    for link in sorted(
+        given_links, key=lambda one: (one.weight, -one.length, one.kind, one.left, one.right)
+    ):
         heaviest[frozenset((link.left, link.right))] = link
     for link in heaviest.values():
         if barred.isdisjoint((link.left, link.right)):

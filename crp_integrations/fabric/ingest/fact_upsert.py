@@ -28,7 +28,7 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     events_of,
     signed_of,
 )
-from crp_integrations.fabric.life.fact_writer import SCRUB_SETTING
+from crp_integrations.fabric.life.erasure import SCRUB_SETTING
 from crp_integrations.fabric.life.lifecycle import check_content, has_outlived
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.ports.engines import ignore_progress

@@ -17,15 +17,17 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.ingest.fact_preparation import check_length
+from crp_integrations.fabric.life.erasure import (
+    windows_scrubbed,
+    withdraw_elsewhere,
+    withdraw_windows,
+)
 from crp_integrations.fabric.life.fact_writer import (
     FactWriter,
     by_source,
     count_back,
     recount_sources,
-    windows_scrubbed,
     with_own_hash,
-    withdraw_elsewhere,
-    withdraw_windows,
 )
 from crp_integrations.fabric.life.lifecycle import (
     ChangeReport,

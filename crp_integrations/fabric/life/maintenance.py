@@ -12,15 +12,14 @@ from datetime import UTC, datetime, timedelta
 
 from crp_integrations.fabric import state_hash
 from crp_integrations.fabric.ingest.fact_preparation import PREPARED_SETTING
-from crp_integrations.fabric.life.fact_writer import (
+from crp_integrations.fabric.life.erasure import (
     SCRUB_SETTING,
-    FactWriter,
-    by_source,
     forget_sessions,
     scrubbed,
     windows_due,
     windows_scrubbed,
 )
+from crp_integrations.fabric.life.fact_writer import FactWriter, by_source
 from crp_integrations.fabric.life.lifecycle import MaintenanceReport
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.ports.engines import Progress

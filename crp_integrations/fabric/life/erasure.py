@@ -1,0 +1,267 @@
+"""Erasure of sources, and withdrawal of what sessions keep of facts.
+
+Before the commit nothing has happened; after it only the scrubbing of the files is left, which is
+noted in the same transaction, so that the next call can finish it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+
+from crp_integrations.audit.drafts import EventDraft, name_or_hash
+from crp_integrations.audit.journal import append_events
+from crp_integrations.errors import StoreBusy
+from crp_integrations.fabric.life.fact_writer import FactWriter
+from crp_integrations.fabric.life.lifecycle import ErasureReport
+from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
+from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.state_hash import (
+    COMMUNITIES_SETTING,
+    EMBEDDER_SETTING,
+    RECLUSTERED_SETTING,
+    advance_epoch,
+    stored_number,
+)
+from crp_integrations.seals import iso, sha256
+from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
+
+# How often bytes of what was said were left in the files since they were last taken off.
+WINDOWS_SETTING = "scrub_windows"
+
+
+def withdraw_windows(
+    transaction: Transaction, ids: Sequence[str], now: datetime, *, source_id: str = ""
+) -> bool:
+    """Take what was said with some facts, within the transaction that withdraws them."""
+    shown = window_records_of(transaction)
+    if shown is None or not shown.withdraw(ids, now, source_id=source_id):
+        return False
+    _note(transaction.facts)
+    return True
+
+
+def withdraw_elsewhere(
+    writer: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
+) -> bool:
+    """Take what other namespaces said with facts of this one, each in a transaction of its own."""
+    clean = True
+    for reader in writer.readers():
+        with reader.begin() as transaction:
+            taken = withdraw_windows(transaction, ids, now, source_id=source_id)
+        if taken:
+            clean = _scrubbed(reader.begin, reader.scrub, WINDOWS_SETTING) and clean
+    return clean
+
+
+def forget_sessions(
+    writer: FactWriter,
+    choose: Callable[[Transaction], Sequence[str]],
+    cause: str,
+) -> list[str]:
+    """Remove sessions with all that they said, and tell the journal."""
+    now = writer.clock.now()
+    key = writer.key()
+    with writer.begin(True) as transaction:
+        shown = window_records_of(transaction)
+        if shown is None:
+            return []
+        gone = [id_ for id_ in choose(transaction) if shown.forget(id_)]
+        if gone:
+            kind = EventType.SESSION_TERMINATED
+            # A name that looks like no id stands in no event of its windows either.
+            drafts = [
+                EventDraft(kind, {"cause": cause}, session_id=name_or_hash(id_)) for id_ in gone
+            ]
+            append_events(transaction.journal, key, drafts, iso(now))
+            _note(transaction.facts)
+    if gone:
+        writer.erase_elsewhere(gone)
+    return gone
+
+
+def windows_due(facts: FactsFacet) -> bool:
+    """Whether bytes of what was said may be in the files."""
+    return facts.setting(WINDOWS_SETTING) is not None
+
+
+def windows_scrubbed(writer: FactWriter) -> bool:
+    """Take the bytes of what was said off the disk; the index's files hold none of them."""
+    with writer.begin(False) as transaction:
+        if not windows_due(transaction.facts):
+            return True
+    return _scrubbed(lambda: writer.begin(True), writer.scrub, WINDOWS_SETTING)
+
+
+def _scrubbed(
+    begin: Callable[[], AbstractContextManager[Transaction]],
+    scrub: Callable[[], bool],
+    setting: str,
+) -> bool:
+    """Take removed bytes off the disk, and remove the setting that notes them."""
+    try:
+        with begin() as transaction:
+            pending = transaction.facts.setting(setting)
+        clean = scrub()
+        if clean and pending is not None:
+            with begin() as transaction:
+                # Another removal may have come after the scrubbing; it then stays noted.
+                if transaction.facts.setting(setting) == pending:
+                    transaction.facts.remove_setting(setting)
+    except StoreBusy:
+        return False
+    return clean
+
+
+def _note(facts: FactsFacet) -> None:
+    facts.set_setting(WINDOWS_SETTING, str(stored_number(facts, WINDOWS_SETTING) + 1))
+
+
+# Names the last event whose removals may still be in the files.
+SCRUB_SETTING = "scrub"
+
+
+# Characters of a label that was certainly not cut.
+_WHOLE_LABEL = 50
+
+
+_PART = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceErasure:
+    """Erases sources of one namespace, on behalf of one subject."""
+
+    writer: FactWriter
+
+    def erase(self, source_id: str) -> ErasureReport:
+        """Remove a source's facts, whatever their status, and leave a tombstone.
+
+        Spec: CRP-SPEC-009 §8.3
+        """
+        writer, now = self.writer, self.writer.clock.now()
+        with writer.begin(False) as transaction:
+            source, chosen = self._choose(transaction.facts, source_id)
+            before = writer.hash_in(transaction.facts)
+        # What a session holds is in no transaction: it goes first, and once more at the end.
+        writer.forget_held(source_id)
+        # So does what is kept outside of the store: an erasure that was killed is made again.
+        writer.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
+        said = withdraw_elsewhere(
+            writer, [fact.fact_id for fact in chosen], now, source_id=source_id
+        )
+        if not chosen and source == _tombstone(source):
+            return ErasureReport(
+                source_id=source_id,
+                state_before=before,
+                state_after=before,
+                erased_at=now,
+                scrubbed=scrubbed(writer) and said,
+            )
+        key = writer.key()
+        with writer.tracer.step("fabric.erase"), writer.begin(True) as transaction:
+            facts = transaction.facts
+            source, chosen = self._choose(facts, source_id)
+            before = writer.hash_in(facts)
+            ids = [fact.fact_id for fact in chosen]
+            _dissolve(facts, chosen)
+            withdraw_windows(transaction, ids, now, source_id=source_id)
+            facts.remove(ids)
+            # Those of texts that an interrupted ingestion never stored; nobody knows their source.
+            embedder = facts.setting(EMBEDDER_SETTING)
+            if embedder is not None:
+                facts.clear_prepared(embedder)
+            facts.add_source(_tombstone(source))
+            data = {"source": source_id, "facts": ids, "count": len(ids), "cause": "erasure"}
+            after, events = writer.journal_changes(
+                transaction,
+                [(EventType.FACT_DELETED, data)],
+                before=before,
+                cause="erasure",
+                now=now,
+                key=key,
+            )
+            facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
+            # While the lock is held nobody publishes a file, so none outlives the commit.
+            drop_cache(writer)
+        writer.forget_held(source_id)
+        writer.erase_elsewhere([source_id, *ids])
+        return ErasureReport(
+            source_id=source_id,
+            facts=tuple(ids),
+            state_before=before,
+            state_after=after,
+            erased_at=now,
+            event_seq=events[0].seq,
+            event_hmac=events[0].hmac,
+            scrubbed=scrubbed(writer) and said,
+        )
+
+    def _choose(self, facts: FactsFacet, source_id: str) -> tuple[Source, list[Fact]]:
+        """The source and all its facts, also those that the subject does not see."""
+        source = self.writer.source(facts, source_id, "erase")
+        chosen = facts.of_source(source_id)
+        self.writer.require_each("erase", (fact.labels for fact in chosen))
+        return source, chosen
+
+
+def _tombstone(source: Source) -> Source:
+    """What stays of an erased source: its id, and the labels that the guard looks at."""
+    return source.changed(
+        title="",
+        uri="",
+        document_hash=sha256(""),
+        fact_count=0,
+        status=SourceStatus.REMOVED,
+        metadata={},
+    )
+
+
+def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
+    """Take away every community label that may have words of the erased facts in it."""
+    own = {fact.community_label for fact in gone if fact.community_label is not None}
+    if not own and facts.setting(COMMUNITIES_SETTING) is None:
+        return
+    named = {fact.fact_id: fact.community for fact in facts.outline() if fact.community}
+    said = {part for fact in gone for part in _label_parts(fact.content)}
+    telling = own | {
+        label
+        for label in set(named.values())
+        # A long one may end within a word.
+        if len(label) > _WHOLE_LABEL or not said.isdisjoint(_label_parts(label))
+    }
+    taken = [id_ for id_, label in named.items() if label in telling]
+    hidden = [
+        *facts.find(Where(statuses=(FactStatus.DELETED, FactStatus.QUARANTINED))),
+        *facts.find(Where(statuses=(FactStatus.ACTIVE, FactStatus.STALE), archived=True)),
+    ]
+    facts.set_communities(dict.fromkeys([*taken, *hidden]))
+    if taken:
+        # What is left of the communities is shown to others than before.
+        advance_epoch(facts)
+        facts.remove_setting(RECLUSTERED_SETTING)
+
+
+def _label_parts(text: str) -> list[str]:
+    return _PART.findall(text.casefold())
+
+
+def drop_cache(writer: FactWriter) -> None:
+    """Remove the namespace's derived files."""
+    cache = writer.cache()
+    if cache is not None:
+        cache.drop()
+
+
+def scrubbed(writer: FactWriter) -> bool:
+    """Take what was removed off the disk, if anything is left there."""
+    with writer.begin(False) as transaction:
+        pending = transaction.facts.setting(SCRUB_SETTING)
+    if pending is None:
+        return windows_scrubbed(writer)
+    drop_cache(writer)
+    clean = _scrubbed(lambda: writer.begin(True), writer.scrub, SCRUB_SETTING)
+    return clean and windows_scrubbed(writer)
