@@ -188,3 +188,12 @@ def test_the_known_set_is_dated_holds_every_requirement_and_no_torch() -> None:
     names = {re.split(r"[\[><=]", line)[0].lower() for line in wanted} - {"crp-integrations"}
     assert names <= pinned, names - pinned
     assert "torch" not in pinned
+
+
+def test_every_path_that_the_check_names_is_there() -> None:
+    for script in sorted((ROOT / ".ci").iterdir()):
+        text = script.read_text(encoding="utf-8")
+        for path in re.findall(
+            r"\b(?:tests|crp_integrations|examples)/[\w/]*[\w](?:\.py)?\b", text
+        ):
+            assert (ROOT / path).exists() or list(ROOT.glob(path + "*")), f"{script.name}: {path}"
