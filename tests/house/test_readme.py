@@ -191,9 +191,9 @@ def test_the_known_set_is_dated_holds_every_requirement_and_no_torch() -> None:
 
 
 def test_every_path_that_the_check_names_is_there() -> None:
-    for script in sorted((ROOT / ".ci").iterdir()):
-        text = script.read_text(encoding="utf-8")
+    for command in sorted((ROOT / ".ci").iterdir()):
+        text = command.read_text(encoding="utf-8")
         for path in re.findall(
             r"\b(?:tests|crp_integrations|examples)/[\w/]*[\w](?:\.py)?\b", text
         ):
-            assert (ROOT / path).exists() or list(ROOT.glob(path + "*")), f"{script.name}: {path}"
+            assert (ROOT / path).exists() or list(ROOT.glob(path + "*")), f"{command.name}: {path}"
