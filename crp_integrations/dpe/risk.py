@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from crp_integrations.dpe.records import Coherence, Completeness, Flow, Repetition
+from crp_integrations.dpe.records import Claim, Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.fitted_model import Curve
-from crp_integrations.vocabulary import GroundingMode, QualityTier, RiskLevel
+from crp_integrations.vocabulary import ClaimType, GroundingMode, QualityTier, RiskLevel
+
+
+# Where the score of a screened answer stands within each level; further flagged claims add to it.
+SCREENED_LOW, SCREENED_MEDIUM, SCREENED_HIGH = 0.05, 0.30, 0.55
+FURTHER = 0.01
+MOST_FURTHER = 10
+# Findings of what no source has; the others say that the source has something else.
+INVENTED = frozenset({"fabrication", "unsupported", "parametric"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +158,23 @@ def level(score: float) -> RiskLevel:
     ('HIGH', 'LOW')
     """
     return next((name for cut, name in LEVEL_CUTS if score >= cut), RiskLevel.LOW)
+
+
+def screen_score(claims: Sequence[Claim]) -> float:
+    """The score of an answer by the findings on its claims: the worst decides, others add.
+
+    A typed contradiction is HIGH, an invented specific MEDIUM, and without a finding it is LOW.
+
+    Spec: CRP-SPEC-005 §7.4 (decision D13)
+    """
+    worst, flagged = SCREENED_LOW, 0
+    for claim in claims:
+        if claim.claim_type is ClaimType.OPINION or not claim.findings:
+            continue
+        flagged += 1
+        for finding in claim.findings:
+            worst = max(worst, SCREENED_MEDIUM if finding.kind in INVENTED else SCREENED_HIGH)
+    return round(worst + FURTHER * min(max(0, flagged - 1), MOST_FURTHER), 9)
 
 
 def assess(counts: Counts, mode: GroundingMode, settings: DpeSettings) -> Risk:

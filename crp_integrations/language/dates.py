@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from crp_integrations.language.identifiers import gist, identifiers
+from crp_integrations.language.measures import unit_of
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.text import FoldedText, fold_case_and_space, plain
 
@@ -28,6 +29,24 @@ _MONTH_NAMES = (
 )
 MONTHS: dict[str, int] = {
     name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()
+}
+# In Spanish, German and French where they are written otherwise, without accents.
+_OTHER_NAMES = (
+    "enero januar janvier",
+    "febrero februar fevrier",
+    "marzo marz maerz mars",
+    "abril avril",
+    "mayo mai",
+    "junio juni juin",
+    "julio juli juillet",
+    "agosto aout",
+    "septiembre septembre",
+    "octubre oktober octobre",
+    "noviembre novembre",
+    "diciembre dezember decembre",
+)
+_OTHER_MONTHS: dict[str, int] = {
+    name: number for number, names in enumerate(_OTHER_NAMES, 1) for name in names.split()
 }
 
 
@@ -66,6 +85,21 @@ _NO_NUMBER = r"(?!\w|[.,]\d|\s?(?:%|percent|million|billion|thousand|trillion))"
 _I = re.IGNORECASE
 
 _ALL = (
+    # 20240312
+    re.compile(
+        r"(?<![\w.-])(?P<year>(?:19|20)\d{2})(?P<month>0[1-9]|1[0-2])"
+        r"(?P<day>0[1-9]|[12]\d|3[01])(?!\w|[.-]\w)"
+    ),
+    # 5 de marzo de 2024, 5. März 2024
+    re.compile(
+        rf"(?<![\w.])(?P<day>[0-3]?\d)\.?\s(?:de\s)?(?P<month>{'|'.join(_OTHER_MONTHS)})"
+        r"(?:\s(?:de\s|del\s)?(?P<year>1[0-9]{3}|2[01][0-9]{2}))?(?!\w)",
+        _I,
+    ),
+    # 12-03-2024
+    re.compile(
+        r"(?<![\w/.-])(?P<a>[0-3]?\d)(?P<mark>-)(?P<b>[0-3]?\d)-(?P<year>(?:19|20)\d{2})(?![\w/-])"
+    ),
     # 2024-03-12, 2024/03/12
     re.compile(
         rf"(?<![\w.-]){_Y}(?P<mark>[-/.])(?P<month>0?[1-9]|1[0-2])(?P=mark)"
@@ -97,6 +131,9 @@ _ALL = (
     # 2019-2020, 2019-20, 2019/20
     re.compile(rf"(?<![\w.,-]){_Y}(?:-|\u2013|/)(?P<until>\d{{4}}|\d{{2}})(?![\w-]|[.,]\d)"),
 )
+_TENS = ("", "", "twent", "thirt", "fort", "fift", "sixt", "sevent", "eight", "ninet")
+_DECADE = re.compile(rf"\b({'|'.join(filter(None, _TENS))})ies\b", _I)
+_DECADES = frozenset(f"{ten}ies" for ten in _TENS if ten)
 _NAMED = frozenset(MONTHS)
 # Each with whether it needs the name of a month.
 _PATTERNS = tuple((pattern, _MONTH in pattern.pattern) for pattern in _ALL)
@@ -114,6 +151,7 @@ _COUNTED = re.compile(
     r"\s(?:%|percent|million|billion|thousand|trillion|people|men|women|children|pct|km|kg|mm|ml"
     r"|(?!was\b|is\b|has\b|its\b|this\b|plus\b|versus\b|thus\b|as\b|sees\b|census\b)[a-z-]{2,}s)\b"
 )
+_UNIT = re.compile(r"\s([A-Za-z\u00b5\u03bc]+)")
 _SURE_BEFORE = re.compile(
     r"\b(?:in|since|during|until|year|fy|early|late|mid|before|after|from|spring|summer|autumn"
     r"|winter|q[1-4]|founded|established|born|by)[\s-]+\Z",
@@ -134,7 +172,7 @@ def dates(text: str) -> list[DateMention]:
 def _dates(text: str) -> tuple[DateMention, ...]:
     folded = fold_case_and_space(text)
     look = gist(folded.text)
-    if not look.figures:
+    if not look.figures and look.lacks(_DECADES):
         return ()
     monthless = look.lacks(_NAMED)
     taken = [(span.start, span.end) for span in identifiers(text)]
@@ -150,6 +188,10 @@ def _dates(text: str) -> tuple[DateMention, ...]:
         found.extend(fresh)
         taken.extend((mention.start, mention.end) for mention in fresh)
         taken.sort()
+    for match in _DECADE.finditer(folded.text):
+        span = folded.span(*match.span())
+        year = 1900 + 10 * _TENS.index(match[1].lower())
+        found.append(DateMention(span.start, span.end, span.of(text), year, None, None))
     for match in _YEAR.finditer(folded.text):
         start, end = folded.start(match.start()), folded.end(match.end())
         if not _overlaps(taken, start, end) and _is_year(folded.text, match):
@@ -170,6 +212,9 @@ def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
 
 def _is_year(text: str, match: re.Match[str]) -> bool:
     before = text[max(0, match.start() - 16) : match.start()]
+    after = _UNIT.match(text, match.end())
+    if after is not None and unit_of(after[1]) is not None:
+        return False
     counted = _COUNTED.match(text, match.end()) is not None
     if _SURE_BEFORE.search(before):
         return True
@@ -221,7 +266,10 @@ def _year(written: str | None) -> int | None:
 def _month(written: str | None) -> int | None:
     if written is None:
         return None
-    return int(written) if written.isdigit() else MONTHS[written.lower().rstrip(".")]
+    if written.isdigit():
+        return int(written)
+    name = written.lower().rstrip(".")
+    return MONTHS.get(name) or _OTHER_MONTHS[name]
 
 
 def _numeric(
@@ -234,7 +282,7 @@ def _numeric(
     month, day = first, second
     if month > 12:
         month, day = day, month
-    elif match["mark"] == "/" and day <= 12 and day != month:
+    elif match["mark"] in "/-" and day <= 12 and day != month:
         swapped = (day, month)
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return []

@@ -210,9 +210,10 @@ voluntary | involuntary
 acquit | convict
 confirm | deny
 accept approve | reject refuse
+including include inclusive incl | except excluding exclude exclusive excl plus
+cause causes caused causing | associated linked correlated
 support favour favor | oppose
 allow permit | forbid prohibit ban
-include | exclude
 success succeed | failure fail
 acute | chronic
 benign | malignant

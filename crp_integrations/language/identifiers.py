@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from crp_integrations.language.measures import unit_of
 from crp_integrations.language.memo import remembered, remembered_of_sentences
 from crp_integrations.language.text import Span, fold
 
@@ -161,7 +162,7 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
         return
     for match in _TOKEN.finditer(text):
         token = match.group()
-        if not any(character.isdigit() for character in token):
+        if not any(character.isdigit() for character in token) or unit_of(token) is not None:
             continue
         if token[0].isdigit():
             code = _CODE.match(token)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from typing import Literal
 
-from crp_integrations.language.numerals import TIMES, Numeral, read_numeral
+from crp_integrations.language.numerals import SCALES, TIMES, Numeral, read_numeral
 
 # Values must not depend on the decimal context that a caller has set.
 CONTEXT = Context(prec=28)
@@ -70,6 +70,7 @@ data GB 1000000000 gb gigabyte gigabytes
 data TB 1000000000000 tb terabyte terabytes
 data PB 1000000000000000 pb petabyte petabytes
 data KiB 1024 kib kibibyte kibibytes
+data TiB 1099511627776 tib tebibyte tebibytes
 data MiB 1048576 mib mebibyte mebibytes
 data GiB 1073741824 gib gibibyte gibibytes
 data bit 0.125 bit bits
@@ -82,6 +83,8 @@ speed mph 0.44704 mph
 volume l 1 l litre litres liter liters
 volume ml 0.001 ml millilitre millilitres milliliter milliliters
 volume gal 3.785411784 gal gallon gallons
+volume tsp 0.00492892159375 tsp teaspoon teaspoons
+volume tbsp 0.01478676478125 tbsp tablespoon tablespoons
 volume bbl 158.987294928 bbl barrel barrels
 area m2 1 m2 m\u00b2 sqm
 area km2 1000000 km2 km\u00b2
@@ -110,6 +113,14 @@ pressure bar 100000 bars
 pressure psi 6894.757293168 psi
 voltage V 1 v volt volts
 voltage kV 1000 kv kilovolt kilovolts
+density ug/m3 0.000001 \u00b5g/m\u00b3 \u00b5g/m3 \u03bcg/m\u00b3 \u03bcg/m3 ug/m\u00b3 ug/m3 mcg/m3
+density mg/m3 0.001 mg/m\u00b3 mg/m3
+density mg/l 1 mg/l
+density mg/dl 10 mg/dl
+density mg/ml 1000 mg/ml
+density g/l 1000 g/l
+molarity umol/l 0.001 \u00b5mol/l \u03bcmol/l umol/l
+molarity mmol/l 1 mmol/l
 current A 1 amp amps ampere amperes
 """
 
@@ -245,6 +256,9 @@ _UNIT = re.compile(
     _I,
 )
 
+_BRACKETED = re.compile(r"[$\u20ac\u00a3\u00a5]\(\Z")
+_SCALE_WORD = re.compile(r"\s?(thousand|million|billion|trillion|mn|bn)(?!\w)", _I)
+
 _PRONOUN_BEFORE = re.compile(
     r"\b(?:no|any|every|this|that|the|each|which|some|another|not|as|by|at|is|was)[\s-]\Z", _I
 )
@@ -273,12 +287,16 @@ def amount_at(text: str, place: int) -> CountedAmount | None:
         return None
     end, value, start = numeral.end, numeral.value, place
     before = text[max(0, place - 8) : place]
+    bracketed = _BRACKETED.search(before) is not None and text[numeral.end : numeral.end + 1] == ")"
+    if bracketed:
+        # "$(4.2) million" is a loss.
+        before, end = before[:-1], end + 1
     prefix = _PREFIX.search(before)
     kind: Kind = "number"
     unit = ""
     if prefix is not None:
         kind = "money"
-        start = place - len(prefix.group())
+        start = place - len(prefix.group()) - bracketed
         sign = prefix.group().strip()
         unit = _SIGNS.get(sign.lower(), sign.upper())
     scale = Decimal(1)
@@ -287,6 +305,10 @@ def amount_at(text: str, place: int) -> CountedAmount | None:
         scale = _LETTERS[short["scale"].lower()]
         value *= scale
         end = short.end()
+    elif bracketed and (word := _SCALE_WORD.match(text, end)) is not None:
+        scale = SCALES[word[1].lower()]
+        value *= scale
+        end = word.end()
     elif numeral.scaled:
         plain = read_numeral(text[place : _first_space(text, place, end)], 0)
         scale = value / plain.value if plain is not None and plain.value else Decimal(1)
@@ -303,7 +325,7 @@ def amount_at(text: str, place: int) -> CountedAmount | None:
         return None
     if kind == "number" and numeral.worded and _is_pronoun(text, place, end, numeral):
         return None
-    value, start = _signed(text, start, value)
+    value, start = (-value, start) if bracketed else _signed(text, start, value)
     return CountedAmount(start, end, value, kind, unit, numeral, scale)
 
 

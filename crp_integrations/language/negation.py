@@ -339,7 +339,11 @@ _WORD = re.compile(
     r"|tentative(?:ly)?|temporar(?:y|ily)|partial(?:ly)?|partly|interim|draft|proposed|planned"
     r"|alleged(?:ly)?|reported(?:ly)|potential(?:ly)?|possibl[ey]|probabl[ey]|likely|unlikely"
     r"|perhaps|may(?!\s+\d)|might|could|estimated|expected|projected|unaudited|unconfirmed"
-    r"|in\s+principle|in\s+part|up\s+to|at\s+least|at\s+most|usually|generally|typically|sometimes"
+    r"|in\s+principle|in\s+part|on\s+average|an?\s+average\s+of|from(?=\s[$\u20ac\u00a3]?\d)(?![^.;]{0,24}\bto\b)"
+    r"|per\s+(?:person|head|night|guest|adult|child|user|seat|unit|item|piece|visit|room)"
+    r"|plus\s+(?:vat|tax(?:es)?|shipping|postage|fees)|(?:in|for|during)\s+the\s+first\s+(?:year|month|week|day|hour|term|season)s?(?:\s+only)?"
+    r"|(?:intend|plan|aim|hope|propos|attempt|want|promis)(?:s|es|ed|ing)?\s+to|tr(?:y|ies|ied|ying)\s+to"
+    r"|up\s+to|at\s+least|at\s+most|usually|generally|typically|sometimes"
     r"|some|most|mostly|mainly|not\s+all|in\s+some\s+cases|suggests?|appears?\s+to|seems?\s+to"
     r"|under\s+(?:certain|some|specific)\s+(?:conditions|circumstances))(?![\w-])",
     re.IGNORECASE,

@@ -60,6 +60,7 @@ _PARTS = {
     "eighth": Decimal("0.125"),
     "tenth": Decimal("0.1"),
 }
+_SPANS = frozenset({"decade", "century", "fortnight"})
 _GLYPHS = {
     "\u00bd": Decimal("0.5"),
     "\u2153": Decimal(1) / 3,
@@ -86,19 +87,21 @@ START = re.compile(
     r"(?<![\w])(?:\.?\d|[\u00bc-\u00be\u2150-\u215e]"
     rf"|(?:{_WORDS})(?![a-z])|(?<!first )(?<!second )(?<!latter )half(?!\w)"
     r"|(?:a|an)\s(?:(?:couple\s)?hundred|thousand|million|billion"
-    r"|trillion|dozen|third|quarter|fifth|tenth|half)(?!\w)|twice(?!\w)|thrice(?!\w)"
+    r"|trillion|dozen|third|quarter|fifth|tenth|half|decade|century|fortnight)(?!\w)|twice(?!\w)|thrice(?!\w)"
     r"|once(?=\s(?:(?:hour|dai|week|month|year)ly|annually|(?:an?|per|every|each)\s(?:hour|day|week"
     r"|month|quarter|year)|per\sannum)\b))",
     re.IGNORECASE,
 )
 # Without one of these, and without a figure, a text counts nothing.
-WORDED = frozenset({*ONES, *TENS, *SCALES, *TIMES, *ORDINALS, *_PARTS})
+WORDED = frozenset({*ONES, *TENS, *SCALES, *TIMES, *ORDINALS, *_PARTS, *_SPANS})
 _DIGITS = re.compile(
     r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)"  # 1.234.567,89
+    r"|\d{1,3}\.\d{3},\d{1,2}(?!\d)"  # 1.410,00
+    r"|0,\d+(?!\d)"  # 0,188
     r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
     r"|\d{1,3}(?: \d{3})+(?:\.\d+)?(?![\d,])"  # 4 200 000
     r"|\d{1,3}(?:'\d{3})+(?:\.\d+)?(?!\d)"  # 4'200'000
-    r"|\d+,\d{1,2}(?=\s?(?:%|percent|per\s?cent|million|billion|mn|bn|\u20ac))"  # 4,2 million
+    r"|\d+,\d{1,2}(?!\d)(?=\s?(?:%|percent|per\s?cent|million|billion|mn|bn|\u20ac|EUR|kg|km|cm|mm|m\b))"  # 4,2 million
     r"|\d+(?:\.\d+)?|\.\d+"
 )
 _FRACTION = re.compile(r"(?:(?<=\d)\s(\d{1,3})/(\d{1,3})|/(\d{1,3}))(?![\w/]|[.,]\d)")
@@ -107,6 +110,7 @@ _POWER = re.compile(
     r"|\s?[x\u00d7*]\s?10(?:\^?([+-]?\d{1,2})"
     r"|([\u207b\u207a]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,2}))(?!\w)"
 )
+_COMMA = re.compile(r"\d+,\d{1,2}|0,\d+|\d{1,3}\.\d{3},\d{1,2}")
 _LONGEST = 40
 _RAISED_RUN = re.compile(r"[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,2}(?!\w)")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -156,7 +160,7 @@ def _digits(text: str, place: int) -> Numeral | None:
     written, end = match.group(), match.end()
     if len(written) > _LONGEST:
         return None
-    if written.count(".") > 1 or re.fullmatch(r"\d+,\d{1,2}", written):
+    if written.count(".") > 1 or _COMMA.fullmatch(written):
         written = written.replace(".", "").replace(",", ".")
     value = Decimal(re.sub(r"[, ']", "", written))
     if end < len(text) and text[end] in _GLYPHS:
@@ -211,6 +215,9 @@ def _worded(text: str, place: int) -> Numeral | None:
         return Numeral(match.end(), _PARTS["half"], worded=True, share=True)
     if word in SCALES:
         return _scaled(text, start, Decimal(1), worded=True)
+    if article is not None and word in _SPANS:
+        # "A decade": the article counts, and the word is a unit of measure.
+        return Numeral(article.end() - 1, Decimal(1), worded=True)
     if article is not None and word in _PARTS:
         end = match.end()
         return Numeral(end, _PARTS[word], worded=True, share=True) if _of(text, end) else None

@@ -13,7 +13,16 @@ import numpy as np
 from crp_integrations.dpe.engine_signals import Near, near
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Claim, Finding, StageRun
-from crp_integrations.dpe.risk import Counts, Risk, assess, calibrated, composite, level, signals
+from crp_integrations.dpe.risk import (
+    Counts,
+    Risk,
+    assess,
+    calibrated,
+    composite,
+    level,
+    screen_score,
+    signals,
+)
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.features_verifier import IDENTITY as ALIGNMENT
@@ -42,7 +51,6 @@ def score_entailment(state: State) -> State:
         _judged(claim, _judge(state, place), state) if is_open(claim) else claim
         for place, claim in enumerate(_with_probability(state))
     )
-    claims = with_findings(claims, _unsupported(state))
     state = replace(state, claims=claims)
     run = StageRun(number=4, name=NAME, engine=verifier.identity)
     return replace(state, weakest=_weakest(state), stages=(*state.stages, run))
@@ -121,39 +129,6 @@ def _with_probability(state: State) -> tuple[Claim, ...]:
     )
 
 
-def _unsupported(state: State) -> list[Finding]:
-    """A finding for each stretch of words that the fitted model holds to be unsupported.
-
-    Spec: CRP-SPEC-005 §6.2
-    """
-    if state.reading is None:
-        return []
-    found: list[Finding] = []
-    last = -GAP
-    for place, number, start, end in state.reading.marked:
-        # As in stage 3, what is wrong in an opinion is flagged and enters no score.
-        if number < 0 or state.alignments[number] is None:
-            continue
-        claim = state.claims[number]
-        if says_nothing(claim, state.dossier.question):
-            continue
-        if found and found[-1].claim_id == claim.claim_id and place - last <= GAP:
-            found[-1] = found[-1].model_copy(update={"end": end})
-        else:
-            found.append(Finding(stage=4, kind=KIND, claim_id=claim.claim_id, start=start, end=end))
-        last = place
-    # One defect is one finding: what stage 3 named whole is not said again.
-    named = {claim.claim_id: claim.findings for claim in state.claims if claim.findings}
-    return [
-        one
-        for one in found
-        if not any(
-            other.start <= one.start and one.end <= other.end
-            for other in named.get(one.claim_id, ())
-        )
-    ]
-
-
 def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
     """The claim with its three probabilities, which a typed finding bounds.
 
@@ -226,6 +201,10 @@ def classify_risk(state: State) -> State:
     )
     if state.reading is None:
         risk = assess(counts, mode, state.tools.settings)
+        return replace(state, risk=risk, stages=(*state.stages, RUN))
+    if state.tools.settings.decides == "claims":
+        score = screen_score(state.claims)
+        risk = Risk(signals(counts, mode), score, level(score))
         return replace(state, risk=risk, stages=(*state.stages, RUN))
     printed = signals(counts, mode)
     mapped = calibrated(printed, evidence(state), state.reading.maps)

@@ -13,11 +13,14 @@ from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
+from crp_integrations.dpe.verifier.alarms import reported
 from crp_integrations.dpe.verifier.features import Alignment, Change
 from crp_integrations.dpe.verifier.features_verifier import IDENTITY, says_nothing
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.dpe.verifier.values import MARKER, Reading, Value, read
+from crp_integrations.dpe.verifier.specifics import unknown_code, unquoted
+from crp_integrations.dpe.verifier.tables import misplaced, rows_of, table_heads
+from crp_integrations.dpe.verifier.values import MARKER, Reading, Value, read, same_value
 from crp_integrations.language.blocks import code_of
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.quantities import Quantity
@@ -25,6 +28,8 @@ from crp_integrations.language.text import plain
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
 
 FABRICATION_KIND = "fabrication"
+# A context of no more rows and sentences is one small table.
+FEW_ROWS = 8
 _FORMATS = frozenset("JSON CSV HTML XML YAML SQL Markdown".split())
 _LENGTH = re.compile(r"(?i)[\s-](?:words?|sentences?|paragraphs?|bullets?|points?|steps?)\b")
 _FIRST = {Attribution.UNVERIFIABLE: 0, Attribution.PARAMETRIC: 1, Attribution.MIXED: 2}
@@ -94,6 +99,9 @@ def _false_markers(state: State, claim: Claim) -> list[Finding]:
         if any(match.group() in text for _, text in state.dossier.passages):
             continue
         shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
+        if claim.reads_as[: match.start()].rstrip().endswith((":", "=", ",", "[")):
+            # A list of data.
+            continue
         if shift + match.start() >= claim.start:
             found.append(_finding(claim, shift + match.start(), shift + match.end()))
     return found
@@ -308,8 +316,10 @@ def verify_fidelity(state: State) -> State:
 
     Spec: CRP-SPEC-005 §5.2 to §5.5
     """
-    for substage in (fabrications, distortions):
-        state = replace(state, claims=with_findings(state.claims, substage(state)))
+    told = replace(state, alignments=_reported(state))
+    for substage in (misplaced_values, fabrications, distortions, unknown_specifics):
+        told = replace(told, claims=with_findings(told.claims, substage(told)))
+    state = replace(state, claims=told.claims)
     opposed, pairs_cut = contradictions(state), cut(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
     fabricated, distorted, contradicted = counted(state)
@@ -321,6 +331,74 @@ def verify_fidelity(state: State) -> State:
         settings=state.tools.settings,
     )
     return replace(state, fidelity=fidelity, stages=(*state.stages, RUN))
+
+
+def misplaced_values(state: State) -> list[Finding]:
+    """A finding for each value that belongs to another row than the one that its claim names.
+
+    Spec: CRP-SPEC-005 §5.3
+    """
+    rows = rows_of(state.context.told)
+    if not rows:
+        return []
+    answer = state.dossier.answer
+    heads = table_heads(answer)
+    small = len(state.context.units) <= FEW_ROWS
+    asked = read(state.dossier.question).values
+    found = []
+    for claim in state.claims:
+        if claim.claim_type in (ClaimType.META, ClaimType.OPINION):
+            continue
+        own = [
+            (low - claim.start, high - claim.start, head)
+            for low, high, head in heads
+            if claim.start <= low < claim.end
+        ]
+        for one in misplaced(claim.text, own, rows, small=small):
+            if any(same_value(one.value, other) for other in asked):
+                continue
+            start = claim.start + one.value.start
+            kind = kind_of(Change(one.value, one.value, one.passage, one.cell.start, one.cell.end))
+            found.append(
+                Finding(
+                    stage=3,
+                    kind=kind.value,
+                    claim_id=claim.claim_id,
+                    start=start,
+                    end=claim.start + one.value.end,
+                    evidence=_evidence(state, one.passage, one.cell.start, one.cell.end),
+                    expected=one.expected,
+                )
+            )
+    return found
+
+
+def unknown_specifics(state: State) -> list[Finding]:
+    """A finding for each quotation and name of code that no passage has.
+
+    Spec: CRP-SPEC-005 §5.2
+    """
+    dossier = state.dossier
+    spans = [
+        *unquoted(dossier.answer, state.context, dossier.question),
+        *unknown_code(dossier.answer, state.context, dossier.question),
+    ]
+    found = []
+    for start, end in spans:
+        claim = next((one for one in state.claims if one.start < end and start < one.end), None)
+        if claim is not None:
+            found.append(_finding(claim, start, end))
+    return found
+
+
+def _reported(state: State) -> tuple[Alignment | None, ...]:
+    """The alignments with the differences that are reported."""
+    return tuple(
+        None
+        if found is None
+        else reported(found, read(claim.reads_as), state.context, (state.dossier.question,))
+        for claim, found in zip(state.claims, state.alignments, strict=True)
+    )
 
 
 def counted(state: State) -> tuple[int, int, int]:

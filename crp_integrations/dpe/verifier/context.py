@@ -36,6 +36,7 @@ UNIT_STEP = 500
 AND = frozenset({"and", "or", "to"})
 # Addresses and names of code are one word each: their parts elsewhere are no trace.
 _ADDRESS = re.compile(r"://|www\.|\w@\w|\w_\w|^--\w")
+_FIGURE = re.compile(r"\d+(?:\.\d+)*")
 _ACRONYM = re.compile(r"\b[A-Z]{2,5}\b")
 _GOVERNMENT = "government"
 _STEP = re.compile(r"\bsteps? \d")
@@ -304,6 +305,14 @@ class Context:
             for other in reading.values
             if other.family != "name" and same_value(value, other)
         ]
+
+    def has_figure(self, figure: str) -> bool:
+        """Whether a figure stands somewhere by itself or in a name."""
+        return figure in self._figures
+
+    @cached_property
+    def _figures(self) -> frozenset[str]:
+        return frozenset(found for text in self.told for found in _FIGURE.findall(text))
 
     def verbatim(self, text: str) -> bool:
         """Whether a text stands in some passage as it is, but for spaces and punctuation."""

@@ -165,9 +165,12 @@ _NUMBER = re.compile(r"\.?\s?\d")
 _FULL = {"ca": "can", "wo": "will", "sha": "shall"}
 # They come and go with a denial or a style, and say nothing.
 _EMPTY = frozenset("a an the do does did that also any been".split())
-_BE = dict.fromkeys("am is are was were 's".split(), "be")
+_BE = dict.fromkeys("am is are was were 's".split(), "be") | {"has": "have"}
 _JOINED = {"cannot": ("can", "not"), "never": ("not",)}
-_DENIALS = frozenset("not no without none nobody nothing nowhere".split())
+_DENIALS = frozenset(
+    """not no without none nobody nothing nowhere nicht kein keine keinen keiner nie niemals pas
+    jamais aucun aucune nunca""".split()
+)
 _FAILING = frozenset(stem(word) for word in "fail refuse decline unable cease neglect".split())
 _TO = re.compile(r"\s+to\b")
 _LESS = frozenset("hardly scarcely barely seldom rarely".split())
@@ -207,6 +210,10 @@ def tokens(text: str) -> tuple[Token, ...]:
             skip = to.end()
             continue
         if match.start() < skip:
+            continue
+        if stem(lower) == "lack":
+            # "Lacks a warranty" is "has no warranty".
+            found += [Token("not", lower, start, end), Token(stem("have"), lower, start, end)]
             continue
         if lower == "nor":
             # After "neither" it only goes on with it.

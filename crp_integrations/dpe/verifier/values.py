@@ -181,8 +181,6 @@ _WORD = re.compile(r"[^\W_]+(?:[.'&-][^\W_]+)*")
 LEAST_DIGITS = 2
 # Nobody rounds to more digits, and decimal arithmetic holds 28.
 MOST_DIGITS = 12
-# A bound is a fair word for a number at most this many times as large.
-NEAR_BOUND = Decimal("1.25")
 # Their letters stand before the look behind, so that a text is searched for them and not walked.
 _VERSION = re.compile(r"v(?<!\wv)(?:er(?:sion)?)?\.?\s?(?=\d+\.\d)")
 _WHOLE_VERSION = re.compile(r"ver(?<!\wver)(?:sion)?\.?\s?(?=\d)")
@@ -199,6 +197,7 @@ SHORT = dict(
     incorporated/inc corporation/corp limited/ltd junior/jr senior/sr""".split()
 )
 _SPELLED = re.compile(rf"\b(?:{'|'.join(SHORT)})\b")
+_GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[.,'\u2009\u00a0\u202f ]\d{3})+(?![\d.,])")
 _GLUED_M = re.compile(r"\dm\Z")
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an", "de", "la", "&"})
 
@@ -206,6 +205,8 @@ SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an",
 def same_value(claim: Value, source: Value) -> bool:
     """Whether the source's value says what the claim's says."""
     if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
+        if _grouped_alike(claim.of, source.of):
+            return True
         if claim.of.bound and claim.of.bound == source.of.bound and claim.of.unit == source.of.unit:
             # "About 630" does not allow for "about 650": only one side was changed.
             same = (claim.of.low, claim.of.high) == (source.of.low, source.of.high)
@@ -228,6 +229,14 @@ def same_value(claim: Value, source: Value) -> bool:
     if {claim.family, source.family} == {"quantity", "date"}:
         return plain(claim.text) == plain(source.text)
     return False
+
+
+def _grouped_alike(claim: Quantity, source: Quantity) -> bool:
+    """Whether two figures have the same digits in threes, parted by other signs: 16.181, 16,181."""
+    left, right = _GROUPED.search(claim.text), _GROUPED.search(source.text)
+    if left is None or right is None or claim.unit != source.unit:
+        return False
+    return re.sub(r"\D", "", left.group()) == re.sub(r"\D", "", right.group())
 
 
 def _million(quantity: Quantity) -> bool:
@@ -302,8 +311,7 @@ def bounded(claim: Quantity, source: Quantity) -> bool:
     ):
         return False
     own, other = to_base(claim.value, claim.unit)[0], to_base(source.value, source.unit)[0]
-    low, high = (own, other) if claim.bound == "least" else (other, own)
-    return 0 < low <= high <= low * NEAR_BOUND
+    return own <= other if claim.bound == "least" else other <= own
 
 
 def _power(text: str) -> int:

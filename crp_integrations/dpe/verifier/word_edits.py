@@ -273,7 +273,9 @@ class Edits:
         return bool(gone & come)
 
 
-_WAYS = frozenset("before after above below under over up down more most until".split())
+_WAYS = frozenset(
+    "before after above below under over up down more most until except including plus".split()
+)
 
 
 def _counts(token: Token) -> bool:
