@@ -101,7 +101,8 @@ _DIGITS = re.compile(
     r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
     r"|\d{1,3}(?: \d{3})+(?:\.\d+)?(?![\d,])"  # 4 200 000
     r"|\d{1,3}(?:'\d{3})+(?:\.\d+)?(?!\d)"  # 4'200'000
-    r"|\d+,\d{1,2}(?!\d)(?=\s?(?:%|percent|per\s?cent|million|billion|mn|bn|\u20ac|EUR|kg|km|cm|mm|m\b))"  # 4,2 million
+    r"|\d+,\d{1,2}(?!\d)(?=\s?(?:%|percent|per\s?cent|million|billion|mn|bn"
+    r"|\u20ac|EUR|kg|km|cm|mm|m\b))"  # 4,2 million
     r"|\d+(?:\.\d+)?|\.\d+"
 )
 _FRACTION = re.compile(r"(?:(?<=\d)\s(\d{1,3})/(\d{1,3})|/(\d{1,3}))(?![\w/]|[.,]\d)")

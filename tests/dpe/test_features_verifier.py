@@ -179,13 +179,11 @@ def test_a_grounded_answer_is_low(answer: str) -> None:
     assert kinds(report) == []
 
 
-def test_what_the_context_does_not_hold_is_marked() -> None:
+def test_what_the_context_does_not_hold_is_found() -> None:
     answer = "The fee is 50 euros per month. The harbour near Oslo opened its doors in 1950."
     report = check(answer, FACTS, verifier=shipped())
-    marked = [f for f in report.findings if f.kind == "unsupported"]
-    assert marked
-    assert all(f.start >= answer.index("The harbour") for f in marked)
-    assert report.risk_level is not RiskLevel.LOW
+    assert [answer[f.start : f.end] for f in report.findings] == ["Oslo", "1950"]
+    assert report.risk_level is RiskLevel.MEDIUM
 
 
 @pytest.mark.requirement("005-7.2-5")
@@ -221,7 +219,7 @@ def test_the_composite_never_falls_when_a_signal_or_the_evidence_rises(
 
 def test_signals_sum_to_the_base_score_and_the_printed_formulas_stay() -> None:
     answer = "Anna Lind signed it. The fee is 70 euros per month. Whales sing."
-    report = check(answer, FACTS, verifier=shipped())
+    report = check(answer, FACTS, verifier=shipped(), settings=COMPOSITE)
     total = sum(DpeSettings().weights[name] * value for name, value in report.signals.items())
     assert report.base_score == pytest.approx(total)
     factual = report.claims_by_type["FACTUAL"]
@@ -234,6 +232,7 @@ def test_signals_sum_to_the_base_score_and_the_printed_formulas_stay() -> None:
     )
 
 
+COMPOSITE = DpeSettings(decides="composite")
 POOL = [*HARBOUR.split(". "), "Whales sing", "Doctor Quill sold 99 boats", "I think so", "It is so"]
 
 
@@ -266,25 +265,31 @@ def test_under_strict_a_parametric_claim_is_a_finding_and_raises_the_risk() -> N
 
 @pytest.mark.requirement("003-13.2-3")
 def test_under_open_a_parametric_claim_does_not_raise_the_risk() -> None:
-    alone = check("Whales sing.", TEXTS, grounding=GroundingMode.OPEN, verifier=shipped())
-    empty = check("", TEXTS, grounding=GroundingMode.OPEN, verifier=shipped())
+    alone = check(
+        "Whales sing.", TEXTS, grounding=GroundingMode.OPEN, verifier=shipped(), settings=COMPOSITE
+    )
+    empty = check("", TEXTS, grounding=GroundingMode.OPEN, verifier=shipped(), settings=COMPOSITE)
     assert alone.claims[0].attribution is Attribution.PARAMETRIC
     assert alone.composite_score == pytest.approx(empty.composite_score, abs=1e-6)
     assert alone.risk_level is RiskLevel.LOW
-    preferred = check("Whales sing.", TEXTS, verifier=shipped())
+    preferred = check("Whales sing.", TEXTS, verifier=shipped(), settings=COMPOSITE)
     assert alone.composite_score < preferred.composite_score
 
 
 @pytest.mark.requirement("005-21.3-1")
 def test_an_operator_gives_weights_of_its_own_and_the_report_shows_their_digest_alone() -> None:
     own = DpeSettings(
-        attribution_weight=0.4, fidelity_weight=0.3, entailment_weight=0.2, specificity_weight=0.1
+        decides="composite",
+        attribution_weight=0.4,
+        fidelity_weight=0.3,
+        entailment_weight=0.2,
+        specificity_weight=0.1,
     )
     answer = "Anna Lind signed it. The fee is 70 euros per month."
     report = check(answer, FACTS, verifier=shipped(), settings=own)
     total = sum(own.weights[name] * value for name, value in report.signals.items())
     assert report.base_score == pytest.approx(total)
-    usual = check(answer, FACTS, verifier=shipped())
+    usual = check(answer, FACTS, verifier=shipped(), settings=COMPOSITE)
     assert report.base_score != usual.base_score
 
 
@@ -439,4 +444,4 @@ def test_talk_about_the_answer_makes_it_no_worse_and_hides_nothing() -> None:
     assert silent.risk_level is RiskLevel.LOW
     assert silent.findings == ()
     hidden = examine("As noted above, Toshiro Ito designed the reactor in 1987.", context=facts)
-    assert hidden.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+    assert hidden.risk_level is RiskLevel.MEDIUM

@@ -127,7 +127,7 @@ def test_what_differs_is_named_with_what_stands_there(
 
 
 def test_twelve_countries_are_no_source_of_twelve_months() -> None:
-    assert typed(said("12 months", question="How long is the warranty?")) == ["NUMBER_CHANGED"]
+    assert typed(said("12 months", question="How long is the warranty?")) == ["fabrication"]
     assert typed(said("12", question="In how many countries?")) == []
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -28,26 +28,60 @@ from crp_integrations.language.quantities import Quantity, same_kind
 from crp_integrations.language.text import Span, plain
 from crp_integrations.language.words import content_words
 
-# Share of a claim's words that a clause has, and of the clause's that the claim has, from which
-# the claim restates it; more is asked where only a word or a condition differs.
-KEPT: Final = 0.6
-COVERED: Final = 0.5
-SENSE_KEPT: Final = 0.9
-SENSE_COVERED: Final = 0.75
-# A context with no more values leaves nothing to calculate from.
-FEW_VALUES: Final = 4
-# A context of no more sentences is what the claim is about.
+# A context of no more sentences and figures is short: a claim is about it, and little can be
+# calculated from it.
+SHORT_UNITS: Final = 8
+SHORT_FIGURES: Final = 12
+# Fewer still: whatever stands in the place of a figure was put there.
 FEW_UNITS: Final = 4
-SMALL_KEPT: Final = 0.6
-SMALL_COVERED: Final = 0.5
+FEW_FIGURES: Final = 4
 # Numbers up to this count what a text names anyway.
 COUNTED: Final = 10
-FEWEST_WORDS: Final = 2
+# Words beside the value from which a sentence can be told from others.
+FEWEST_WORDS: Final = 3
 # Share by which a calculated figure may be rounded.
 ROUNDED: Final = Decimal("0.006")
 _LOSS: Final = re.compile(
-    r"(?i)\b(?:loss(?:es)?|lost|deficit|negative|minus|f[ea]ll\w*|declin\w+|decreas\w+|down|drop\w*)\b"
+    r"(?i)\b(?:loss(?:es)?|lost|deficit|negative|minus|f[ea]ll\w*|declin\w+|decreas\w+|down"
+    r"|drop\w*)\b"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """How closely a claim restates a sentence, by the words outside of values.
+
+    Attributes:
+        kept: share of the claim's words that the sentence has.
+        covered: share of the nearest clause's words, or of the sentence's, that the claim has.
+        words: how many words of the sentence the claim has.
+    """
+
+    kept: float
+    covered: float
+    words: int
+
+    @property
+    def loosely(self) -> bool:
+        """Whether it says the same about the same, by half of the words."""
+        return self.kept >= 0.6 and self.covered >= 0.5
+
+    @property
+    def closely(self) -> bool:
+        """Whether it has nearly all words of a clause, and hardly any other."""
+        return self.kept >= 0.9 and self.covered >= 0.75
+
+    @property
+    def wholly(self) -> bool:
+        """Whether it repeats a clause of some length word for word, whatever it adds."""
+        whole = self.kept == self.covered == 1.0 and self.words > 0
+        return whole or (self.kept >= 0.6 and self.covered >= 0.9 and self.words >= FEWEST_WORDS)
+
+
+LONG: Final = 300
+# Where a sentence may end that was not cut.
+_END: Final = re.compile(r"[.!?]\s+(?=[A-Z])")
+NOT_AT_ALL: Final = Restated(0.0, 0.0, 0)
 
 
 def reported(
@@ -65,76 +99,85 @@ def reported(
     if small and found.units:
         found = _by_clause(found, claim, context)
     source = read(context.text(found.units[0])) if found.units else None
+    how = NOT_AT_ALL if source is None else restated(claim, source)
     figures = sum(len(reading.of("quantity", "date")) for reading in context.readings)
-    few = figures <= FEW_VALUES
-    kept, covered = _restated(claim, source)
-    near = kept >= KEPT and (covered >= COVERED or few) and source is not None
-    sense = (
-        len(claim.words) >= FEWEST_WORDS
-        and _kept_beside(found.flip, claim, source, kept) >= (SMALL_KEPT if small else SENSE_KEPT)
-        and covered >= (SMALL_COVERED if small else SENSE_COVERED)
-        and source is not None
-        and (small or len(negations(source.text)) < 2)
-        and not is_row(source.text)
-        and not is_row(claim.text)
-    )
+    few = figures <= FEW_FIGURES
+    short = few or (len(context.units) <= SHORT_UNITS and figures <= SHORT_FIGURES)
     changes = tuple(
         change
         for change in found.changes
-        if near and source is not None and _changed(change, claim, source, context, given, few)
+        if source is not None and _changed(change, claim, source, context, given, how, short)
     )
     # What replaces nothing may still stand nowhere.
     open_ = [change.claim for change in found.changes if change not in changes]
-    readings = (claim, *context.readings)
+    names = {
+        id(value)
+        for value in (*found.untraced, *open_)
+        if value.family == "name" and _stands_nowhere(value, claim, context, small)
+    }
     untraced = tuple(
         value
         for value in sorted((*found.untraced, *open_), key=lambda one: one.start)
         if not any(same_value(value, other) for other in given)
         and (
-            value in found.untraced and _stands_nowhere(value, claim, context, small)
-            if value.family == "name"
-            else few
-            and (near or not _is_count(value))
-            and not context.places(value)
-            and not _calculated(value, readings)
-            and not _as_loss(value, claim, context)
+            id(value) in names
+            or (
+                value.family != "name"
+                and (short or bool(names))
+                and (how.loosely or bool(names) or not _is_count(value))
+                and _has_no_source(value, claim, context, invented=bool(names))
+            )
         )
     )
+    flip = found.flip
+    if flip is None or source is None or not _opposes(flip, claim, source, how, small):
+        flip = None
     return replace(
         found,
         changes=changes,
         untraced=untraced,
-        flip=found.flip if sense else None,
+        flip=flip,
         condition=_dropped(found.condition, claim, source, small) if source else None,
     )
 
 
-def _kept_beside(flip: Flip | None, claim: Reading, source: Reading | None, kept: float) -> float:
-    """The share that is kept of the words beside the one that was turned."""
-    if flip is None or source is None:
-        return kept
+def _opposes(flip: Flip, claim: Reading, source: Reading, how: Restated, small: bool) -> bool:
+    """Whether a claim says of just the same that it is otherwise."""
+    if is_row(source.text) or is_row(claim.text) or len(claim.words) < FEWEST_WORDS - 1:
+        return False
+    # The word that was turned is none that was added.
     own = _stems(claim) - (_stems(claim, flip.claim.start, flip.claim.end) - source.stems)
-    return len(own & source.stems) / len(own) if own else kept
+    kept = len(own & source.stems) / len(own) if own else how.kept
+    beside = replace(how, kept=kept)
+    if small:
+        return beside.loosely
+    return (beside.closely or beside.wholly) and len(negations(source.text)) < 2
 
 
 def _dropped(condition: Span | None, claim: Reading, source: Reading, small: bool) -> Span | None:
     """The condition, where the claim restates the rest of the sentence and has none itself."""
-    if condition is None or not small or is_row(source.text) or is_row(claim.text):
+    if condition is None or is_row(source.text) or is_row(claim.text):
         return None
-    own, there = _stems(claim), _stems(source)
-    inside = _stems(source, condition.start, condition.end)
+    own = _stems(claim)
+    rest = _stems(source).difference(
+        *(_stems(source, one.start, one.end) for one in (condition, *find_conditions(source.text)))
+    )
     kept = len(own & source.stems) / len(own) if own else 1.0
-    rest = there - inside
     covered = len(rest & claim.stems) / len(rest) if rest else 1.0
-    if kept < SMALL_KEPT or covered < SMALL_COVERED:
+    how = Restated(kept, covered, len(rest & claim.stems))
+    if not (how.loosely if small else how.wholly and kept >= 0.9):
         return None
     bound = _BOUND.search(condition.of(source.text)) and _BOUNDED.search(claim.text)
-    return None if bound or find_conditions(claim.text) else condition
+    # A condition in other words may be this one.
+    own_words = [one.of(claim.text).lower() for one in find_conditions(claim.text)]
+    other = any(words not in source.text.lower() for words in own_words)
+    return None if bound or other else condition
 
 
 _BOUND: Final = re.compile(r"(?i)\bat (?:least|most)\b|\bup to\b")
 _BOUNDED: Final = re.compile(
-    r"(?i)\bor (?:more|less|longer|fewer|above|below)\b|\b(?:minimum|maximum|limit)\b|[\u2264\u2265<>+]"
+    r"(?i)\bor (?:more|less|longer|fewer|above|below)\b|\b(?:minimum|maximum|limit)\b"
+    r"|[\u2264\u2265<>+]"
     r"|\bno (?:more|less|fewer|later) than\b"
 )
 
@@ -163,8 +206,6 @@ def _by_clause(found: Alignment, claim: Reading, context: Context) -> Alignment:
             )
             for change in near.changes
         ),
-        flip=found.flip
-        or (near.flip and Flip(near.flip.claim, _moved(near.flip.source, shift.start))),
         condition=found.condition or (near.condition and _moved(near.condition, shift.start)),
     )
 
@@ -184,17 +225,31 @@ def _stems(reading: Reading, start: int = 0, end: int | None = None) -> frozense
     )
 
 
-def _restated(claim: Reading, source: Reading | None) -> tuple[float, float]:
-    """Share of the claim's words that the source has, and of its nearest clause's the claim has."""
-    if source is None:
-        return 0.0, 0.0
-    own = _stems(claim)
+def restated(claim: Reading, source: Reading) -> Restated:
+    """How closely a claim restates a sentence or one of its clauses."""
+    own, every = _stems(claim), _stems(source)
     kept = len(own & source.stems) / len(own) if own else 1.0
-    covered = 0.0
-    for clause in (*clauses(source.text), None):
-        there = _stems(source) if clause is None else _stems(source, clause.start, clause.end)
-        covered = max(covered, len(there & claim.stems) / len(there) if there else 0.0)
-    return kept, covered if own or covered else 1.0
+    best = Restated(kept, 0.0 if every else 1.0, 0)
+    parts = [_stems(source, part.start, part.end) for part in clauses(source.text)]
+    ends = [0, *(match.end() for match in _END.finditer(source.text)), len(source.text)]
+    parts += [_stems(source, low, high) for low, high in itertools.pairwise(ends)]
+    if len(source.text) > LONG and claim.words:
+        # A stretch without sentence ends: as much of it as the claim is long.
+        first = claim.words[0].stem
+        parts += [
+            _stems(source, word.start, word.start + len(claim.text))
+            for word in source.words
+            if word.stem == first
+        ]
+    for there in (every, *parts):
+        if there:
+            had = len(there & claim.stems)
+            best = max(best, Restated(kept, had / len(there), had), key=_closeness)
+    return best
+
+
+def _closeness(how: Restated) -> tuple[bool, float, int]:
+    return how.wholly, how.covered, how.words
 
 
 def _changed(
@@ -203,7 +258,8 @@ def _changed(
     source: Reading,
     context: Context,
     given: list[Value],
-    few: bool,
+    how: Restated,
+    short: bool,
 ) -> bool:
     """Whether one value was put in another one's place, and nothing else explains it."""
     own, other = change.claim, change.source
@@ -212,19 +268,28 @@ def _changed(
     if own.family == "name":
         if other.family != "name" or same_name(_unmarked(own.text), _unmarked(other.text)):
             return False
-        return few or _stands_nowhere(own, claim, context, False)
-    if not few and not _near_copy(claim, source):
+        return how.wholly or (
+            how.loosely and (short or _stands_nowhere(own, claim, context, False))
+        )
+    if is_row(source.text) or not _same_measure(own, other, claim):
         return False
-    if is_row(source.text) or any(same_value(own, value) for value in source.values):
+    if how.wholly and how.kept >= 0.75:
+        # A copy with one other figure, wherever else that figure stands.
+        return True
+    if any(same_value(own, value) for value in source.values) or _calculated(own, (claim, source)):
         return False
-    if not _same_measure(own, other, claim) or _calculated(own, (claim, source)):
-        return False
-    return few or not context.places(own)
+    if short and how.kept >= 0.6 and _has_no_source(own, claim, context, invented=False):
+        return True
+    return (how.closely or how.wholly) and bool(_stems(claim)) and not context.places(own)
 
 
-def _near_copy(claim: Reading, source: Reading) -> bool:
-    kept, covered = _restated(claim, source)
-    return kept >= SENSE_KEPT and covered >= SENSE_COVERED and bool(_stems(claim))
+def _has_no_source(value: Value, claim: Reading, context: Context, invented: bool) -> bool:
+    """Whether a figure neither stands anywhere nor follows; what is invented follows from nothing."""
+    return not (
+        context.places(value)
+        or _calculated(value, (claim,) if invented else (claim, *context.readings))
+        or _as_loss(value, claim, context)
+    )
 
 
 def _is_count(value: Value) -> bool:
@@ -263,14 +328,13 @@ def _calculated(value: Value, readings: Sequence[Reading]) -> bool:
         if one is not value and isinstance(one.of, Quantity) and one.of.unit != "clock"
     ]
     years = {one.of.year for one in _dates(readings) if one.of.year}
-    others += [
-        (Decimal(late - early - short), "")
+    ages = {
+        Decimal(late - early - short)
         for early, late in itertools.combinations(sorted(years), 2)
         for short in (0, 1)
-    ]
-    if value.of.unit == "y" or not dimension:
-        if any(number == value.of.value for number, kind in others if not kind):
-            return True
+    }
+    if (value.of.unit == "y" or not dimension) and value.of.value in ages:
+        return True
     alike = [number for number, kind in others if kind == dimension and number != size]
     bare = [number for number, kind in others if not kind]
     pairs = list(itertools.combinations(alike, 2))
@@ -317,7 +381,7 @@ def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) 
     ):
         return False
     denied = negations(claim.text) and _SOURCES.search(claim.text)
-    bare_name = not _stems(claim) and not _FIGURES.search(text)
+    bare_name = not _FIGURES.search(text) and not re.sub(r"[\W_]", "", claim.text.replace(text, ""))
     if denied or bare_name or is_silent(claim.text) or len(_FOREIGN.findall(claim.text)) > 1:
         return False
     if (
@@ -332,7 +396,8 @@ def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) 
         # The figures of "Python 3.9" and "clause 4.6" stand alone as well.
         return False
     bare = text.strip("_[]()")
-    if any(bare.lower() in passage.lower() for passage in context.told):
+    plainly = _unmarked(bare).lower()
+    if any(plainly in _unmarked(passage).lower() for passage in context.told):
         return False
     return not any(map(context.has_name, (text, bare, _unmarked(text))))
 

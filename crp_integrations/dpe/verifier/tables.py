@@ -25,6 +25,8 @@ _LEAF: Final = re.compile(
 _BRACE: Final = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|[{}]")
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
 LONGEST_KEY: Final = 60
+# A claim with more figures speaks of more than one row.
+MOST_FIGURES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +184,15 @@ def misplaced(
         return []
     mine = [row for row in named if row.table in tables]
     others = [row for row in rows if row.table in tables and row not in mine]
-    if len(mine) != 1:
+    figures = read(text).of("quantity", "date")
+    if len(mine) != 1 or (len(figures) > MOST_FIGURES and not heads):
         return []
+    keys = " ".join(row.key for row in rows)
     source_heads = {cell.head for cell in mine[0].cells}
     copied = sum(head in source_heads for *_, head in heads) * 2 >= max(1, len(heads))
     found = []
-    for value in read(text).values:
-        if value.family == "name" or _has(mine[0], value):
+    for value in figures:
+        if _has(mine[0], value) or _names(plain(value.text), f" {keys} "):
             continue
         head = next((top for low, high, top in heads if low <= value.start < high), frozenset())
         for cell in mine[0].cells:

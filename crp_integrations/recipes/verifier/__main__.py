@@ -30,8 +30,12 @@ from crp_integrations.weights import Card
 NAME: Final = "features@1"
 SETS: Final = (
     "ragtruth_half", "summedits_some", "fm2_dev", "wice_dev", "factcheckgpt", "negation_nli",
-    "begin_dev",
+    "begin_dev", "infotabs_train",
 )  # fmt: skip
+# Answers as assistants give them, a file a domain, in a folder beside the sets.
+FIELD: Final = "field"
+# Rows that are read of a set at most: statements over records are many, and alike.
+MOST: Final = {"infotabs_train": 4_000}
 # Text under CC BY-SA, ODC-BY, Apache-2.0 or MIT, over which changed sentences are made.
 OPEN: Final = ("fm2_dev", "wice_dev", "factcheckgpt", "begin_dev")
 
@@ -48,15 +52,21 @@ def gather(data: Path, sets: Sequence[str], cache: Path | None) -> list[Row]:
     """The measured rows of data sets, with changed sentences of our own."""
     found: list[Row] = []
     open_: list[Answer] = []
-    for name in sets:
-        path = data / f"{name}.jsonl.gz"
-        answers = read(path)
+    for path in paths(data, sets):
+        name = path.name.split(".")[0]
+        answers = read(path)[: MOST.get(name)]
         if name in OPEN:
             open_ += answers
         found += _kept(name, answers, cache)
         _say(f"{name}: {len(answers)} answers measured")
     extra = changed_answers(open_)
     return found + _kept("made", extra, cache)
+
+
+def paths(data: Path, sets: Sequence[str]) -> list[Path]:
+    """The files of data sets, and of every domain of the answers beside them."""
+    found = [data / f"{name}.jsonl.gz" for name in sets]
+    return found + sorted((data.parent / FIELD).glob("*.jsonl.gz"))
 
 
 def _kept(name: str, answers: Sequence[Answer], cache: Path | None) -> list[Row]:
@@ -119,7 +129,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = gather(given.data, given.sets.split(","), given.cache)
     given.out.mkdir(parents=True, exist_ok=True)
     if given.folds is None:
-        used = [given.data / f"{name}.jsonl.gz" for name in given.sets.split(",")]
+        used = paths(given.data, given.sets.split(","))
         content = fitted(rows, used)
         (given.out / "card.json").write_text(card(content).model_dump_json(indent=2) + "\n")
         (given.out / "features.json").write_bytes(content)
