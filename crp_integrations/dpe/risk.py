@@ -11,13 +11,12 @@ from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettin
 from crp_integrations.dpe.verifier.fitted_model import Curve
 from crp_integrations.vocabulary import ClaimType, GroundingMode, QualityTier, RiskLevel
 
-
 # Where the score of a screened answer stands within each level; further flagged claims add to it.
 SCREENED_LOW, SCREENED_MEDIUM, SCREENED_HIGH = 0.05, 0.30, 0.55
 FURTHER = 0.01
 MOST_FURTHER = 10
 # Findings of what no source has; the others say that the source has something else.
-INVENTED = frozenset({"fabrication", "unsupported", "parametric"})
+INVENTED = frozenset({"fabrication", "CITATION_WRONG", "unsupported", "parametric"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,9 @@ def test_citations_of_facts() -> None:
     assert kinds(check("The port authority employs 640 people [1, 3].", context)) == []
     answer = "The port authority employs 640 people [7]."
     report = check(answer, context)
-    assert [(f.kind, answer[f.start : f.end]) for f in report.findings] == [("fabrication", "[7]")]
+    assert [(f.kind, answer[f.start : f.end]) for f in report.findings] == [
+        ("CITATION_WRONG", "[7]")
+    ]
 
 
 def test_one_defect_is_one_finding() -> None:
@@ -126,5 +128,5 @@ def test_a_finding_in_an_opinion_enters_no_score() -> None:
     answer = "The fee is 50 euros. I think it is a very nice arrangement [9]."
     report = check(answer, ["The fee is 50 euros."])
     assert [claim.claim_type.value for claim in report.claims] == ["FACTUAL", "OPINION"]
-    assert kinds(report) == ["fabrication"]
+    assert kinds(report) == ["CITATION_WRONG"]
     assert (report.fabrication_count, report.fidelity_score) == (0, 1.0)

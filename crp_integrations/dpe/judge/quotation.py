@@ -15,6 +15,7 @@ from typing import Final
 
 from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.verifier.values import MARKER
 from crp_integrations.language.negation import dropped_conditions, polarity_differs
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems
@@ -279,6 +280,7 @@ ERRORS: Final = {
     "CONTEXT_STRIPPED": ErrorKind.CONDITION,
     "contradiction": ErrorKind.RELATION,
     "fabrication": ErrorKind.INVENTION,
+    "CITATION_WRONG": ErrorKind.INVENTION,
 }
 
 
@@ -318,7 +320,7 @@ def _screened(claim: Claim, units: _Units, passages: Sequence[tuple[str, str]]) 
     typed = [one for one in claim.findings if one.kind in ERRORS]
     if typed:
         first = typed[0]
-        invented = first.kind == "fabrication"
+        invented = ERRORS[first.kind] is ErrorKind.INVENTION
         status = ClaimStatus.UNSUPPORTED if invented else ClaimStatus.CONTRADICTED
         quotations: tuple[Quotation, ...] = ()
         if first.evidence is not None:
@@ -338,7 +340,7 @@ def _screened(claim: Claim, units: _Units, passages: Sequence[tuple[str, str]]) 
         return claim.model_copy(
             update={"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.OVERREACH}
         )
-    place = units.matched(claim.text)
+    place = units.matched(MARKER.sub("", claim.text).strip())
     if place is None:
         return claim
     found = _quoted(*place, passages)

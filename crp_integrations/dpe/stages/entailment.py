@@ -26,7 +26,7 @@ from crp_integrations.dpe.risk import (
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.features_verifier import IDENTITY as ALIGNMENT
-from crp_integrations.dpe.verifier.features_verifier import judged, says_nothing
+from crp_integrations.dpe.verifier.features_verifier import judged
 from crp_integrations.dpe.verifier.fitted_model import probability
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, GroundingMode
 

@@ -18,9 +18,9 @@ from crp_integrations.dpe.verifier.features import Alignment, Change
 from crp_integrations.dpe.verifier.features_verifier import IDENTITY, says_nothing
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.dpe.verifier.specifics import unknown_code, unquoted
+from crp_integrations.dpe.verifier.specifics import unknown_code, unquoted, wrong_citations
 from crp_integrations.dpe.verifier.tables import misplaced, rows_of, table_heads
-from crp_integrations.dpe.verifier.values import MARKER, Reading, Value, read, same_value
+from crp_integrations.dpe.verifier.values import Reading, Value, read, same_value
 from crp_integrations.language.blocks import code_of
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.quantities import Quantity
@@ -28,6 +28,7 @@ from crp_integrations.language.text import plain
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
 
 FABRICATION_KIND = "fabrication"
+CITATION_KIND = "CITATION_WRONG"
 # A context of no more rows and sentences is one small table.
 FEW_ROWS = 8
 _FORMATS = frozenset("JSON CSV HTML XML YAML SQL Markdown".split())
@@ -68,7 +69,8 @@ def fabrications(state: State) -> list[Finding]:
             span = in_answer(claim, value)
             if span is not None and not code.names(*span):
                 found.append(_finding(claim, *span))
-        found.extend(_false_markers(state, claim))
+        for low, high in wrong_citations(claim.text, state.context):
+            found.append(_finding(claim, claim.start + low, claim.start + high, CITATION_KIND))
     return found
 
 
@@ -89,26 +91,8 @@ def in_answer(claim: Claim, value: Value) -> tuple[int, int] | None:
     return (start, end) if start >= claim.start else None
 
 
-def _false_markers(state: State, claim: Claim) -> list[Finding]:
-    """Citations such as "[7]" where the context has five facts and no such text."""
-    found = []
-    for match in MARKER.finditer(claim.reads_as):
-        numbers = [int(number) for number in (match[1] or match[2]).split(",")]
-        if all(1 <= number <= len(state.dossier.passages) for number in numbers):
-            continue
-        if any(match.group() in text for _, text in state.dossier.passages):
-            continue
-        shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
-        if claim.reads_as[: match.start()].rstrip().endswith((":", "=", ",", "[")):
-            # A list of data.
-            continue
-        if shift + match.start() >= claim.start:
-            found.append(_finding(claim, shift + match.start(), shift + match.end()))
-    return found
-
-
-def _finding(claim: Claim, start: int, end: int) -> Finding:
-    return Finding(stage=3, kind=FABRICATION_KIND, claim_id=claim.claim_id, start=start, end=end)
+def _finding(claim: Claim, start: int, end: int, kind: str = FABRICATION_KIND) -> Finding:
+    return Finding(stage=3, kind=kind, claim_id=claim.claim_id, start=start, end=end)
 
 
 def kind_of(change: Change) -> DistortionType:
@@ -413,4 +397,5 @@ def counted(state: State) -> tuple[int, int, int]:
         for finding in claim.findings
     ]
     distorted = sum(kind in DistortionType.__members__ for kind in kinds)
-    return kinds.count("fabrication"), distorted, kinds.count("contradiction")
+    invented = kinds.count(FABRICATION_KIND) + kinds.count(CITATION_KIND)
+    return invented, distorted, kinds.count("contradiction")

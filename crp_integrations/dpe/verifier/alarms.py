@@ -23,7 +23,7 @@ from crp_integrations.language.claim_kinds import is_silent
 from crp_integrations.language.claims import clauses
 from crp_integrations.language.dates import DateMention
 from crp_integrations.language.measures import to_base
-from crp_integrations.language.negation import find_conditions, negations
+from crp_integrations.language.negation import find_conditions, negations, without_answer
 from crp_integrations.language.quantities import Quantity, same_kind
 from crp_integrations.language.text import Span, plain
 from crp_integrations.language.words import content_words
@@ -95,6 +95,10 @@ def reported(
         known: texts that are given without a source, such as the question.
     """
     given = [value for text in known for value in read(text).values]
+    if opening := _attribution(claim.text):
+        # Blanks in its place keep every offset.
+        text = " " * opening + claim.text[opening:]
+        claim, found = read(text), align(text, context, sentence=text, known=known)
     small = len(context.units) <= FEW_UNITS
     if small and found.units:
         found = _by_clause(found, claim, context)
@@ -151,7 +155,19 @@ def _opposes(flip: Flip, claim: Reading, source: Reading, how: Restated, small: 
     beside = replace(how, kept=kept)
     if small:
         return beside.loosely
-    return (beside.closely or beside.wholly) and len(negations(source.text)) < 2
+    denied = len(negations(source.text))
+    if denied > 1 or (
+        denied == len(negations(without_answer(claim.text))) and _whole(flip, claim, source)
+    ):
+        return False
+    return beside.closely or beside.wholly
+
+
+def _whole(flip: Flip, claim: Reading, source: Reading) -> bool:
+    """Whether neither side has a word of its own that was turned."""
+    spans = ((flip.claim, claim), (flip.source, source))
+    turned = any(span.end - span.start >= len(one.text) - 1 for span, one in spans)
+    return turned or bool(negations(without_answer(claim.text)))
 
 
 def _dropped(condition: Span | None, claim: Reading, source: Reading, small: bool) -> Span | None:
@@ -165,7 +181,8 @@ def _dropped(condition: Span | None, claim: Reading, source: Reading, small: boo
     kept = len(own & source.stems) / len(own) if own else 1.0
     covered = len(rest & claim.stems) / len(rest) if rest else 1.0
     how = Restated(kept, covered, len(rest & claim.stems))
-    if not (how.loosely if small else how.wholly and kept >= 0.9):
+    wholly = how.wholly and kept >= 0.9 and how.words >= FEWEST_WORDS - 1
+    if not (how.loosely if small else wholly):
         return None
     bound = _BOUND.search(condition.of(source.text)) and _BOUNDED.search(claim.text)
     # A condition in other words may be this one.
@@ -248,6 +265,24 @@ def restated(claim: Reading, source: Reading) -> Restated:
     return best
 
 
+_SOURCE: Final = (
+    r"(?:helper|tools?|agent|assistant|search|results?|documents?|documentation|docs|context"
+    r"|sources?|passages?|text|pages?|data|database|information|facts?)"
+)
+_ATTRIBUTED: Final = re.compile(
+    r"(?i)\W*(?:(?:according to|based on|as per|per|as (?:stated|noted|said|shown) (?:in|by))\s"
+    rf"(?:\w+\s){{0,3}}{_SOURCE}\b[^,.;:]{{0,40}}[,:]\s"
+    rf"|(?:my|the|our|your)\s(?:\w+\s)?{_SOURCE}\s"
+    r"(?:says?|said|states?|reports?|notes?|shows?|tells? (?:me|us)|found|mentions?)\s(?:that\s)?)"
+)
+
+
+def _attribution(text: str) -> int:
+    """Where a claim begins behind "According to the tool," or "My helper says that"."""
+    match = _ATTRIBUTED.match(text)
+    return match.end() if match else 0
+
+
 def _closeness(how: Restated) -> tuple[bool, float, int]:
     return how.wholly, how.covered, how.words
 
@@ -284,7 +319,7 @@ def _changed(
 
 
 def _has_no_source(value: Value, claim: Reading, context: Context, invented: bool) -> bool:
-    """Whether a figure neither stands anywhere nor follows; what is invented follows from nothing."""
+    """Whether a figure neither stands anywhere nor follows; beside inventions none follows."""
     return not (
         context.places(value)
         or _calculated(value, (claim,) if invented else (claim, *context.readings))
@@ -404,8 +439,8 @@ def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) 
 
 # In other languages more words than names begin with a capital.
 _FOREIGN: Final = re.compile(
-    r"(?i)\b(?:der|die|das|und|ist|nicht|ich|eine?|keine?|wurde|wird|mit|dazu|le|les|des|est|une"
-    r"|el|los|las|una|que|por)\b"
+    r"(?i)\b(?:der|den|dem|die|das|und|ist|nicht|nichts|ich|eine?|keine?|wurde|wird|mit|dazu|leider"
+    r"|steht|aus|zu|von|le|les|des|est|une|dans|el|los|las|una|que|por|en)\b"
 )
 _FIGURES: Final = re.compile(r"\d+(?:\.\d+)*")
 _UMLAUTS: Final = str.maketrans(

@@ -28,7 +28,7 @@ from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.names import countries_of, state_code
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain, split_sentences
-from crp_integrations.language.words import stem
+from crp_integrations.language.words import content_stems, stem
 
 # A sentence without an end, as in a table or a log, is read in stretches with an overlap.
 LONGEST_UNIT = 700
@@ -305,6 +305,11 @@ class Context:
             for other in reading.values
             if other.family != "name" and same_value(value, other)
         ]
+
+    @cached_property
+    def stems_by_passage(self) -> list[frozenset[str]]:
+        """The stems of each passage."""
+        return [frozenset(content_stems(text)) for text in self.passages]
 
     def has_figure(self, figure: str) -> bool:
         """Whether a figure stands somewhere by itself or in a name."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.language.text import plain
+from crp_integrations.language.words import content_stems
 
 FEWEST_WORDS: Final = 4
 _QUOTED: Final = re.compile(
@@ -20,6 +21,64 @@ _NAME: Final = re.compile(
     r"|(?<=[(,\s])(?P<argument>[a-z_]\w{2,})(?==[^=])|(?P<constant>\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b)"
 )
 _WORD: Final = re.compile(r"\w+")
+# The forms in which models point at a passage: [1], [1, 3], [1, p. 3], (source 2), [context-2],
+# a raised 1, <sup>1</sup>, [^2].
+_CITATION: Final = re.compile(
+    r"\[\^?(?:(?:source|passage|context|document|fact|ref)[\s-]?)?"
+    r"(?P<square>\d{1,3}(?:\s?[,;]\s?\d{1,3})*)(?:,\s?pp?\.\s?\d+)?\]"
+    r"|\((?:source|passage|context|document|fact)s?\s(?P<round>\d{1,3}(?:\s?(?:,|and)\s?\d{1,3})*)\)"
+    r"|<sup>(?P<sup>\d{1,3})</sup>|(?<=[\w.,;:!?])(?P<raised>[\u00b9\u00b2\u00b3\u2074-\u2079]+)(?=[\s.,;]|\Z)",
+    re.I,
+)
+_RAISED: Final = str.maketrans(
+    "\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079", "123456789"
+)
+# Share of a claim's words that the cited passages lack at least, and that another one has.
+CITED_LACKS: Final = 0.75
+OTHER_HAS: Final = 0.8
+FEWEST_CITED: Final = 4
+
+
+def wrong_citations(text: str, context: Context) -> Iterator[tuple[int, int]]:
+    """Citations of a claim that name no passage, or one about something else, as offsets.
+
+    A number that is cited as a passage's own text has it, as in a paper's reference, is none.
+    """
+    count = len(context.passages)
+    found = [match for match in _CITATION.finditer(text) if match.start() and _points(text, match)]
+    if not found or not count:
+        return
+    stems = frozenset(content_stems(_CITATION.sub(" ", text)))
+    shares = [len(stems & have) / max(1, len(stems)) for have in context.stems_by_passage]
+    cited = {number for match in found for number in _numbers(match)}
+    there = [shares[number - 1] for number in cited if 1 <= number <= count]
+    for match in found:
+        if all(1 <= number <= count for number in _numbers(match)):
+            continue
+        labelled = "|".join(map(str, sorted(_numbers(match))))
+        named = re.compile(rf"(?i)\b(?:passage|source|document|fact)\s(?:{labelled})\b")
+        if not any(match.group() in one or named.search(one) for one in context.passages):
+            yield match.span()
+    elsewhere = max(shares, default=0.0) >= OTHER_HAS and len(stems) >= FEWEST_CITED
+    if there and elsewhere and max(there) <= 1.0 - CITED_LACKS:
+        yield found[0].span()
+
+
+def _points(text: str, match: re.Match[str]) -> bool:
+    """Whether it stands behind words, as a citation does, and in no list of data."""
+    if match["raised"]:
+        return not text[: match.start()].rstrip()[-1:].isdigit() and not _UNIT.search(
+            text[: match.start()]
+        )
+    return not text[: match.start()].rstrip().endswith((":", "=", ",", "["))
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    written = match["square"] or match["round"] or match["sup"] or match["raised"]
+    return [int(number) for number in re.findall(r"\d+", written.translate(_RAISED))]
+
+
+_UNIT: Final = re.compile(r"(?:^|[\s/\d])(?:[kcm]?m|ft|in|yd|km|[Mm]i)\Z")
 
 
 def unquoted(answer: str, context: Context, question: str) -> Iterator[tuple[int, int]]:

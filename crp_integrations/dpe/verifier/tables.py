@@ -200,7 +200,8 @@ def misplaced(
             rivals = [v for v in cell.values if _measures_alike(v, value)]
             elsewhere = sum(same_value(value, v) for c in column for v in c.values) == 1
             under = bool(heads) and copied and bool(head) and cell.head == head
-            meant = small or (bool(cell.head) and cell.head <= stems)
+            measured = isinstance(value.of, Quantity) and bool(value.of.unit)
+            meant = small or measured or (bool(cell.head) and cell.head <= stems)
             if rivals and (under or (elsewhere and meant and not heads)):
                 found.append(Misplaced(value, cell, mine[0].passage, rivals[0].text))
                 break

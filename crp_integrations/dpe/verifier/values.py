@@ -24,8 +24,18 @@ _CITATION = re.compile(
     r"(?i:sections?|articles?|art\.|chapters?|clauses?|paragraphs?|annex|appendix|figures?|tables?"
     r"|rfc|iso|doi|§|10\.\d{4})",
 )
-# The envelope numbers its facts "[1]", and models quote those numbers.
-MARKER = re.compile(r"\[(\d{1,4})\]|\[(\d{1,4}(?:\s?,\s?\d{1,4})+)\]")
+# The forms in which models point at a passage, whose figures are none: [1], [1, p. 3], [^2],
+# [context-2], (source 2), 【4:2†source】, <sup>1</sup>, a raised 1, a keycap, "Fact 1:".
+MARKER = re.compile(
+    r"\[\^?(?:(?:source|passage|context|document|fact|ref)s?[\s-]?)?"
+    r"\d{1,4}(?:\s?[,;\u2013-]\s?(?:pp?\.\s?)?\d{1,4})*\]"
+    r"|\((?:source|passage|context|document|fact)s?\s\d{1,3}(?:\s?(?:,|and)\s?\d{1,3})*\)"
+    r"|\u3010[^\u3011\n]{1,60}\u3011|<sup>\[?\d{1,3}\]?</sup>"
+    r"|(?<=[a-z]{3}|..[.,;:!?)\]\"\u201d])[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,3}(?!\w)"
+    r"|\d\ufe0f?\u20e3|(?:^|(?<=\n))[\s>*_#-]*(?:fact|source|passage|point)\s\d{1,3}[*_]*:",
+    re.I,
+)
+_POINTS = re.compile(r"[\d\u00b9\u00b2\u00b3\u2070\u2074-\u2079]")
 # "1.", "2)" or "Step 3:" before a list item counts the items of the list.
 _LIST = re.compile(r"(?:^|\n)[ \t>*#-]*(\d{1,3}(?=[.)]\s)|(?i:step)\s\d{1,3}(?=[.):]))")
 # A single capital between quotation marks is a title, where elsewhere it opens a sentence.
@@ -94,7 +104,7 @@ def values_of(text: str) -> list[Value]:
     look = gist(text)
     # One byte for each character, so that the work grows with the text and no faster.
     blocked = bytearray(len(text))
-    if look.figures:
+    if look.figures or _POINTS.search(text):
         for start, end in (
             *(match.span() for match in MARKER.finditer(text)),
             *(match.span(1) for match in _LIST.finditer(text)),
@@ -156,7 +166,7 @@ def read(text: str) -> Reading:
     values = tuple(values_of(text))
     every = content_words(text)
     taken = [(value.start, value.end) for value in values if value.family != "name"]
-    if gist(text).figures:
+    if gist(text).figures or _POINTS.search(text):
         taken += [match.span() for match in MARKER.finditer(text)]
     words = every
     if taken:
