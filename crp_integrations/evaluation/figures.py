@@ -13,6 +13,10 @@ from crp_integrations.evaluation.answers import ScoredAnswer
 # Styles with fewer answers are counted together.
 FEWEST: Final = 5
 OTHERS: Final = "others"
+# The stage whose findings name what is wrong.
+TYPED: Final = 3
+# Of a 95 % interval.
+Z: Final = 1.96
 
 
 @dataclass(slots=True)
@@ -24,6 +28,7 @@ class Tally:
         high: wrong answers at HIGH or above; `high_right`: right ones.
         met: wrong answers of which a flagged claim meets a marked stretch.
         one_call: answers that took at most one call.
+        findings: typed findings; `findings_met`: those on a marked stretch.
     """
 
     right: int = 0
@@ -36,6 +41,8 @@ class Tally:
     marked: int = 0
     calls: int = 0
     one_call: int = 0
+    findings: int = 0
+    findings_met: int = 0
     overlaps: list[float] = field(default_factory=list)
 
     def add(self, one: ScoredAnswer) -> None:
@@ -43,6 +50,13 @@ class Tally:
         self.calls += one.calls
         self.one_call += one.calls <= 1
         high = one.report.risk_level.value in ("HIGH", "CRITICAL")
+        if one.case.marked or not one.case.wrong:
+            typed = [found for found in one.report.findings if found.stage == TYPED]
+            self.findings += len(typed)
+            self.findings_met += sum(
+                any(found.start < mark.end and mark.start < found.end for mark in one.case.marked)
+                for found in typed
+            )
         if one.case.wrong:
             self.wrong += 1
             self.passed += not one.flagged
@@ -69,8 +83,24 @@ class Tally:
             "stretch_met": _share(self.met, self.marked),
             "stretch_overlap": _share(sum(self.overlaps), len(self.overlaps)),
             "one_call": _share(self.one_call, total),
+            "typed_findings": precision(self.findings_met, self.findings),
+            "high": precision(self.high, self.high + self.high_right),
             "calls": self.calls,
         }
+
+
+def precision(right: int, of: int) -> dict[str, Any]:
+    """How many there are, the share that is right, and the lower end of its 95 % interval.
+
+    >>> precision(9, 10)
+    {'count': 10, 'right': 0.9, 'at_least': 0.5958}
+    """
+    if not of:
+        return {"count": 0, "right": None, "at_least": None}
+    share = right / of
+    spread = Z * (share * (1 - share) / of + Z * Z / (4 * of * of)) ** 0.5
+    least = (share + Z * Z / (2 * of) - spread) / (1 + Z * Z / of)
+    return {"count": of, "right": round(share, 4), "at_least": round(least, 4)}
 
 
 def _share(count: float, of: int) -> float | None:
