@@ -364,15 +364,11 @@ def _print_figures(found: dict[str, Any]) -> None:
                 typer.echo(_row(name, row))
     auroc = found["all"]["auroc"]
     if auroc is not None:
-        for name, what in (
-            ("typed_findings", "typed findings"),
-            ("high", "answers at HIGH or above"),
-        ):
+        for name, what in (("typed_findings", "typed findings"), ("high", "answers at HIGH")):
             one = found["all"][name]
             if one["count"]:
-                typer.echo(
-                    f"{one['count']} {what}, {one['right']:.1%} right (at least {one['at_least']:.1%})"
-                )
+                shares = f"{one['right']:.1%} right (at least {one['at_least']:.1%})"
+                typer.echo(f"{one['count']} {what}, {shares}")
         typer.echo(f"\nAUROC of the risk score {auroc:.3f}; judge calls {found['all']['calls']}")
     for row in found.get("when", ()):
         typer.echo(
