@@ -55,6 +55,10 @@ COMMANDS = {
         "serve:serve",
         "Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM.",
     ),
+    "models": (
+        "models:app",
+        "List and fetch published verifiers.",
+    ),
     "fabric": (
         "fabric:app",
         "Look after what is stored.",

@@ -274,7 +274,8 @@ class DpeSettings(Part):
 
     Attributes:
         verifier: which shipped verifier reads: `features`, a fitted model whose probability also
-            drives attribution and the level, or `alignment` (decisions D2, D12, D13).
+            drives attribution, or `alignment` (decisions D2, D12, D13); or one that was fetched
+            with `crp models get`.
         decides: what the level comes from where a judge, or a verifier of the user's own, read the
             claims: their statuses (`claims`), or the document's `composite` (decision D13).
         rule: how claims are attributed: `cosine` is §4.3 to the letter, `alignment` the better
@@ -308,7 +309,7 @@ class DpeSettings(Part):
         personal: what stage 11 looks for (§13).
     """
 
-    verifier: Literal["features", "alignment"] = "features"
+    verifier: Literal["features", "alignment", "lettucedetect", "nli", "minicheck"] = "features"
     decides: Literal["claims", "composite"] = "claims"
     rule: Literal["alignment", "cosine"] = "alignment"
     grounded: float = Field(default=0.75, ge=0.0, le=1.0)

@@ -56,11 +56,15 @@ def judge_window(name: str) -> int:
 
 @cache
 def default_verifier(name: str = "features") -> Verifier:
-    """A verifier that ships: the fitted `features`, or `alignment`."""
+    """A verifier by name: `features` and `alignment` ship, others were fetched by command."""
     from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
 
     if name == "alignment":
         return AlignmentVerifier()
+    if name != "features":
+        from crp_integrations.engines.verifiers.published import published_verifier
+
+        return published_verifier(name)
     return FeaturesVerifier([weights.load("verifier").read("features.json")])
 
 

@@ -23,7 +23,7 @@ _DECISIVE: Final = frozenset(
     {".json", ".safetensors", ".bin", ".model", ".spm", ".txt", ".jinja", ".ckpt", ".pt", ".py"}
 )
 _NOT_READ: Final = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt"})
-_FETCHED: Final = tuple(f"*{suffix}" for suffix in sorted(_DECISIVE))
+DECISIVE_FILES: Final = tuple(f"*{suffix}" for suffix in sorted(_DECISIVE))
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -142,14 +142,14 @@ def _from_hub(name: str, revision: str, sha256: str) -> PinnedFiles:
     known = None
     try:
         known = hub.snapshot_download(
-            name, revision=revision, allow_patterns=list(_FETCHED), local_files_only=True
+            name, revision=revision, allow_patterns=list(DECISIVE_FILES), local_files_only=True
         )
         return _compared(Path(known), name, revision, sha256)
     except (OSError, EngineError, ValueError):
         # Not in the cache, or there in part only: what is fetched is compared all the same.
         pass
     try:
-        folder = hub.snapshot_download(name, revision=revision, allow_patterns=list(_FETCHED))
+        folder = hub.snapshot_download(name, revision=revision, allow_patterns=list(DECISIVE_FILES))
     except Exception as error:  # the hub's and the connection's classes share no base
         raise failed(f"model {name!r} cannot be fetched", "huggingface_hub") from error
     return _compared(Path(folder), name, revision, sha256)
