@@ -14,7 +14,7 @@ app = typer.Typer(**PLAIN)
 @app.command("list")
 def list_models() -> None:
     """List the published models, with what their authors say of them; none was run here."""
-    from crp_integrations.engines.verifiers.published import PUBLISHED, RECORD, models_folder
+    from crp_integrations.engines.verifiers.model_catalogue import PUBLISHED, RECORD, models_folder
 
     for name, model in PUBLISHED.items():
         here = "fetched" if (models_folder() / name / RECORD).exists() else "-"
@@ -36,7 +36,7 @@ def get(
     ] = False,
 ) -> None:
     """Fetch a model into CRP_MODELS from the hub, or from CRP_MODELS_MIRROR."""
-    from crp_integrations.engines.verifiers.published import fetch, models_folder
+    from crp_integrations.engines.verifiers.model_catalogue import fetch, models_folder
 
     record = fetch(name, revision, sha256, unpinned=take_what_comes)
     typer.echo(f"{models_folder() / name}: {record['sha256']}")

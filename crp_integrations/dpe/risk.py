@@ -11,10 +11,11 @@ from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettin
 from crp_integrations.dpe.verifier.fitted_model import Curve
 from crp_integrations.vocabulary import ClaimType, GroundingMode, QualityTier, RiskLevel
 
-# Where the score of a screened answer stands within each level; further flagged claims add to it.
+# Where the score of a screened answer begins within each level. Further findings add to it, so
+# that the fourth one reaches the next level.
 SCREENED_LOW, SCREENED_MEDIUM, SCREENED_HIGH = 0.05, 0.30, 0.55
-FURTHER = 0.01
-MOST_FURTHER = 10
+FURTHER = 0.05
+MOST_FURTHER = 8
 # Findings of what no source has; the others say that the source has something else.
 INVENTED = frozenset({"fabrication", "CITATION_WRONG", "unsupported", "parametric"})
 
@@ -166,14 +167,15 @@ def screen_score(claims: Sequence[Claim]) -> float:
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
-    worst, flagged = SCREENED_LOW, 0
-    for claim in claims:
-        if claim.claim_type is ClaimType.OPINION or not claim.findings:
-            continue
-        flagged += 1
-        for finding in claim.findings:
-            worst = max(worst, SCREENED_MEDIUM if finding.kind in INVENTED else SCREENED_HIGH)
-    return round(worst + FURTHER * min(max(0, flagged - 1), MOST_FURTHER), 9)
+    found = [
+        SCREENED_MEDIUM if finding.kind in INVENTED else SCREENED_HIGH
+        for claim in claims
+        if claim.claim_type is not ClaimType.OPINION
+        for finding in claim.findings
+    ]
+    if not found:
+        return SCREENED_LOW
+    return round(max(found) + FURTHER * min(len(found) - 1, MOST_FURTHER), 9)
 
 
 def assess(counts: Counts, mode: GroundingMode, settings: DpeSettings) -> Risk:

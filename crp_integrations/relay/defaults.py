@@ -62,7 +62,7 @@ def default_verifier(name: str = "features") -> Verifier:
     if name == "alignment":
         return AlignmentVerifier()
     if name != "features":
-        from crp_integrations.engines.verifiers.published import published_verifier
+        from crp_integrations.engines.verifiers.model_catalogue import published_verifier
 
         return published_verifier(name)
     return FeaturesVerifier([weights.load("verifier").read("features.json")])

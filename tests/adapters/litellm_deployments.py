@@ -17,7 +17,10 @@ FACTS = [
 QUESTION = "When was plant 7 built?"
 ASKED = [{"role": "user", "content": QUESTION}]
 GOOD = "Plant 7 was built in 1957."
-BAD = "Plant 7 was built in 2077 by Acme Corporation for 9 billion dollars."
+BAD = (
+    "Plant 7 was built in 2077, delivers 999 megawatts and is run by the Acme company under "
+    "licence 9 of the ministry of energy."
+)
 PROVIDERS = {"OpenAIShape": "openai", "AnthropicShape": "anthropic", "GeminiShape": "gemini"}
 WAYS = ("completion", "acompletion", "stream")
 

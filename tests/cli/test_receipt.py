@@ -55,8 +55,8 @@ def test_show_tells_question_answer_facts_claims_and_policy(receipt) -> None:
         "8 facts, 130 of 130 tokens; tier B",
         "Dropped: 6 for budget",
         "context has six",
-        "Risk CRITICAL",
-        "warned of: warn-on MEDIUM, found CRITICAL, wanted below MEDIUM",
+        "Risk HIGH",
+        "warned of: warn-on MEDIUM, found HIGH, wanted below MEDIUM",
         LAST.receipt_id,
         "verifies",
     ):
@@ -199,10 +199,10 @@ def test_what_if_a_fact_were_not_there(receipt) -> None:
 
 
 def test_what_if_the_policy_were_another(receipt) -> None:
-    told = json.loads(receipt("replay", "3.json", "--policy", "halt-on CRITICAL", "--json").stdout)
+    told = json.loads(receipt("replay", "3.json", "--policy", "halt-on HIGH", "--json").stdout)
     assert told["verdict"]["decision_before"] == "deliver"
     assert told["verdict"]["decision_after"] == "withhold"
-    assert told["verdict"]["violations_after"] == ["halt-on CRITICAL"]
+    assert told["verdict"]["violations_after"] == ["halt-on HIGH"]
     wrong = receipt("replay", "3.json", "--policy", "halt-on NOTHING")
     assert wrong.returncode == 1
     assert wrong.stderr.count("\n") == 1

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from crp_integrations.cli.models import app
 from crp_integrations.engines.verifiers.model_files import model_hash
-from crp_integrations.engines.verifiers.published import (
+from crp_integrations.engines.verifiers.model_catalogue import (
     PUBLISHED,
     RECORD,
     fetch,

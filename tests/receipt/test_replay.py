@@ -175,7 +175,7 @@ def budget(content: dict[str, Any]) -> None:
 
 
 def signal(content: dict[str, Any]) -> None:
-    content["examined"]["signals"][0]["value"]["evidence"] += 3_000_000
+    content["examined"]["signals"][0]["value"]["probability"] //= 2
 
 
 def claim(content: dict[str, Any]) -> None:

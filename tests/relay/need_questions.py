@@ -31,6 +31,8 @@ INVENTED = (
     "The Larkspur dam was sold to Brightwater Holdings for $97 million on 2 June 1987. "
     "Its 512 turbines were replaced by Castellan Works in 1994."
 )
+# The same, and a date that the facts have otherwise.
+WORSE = f"{INVENTED} The Meridian reactor was commissioned on 9 May 2011."
 COST = Usage(prompt_tokens=100, completion_tokens=10, cost_usd=0.01)
 
 

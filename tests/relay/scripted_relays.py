@@ -21,7 +21,10 @@ OPERATOR = "Who operates the Meridian reactor?"
 # Answers whose risk the engine names alike with every verifier that ships.
 LOW = FACTS[0]
 HIGH = "The Meridian reactor delivers 900 megawatts."
-CRITICAL = f"{FACTS[0]} The reactor was designed by Hans Gruber in 1998 and cost $88 billion."
+CRITICAL = (
+    f"{FACTS[0]} The Meridian reactor delivers 900 megawatts. "
+    "The reactor was designed by Hans Gruber in 1998 and cost $88 billion."
+)
 # What a verification of a reflexive answer says when it finds nothing.
 SOUND = "NONE"
 
@@ -35,13 +38,11 @@ def opened(open_relay: Opener, *script: Any, **options: Any) -> tuple[Relay, Scr
 
 
 def medium(open_relay: Opener) -> str:
-    """An answer of medium risk, looked for so that no number of a verifier stands in a test."""
-    for number in range(1, 8):
-        text = " ".join([LOW, *["The hall is quite near a road."] * number])
-        relay, _ = opened(open_relay, text)
-        if answered(relay).report.risk_level is RiskLevel.MEDIUM:
-            return text
-    raise AssertionError("no answer has a medium risk")
+    """An answer of medium risk: one name that stands nowhere."""
+    text = f"{LOW} It was designed by Hans Gruber."
+    relay, _ = opened(open_relay, text)
+    assert answered(relay).report.risk_level is RiskLevel.MEDIUM
+    return text
 
 
 def priced(text: str, prompt: int = 10, completion: int = 5) -> Reply:

@@ -29,6 +29,7 @@ from tests.relay.need_questions import (
     QUESTION,
     REVENUE,
     WHOLE,
+    WORSE,
     event_data,
     made,
     question,
@@ -327,7 +328,7 @@ def test_a_continuation_that_fails_takes_nothing_back(open_relay: Opener) -> Non
 
 
 def test_a_continuation_that_is_withheld_takes_nothing_back(open_relay: Opener) -> None:
-    model = ScriptedModel(COMMISSIONED, f"{COMMISSIONED} {INVENTED}")
+    model = ScriptedModel(COMMISSIONED, f"{COMMISSIONED} {WORSE}")
     relay = made(open_relay, model)
     answer = relay.ask(QUESTION, **NARROW, policy="halt-on HIGH")
     assert answer.text == COMMISSIONED
@@ -354,7 +355,7 @@ def test_a_continuation_that_cannot_be_examined_takes_nothing_back(
 
 
 def test_the_headers_of_several_windows_say_the_worst(open_relay: Opener) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", f"{REVENUE} {COOLING}")
+    model = ScriptedModel(f"{COMMISSIONED} {WORSE}", f"{REVENUE} {COOLING}")
     relay = made(open_relay, model)
     answer = relay.ask(QUESTION, **NARROW)
     first, second = windows(relay, answer.session_id)

@@ -31,6 +31,7 @@ from tests.relay.need_questions import (
     INVENTED,
     MODEL,
     NEEDS,
+    WORSE,
     event_data,
     made,
     session,
@@ -40,7 +41,7 @@ from tests.relay.scripted_relays import LOW, QUESTION, SESSION, answered, opened
 
 ASKED = f"{NEEDS[0]}?"
 # What is supported and what is not, side by side, is of critical risk.
-CRITICAL = f"{COMMISSIONED} {INVENTED}"
+CRITICAL = f"{COMMISSIONED} {WORSE}"
 
 
 def begun(relay: Relay, **asking: Any) -> Answer:

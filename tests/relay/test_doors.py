@@ -107,7 +107,7 @@ def test_examine_refuses_one_string_as_context():
 def test_examine_without_context_says_that_nothing_supports_it():
     report = examine(FACTS[0], context=[], embedder=HashEmbedder())
     assert report.grounding_pct == 0.0
-    assert report.risk_level in {RiskLevel.HIGH, RiskLevel.CRITICAL}
+    assert report.risk_level is not RiskLevel.LOW
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from tests.relay.need_questions import (
     QUESTION,
     REVENUE,
     WHOLE,
+    WORSE,
     event_data,
     made,
     question,
@@ -176,7 +177,7 @@ def test_a_part_that_fails_is_left_out_and_said(open_relay: Opener) -> None:
 
 
 def test_a_part_that_is_withheld_is_left_out_too(open_relay: Opener) -> None:
-    model = Parted(**{NEEDS[1]: f"{COMMISSIONED} {INVENTED}"})
+    model = Parted(**{NEEDS[1]: f"{COMMISSIONED} {WORSE}"})
     relay = made(open_relay, model)
     answer = relay.ask(QUESTION, model=MODEL, strategy="hierarchical", policy="halt-on HIGH")
     assert INVENTED not in system(model.of(QUESTION))
@@ -217,7 +218,7 @@ def test_parts_inherit_the_budget_whole_and_the_smallest_goes_on(open_relay: Ope
         **{
             NEEDS[0]: INVENTED,
             NEEDS[1]: INVENTED,
-            NEEDS[2]: f"{COOLING} {INVENTED}",
+            NEEDS[2]: f"{COOLING} {WORSE}",
             QUESTION: WHOLE,
         }
     )

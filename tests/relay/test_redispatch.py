@@ -364,7 +364,7 @@ def test_several_triggers_are_mended_together(open_relay: Opener) -> None:
     relay, model = opened(open_relay, LOW, split, FACTS[1], SOUND)
     continued(relay, answered(relay), QUESTION, policy=REFLEXIVE)
     event = session_events(relay, EventType.RE_DISPATCH)[0]
-    assert event.data["triggers"] == ["contradiction", "repetition"]
+    assert event.data["triggers"] == ["contradiction", "repetition", "risk"]
     words = system(answers_asked(model)[2]).split("<context>")[0]
     assert "contradicts what was said before" in words
     assert "DO NOT repeat this content" in words

@@ -33,11 +33,11 @@ from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, KEY, Opener
 from tests.relay.need_questions import (
     COMMISSIONED,
-    INVENTED,
     MODEL,
     NEEDS,
     QUESTION,
     REVENUE,
+    WORSE,
     event_data,
     made,
     session,
@@ -45,7 +45,7 @@ from tests.relay.need_questions import (
 )
 
 ASKED = f"{NEEDS[0]}?"
-CRITICAL = f"{COMMISSIONED} {INVENTED}"
+CRITICAL = f"{COMMISSIONED} {WORSE}"
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
 # One usable value of every request header.
 EVERY = {

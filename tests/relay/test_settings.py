@@ -150,6 +150,7 @@ def test_the_domain_of_a_question_is_told_unless_it_is_switched_off(open_relay: 
 FACT = "The Falcon bridge is 503 metres long and carries eight lanes of traffic."
 SAID = "The Falcon bridge is 977 metres long. It carries eight lanes of traffic."
 WEIGHTS = {
+    "decides": "composite",
     "attribution_weight": 0.33717,
     "fidelity_weight": 0.26113,
     "entailment_weight": 0.25937,
@@ -159,8 +160,10 @@ WEIGHTS = {
 
 @pytest.mark.requirement("005-21.3-2")
 def test_custom_weights_are_in_no_header_and_no_answer(open_relay, tmp_path):
-    relay = open_relay(tmp_path / "kb", models=ScriptedModel(SAID), dpe=WEIGHTS)
-    usual = open_relay(models=ScriptedModel(SAID))
+    relay = open_relay(
+        tmp_path / "kb", models=ScriptedModel(SAID), dpe={**WEIGHTS, "decides": "composite"}
+    )
+    usual = open_relay(models=ScriptedModel(SAID), dpe={"decides": "composite"})
     for one in (relay, usual):
         one.add([FACT])
     answer = relay.ask("How long is the Falcon bridge?", model="scripted")

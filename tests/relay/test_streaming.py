@@ -18,12 +18,12 @@ from tests.relay.conftest import Opener
 from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
-    INVENTED,
     MODEL,
     NEEDS,
     QUESTION,
     REVENUE,
     WHOLE,
+    WORSE,
     event_data,
     looks_up,
     made,
@@ -105,7 +105,7 @@ async def test_the_asynchronous_twin_shows_them_too(open_relay: Opener) -> None:
 
 
 def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}")
+    model = ScriptedModel(f"{COMMISSIONED} {WORSE}")
     relay = made(open_relay, model)
     *parts, answer = live(relay, policy="warn-on HIGH; default-src context parametric")
     assert "".join(parts) == answer.text
@@ -117,7 +117,7 @@ def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
 
 @pytest.mark.parametrize("asking", [{"policy": "upgrade-on-risk reflexive"}, {}])
 def test_what_was_shown_is_not_asked_again(open_relay: Opener, asking: dict[str, Any]) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", WHOLE, "NONE")
+    model = ScriptedModel(f"{COMMISSIONED} {WORSE}", WHOLE, "NONE")
     relay = made(open_relay, model)
     *parts, answer = live(relay, QUESTION, **asking)
     assert len(model.calls) == 1
@@ -161,7 +161,7 @@ def test_a_session_whose_budget_is_low_waits_for_a_person(open_relay: Opener) ->
 
 
 def test_withheld_text_is_never_shown(open_relay: Opener) -> None:
-    relay = made(open_relay, ScriptedModel(f"{COMMISSIONED} {INVENTED}"))
+    relay = made(open_relay, ScriptedModel(f"{COMMISSIONED} {WORSE}"))
     with pytest.raises(SafetyHalt):
         next(live(relay, policy="halt-on HIGH"))
     assert outcomes(relay) == ["halted"]

@@ -79,8 +79,11 @@ class Restated:
 
 
 LONG: Final = 300
-# Where a sentence may end that was not cut.
-_END: Final = re.compile(r"[.!?]\s+(?=[A-Z])")
+# Where a sentence ends that was not cut, or a subordinate clause begins.
+_PART: Final = re.compile(
+    r"(?<=[.!?])\s+(?=[A-Z])"
+    r"|,?\s+(?=(?:when|if|unless|until|because|while|where|provided|so that)\b)"
+)
 NOT_AT_ALL: Final = Restated(0.0, 0.0, 0)
 
 
@@ -248,7 +251,7 @@ def restated(claim: Reading, source: Reading) -> Restated:
     kept = len(own & source.stems) / len(own) if own else 1.0
     best = Restated(kept, 0.0 if every else 1.0, 0)
     parts = [_stems(source, part.start, part.end) for part in clauses(source.text)]
-    ends = [0, *(match.end() for match in _END.finditer(source.text)), len(source.text)]
+    ends = [0, *(match.start() for match in _PART.finditer(source.text)), len(source.text)]
     parts += [_stems(source, low, high) for low, high in itertools.pairwise(ends)]
     if len(source.text) > LONG and claim.words:
         # A stretch without sentence ends: as much of it as the claim is long.

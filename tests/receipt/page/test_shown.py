@@ -185,13 +185,13 @@ def test_an_answer_that_was_withheld_says_so(show: Open) -> None:
     with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=ScriptedModel(ANSWERS[-1])) as relay:
         relay.fabric.add(list(HANDBOOK))
         with pytest.raises(SafetyHalt):
-            relay.ask(QUESTIONS[-1], model="gpt-4o", policy="halt-on CRITICAL")
+            relay.ask(QUESTIONS[-1], model="gpt-4o", policy="halt-on HIGH")
         receipt = relay.receipt(relay.receipts().ids()[-1])
     assert receipt is not None
     opened = show(write(receipt))
     assert opened.state == "yes", opened.place
     assert "Answer, withheld" in opened.text
-    assert "halt-on CRITICAL" in opened.text
+    assert "halt-on HIGH" in opened.text
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_an_answer_that_was_withheld_says_so(show: Open) -> None:
 def test_a_window_without_an_answer_says_so(
     show: Open, script: tuple[Any, ...], asking: dict[str, Any], outcome: str
 ) -> None:
-    said = {"query": QUESTIONS[-1], "model": "gpt-4o", "policy": "halt-on CRITICAL", **asking}
+    said = {"query": QUESTIONS[-1], "model": "gpt-4o", "policy": "halt-on HIGH", **asking}
     with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=ScriptedModel(*script)) as relay:
         relay.fabric.add(list(HANDBOOK))
         with pytest.raises((RuntimeError, CRPError)):
