@@ -8,7 +8,7 @@ import typer
 
 from crp_integrations.cli.command_groups import PLAIN
 
-app = typer.Typer(**PLAIN)
+app = typer.Typer(help="List and fetch published verifiers.", **PLAIN)
 
 
 @app.command("list")

@@ -77,7 +77,7 @@ def open_relay(
     subject: Subject = LOCAL,
     guard: Guard | GuardSettings | Mapping[str, Any] | None = None,
     embedder: Embedder | None = None,
-    verifier: Verifier | str | None = None,
+    verifier: Verifier | None = None,
     reranker: Reranker | None = None,
     injections: InjectionModel | None = None,
     policy: PolicyEngine | str | None = None,
@@ -107,8 +107,6 @@ def open_relay(
     # These are named as their settings are.
     if isinstance(clock, datetime | str):
         arguments["clock"], clock = clock, None
-    if isinstance(verifier, str):
-        verifier = default_verifier(verifier)
     if isinstance(policy, str):
         arguments["policy"], policy = policy, None
     if isinstance(guard, Mapping | GuardSettings):

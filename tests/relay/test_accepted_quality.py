@@ -185,7 +185,7 @@ def test_a_highest_risk_is_accepted_and_no_higher(open_relay: Opener) -> None:
 
 
 def test_a_risk_above_the_accepted_one_is_asked_again_where_it_may_be(open_relay: Opener) -> None:
-    relay, model = ready(open_relay, SILENT, COVERED, SOUND)
+    relay, model = ready(open_relay, f"{SILENT} Hans Gruber knows.", COVERED, SOUND)
     asking = {"accept_risk": "LOW", "policy": f"warn-on CRITICAL; {REFLEXIVE}"}
     assert answered(relay, QUESTION, **asking).text == COVERED
     assert len(answers_asked(model)) == 2

@@ -150,7 +150,6 @@ def test_the_domain_of_a_question_is_told_unless_it_is_switched_off(open_relay: 
 FACT = "The Falcon bridge is 503 metres long and carries eight lanes of traffic."
 SAID = "The Falcon bridge is 977 metres long. It carries eight lanes of traffic."
 WEIGHTS = {
-    "decides": "composite",
     "attribution_weight": 0.33717,
     "fidelity_weight": 0.26113,
     "entailment_weight": 0.25937,

@@ -406,7 +406,7 @@ def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
     [
         ((misquoting,), "HIGH", "statuses of 3 claims and level HIGH follow"),
         ((lenient,), "LOW", "statuses of 3 claims and level LOW follow"),
-        ((nonsense,), "HIGH", "no reply of the judge can be read"),
+        ((nonsense,), "CRITICAL", "no reply of the judge can be read"),
         ((nonsense, right), "HIGH", "statuses of 3 claims and level HIGH follow"),
     ],
 )
