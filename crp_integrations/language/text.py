@@ -130,7 +130,7 @@ class _Table(dict[int, str]):
         return folded
 
 
-_TABLE = _Table({13: "\n", 11: "\n", 12: "\n", 9: "\t"})
+_TABLE = _Table({13: "\r", 11: "\n", 12: "\n", 9: "\t"})
 
 
 @remembered
@@ -142,11 +142,13 @@ def fold(text: str) -> FoldedText:
     """
     if text.isascii() and "\r" not in text:
         return FoldedText(text, None)
-    if _INVISIBLE.search(text) is None:
-        return FoldedText(_undisguised(text).translate(_TABLE), None)
-    kept = _without(text, _INVISIBLE)
-    visible = "".join(text[place] for place in kept)
-    return FoldedText(_undisguised(visible).translate(_TABLE), (*kept, len(text)))
+    folded = text.translate(_TABLE)
+    offsets = None
+    if _INVISIBLE.search(folded) is not None:
+        kept = _without(folded, _INVISIBLE)
+        folded = "".join(folded[place] for place in kept)
+        offsets = (*kept, len(text))
+    return FoldedText(_undisguised(folded).replace("\r", "\n"), offsets)
 
 
 def fold_case_and_space(text: str) -> FoldedText:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crp_integrations.language.lexical_overlap import named_stems, profile
@@ -54,6 +54,9 @@ def test_a_line_end_of_two_characters_is_one():
 
 
 @given(st.text(max_size=200))
+@example("\u00c0\u041a")
+@example("a\u3164b\uffa0")
+@example("\r\u200b\n")
 def test_folding_twice_changes_nothing(text):
     once = fold(text).text
     assert fold(once).text == once
