@@ -202,10 +202,7 @@ def test_a_demand_on_quality_is_a_503_and_not_a_halt():
     assert caught.value.tier == envelope.quality_tier.value
 
 
-CRITICAL = (
-    "The Meridian reactor was commissioned on 9 June 1987 by Emperor Augustus and delivers 9,999 "
-    "megawatts to the Moon, and it exploded twice, killing 4,000 people."
-)
+CRITICAL = "The Meridian reactor was commissioned on a day that nobody has written down."
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])

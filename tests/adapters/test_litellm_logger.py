@@ -77,7 +77,7 @@ def test_an_answer_is_examined_against_its_envelope(server, logger, way) -> None
         assert said == text, "the answer is as it came"
         report = logger.report(given)
         assert (report["risk_level"] == "LOW") == low
-        assert (report["grounding_pct"] == 1.0) == low
+        assert (not report["flagged"]) == low
         if way.endswith("completion"):
             assert given.crp == report
     for seen in server.requests:

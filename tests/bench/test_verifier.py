@@ -79,9 +79,9 @@ def test_folds_read_each_answer_by_a_file_that_did_not_see_it(tmp_path: Path) ->
     (tmp_path / "fold-1.json").write_text(json.dumps(given))
     (tmp_path / "folds.json").write_text(json.dumps({cases[0].source: 0, cases[1].source: 1}))
     say = by_folds(tmp_path)
-    even = say(cases[1]).score
+    even = say(cases[1]).probability
     (tmp_path / "folds.json").write_text(json.dumps({cases[0].source: 1, cases[1].source: 0}))
-    assert by_folds(tmp_path)(cases[1]).score > even
+    assert by_folds(tmp_path)(cases[1]).probability > even
     assert seen(cases, tmp_path, (), "x") == "by folds"
     assert seen(cases[:0], tmp_path, (), "x") == "unseen"
     assert seen(cases, None, ("x",), "x") == "seen"

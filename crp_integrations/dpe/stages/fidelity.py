@@ -18,7 +18,12 @@ from crp_integrations.dpe.verifier.features import Alignment, Change
 from crp_integrations.dpe.verifier.features_verifier import IDENTITY, says_nothing
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.dpe.verifier.specifics import unknown_code, unquoted, wrong_citations
+from crp_integrations.dpe.verifier.specifics import (
+    is_variable,
+    unknown_code,
+    unquoted,
+    wrong_citations,
+)
 from crp_integrations.dpe.verifier.tables import misplaced, rows_of, table_heads
 from crp_integrations.dpe.verifier.values import Reading, Value, read, same_value
 from crp_integrations.language.blocks import code_of
@@ -67,7 +72,7 @@ def fabrications(state: State) -> list[Finding]:
             ):
                 continue
             span = in_answer(claim, value)
-            if span is not None and not code.names(*span):
+            if span is not None and not (code.names(*span) or is_variable(answer, *span)):
                 found.append(_finding(claim, *span))
         for low, high in wrong_citations(claim.text, state.context):
             found.append(_finding(claim, claim.start + low, claim.start + high, CITATION_KIND))

@@ -37,6 +37,8 @@ FEW_UNITS: Final = 4
 FEW_FIGURES: Final = 4
 # Numbers up to this count what a text names anyway.
 COUNTED: Final = 10
+# Share of a claim's words that the nearest sentence has at most where it is about something else.
+FOREIGN: Final = 0.5
 # Words beside the value from which a sentence can be told from others.
 FEWEST_WORDS: Final = 3
 # Share by which a calculated figure may be rounded.
@@ -122,6 +124,8 @@ def reported(
         for value in (*found.untraced, *open_)
         if value.family == "name" and _stands_nowhere(value, claim, context, small)
     }
+    # A sentence about something else, with names that stand nowhere, is invented with its figures.
+    foreign = bool(names) and how.kept <= FOREIGN
     untraced = tuple(
         value
         for value in sorted((*found.untraced, *open_), key=lambda one: one.start)
@@ -130,9 +134,9 @@ def reported(
             id(value) in names
             or (
                 value.family != "name"
-                and (short or bool(names))
-                and (how.loosely or bool(names) or not _is_count(value))
-                and _has_no_source(value, claim, context, invented=bool(names))
+                and (short or foreign)
+                and (how.loosely or foreign or not _is_count(value))
+                and _has_no_source(value, claim, context, foreign)
             )
         )
     )
@@ -151,6 +155,8 @@ def reported(
 def _opposes(flip: Flip, claim: Reading, source: Reading, how: Restated, small: bool) -> bool:
     """Whether a claim says of just the same that it is otherwise."""
     if is_row(source.text) or is_row(claim.text) or len(claim.words) < FEWEST_WORDS - 1:
+        return False
+    if source.text.rstrip().endswith("?") or (not small and len(claim.words) < FEWEST_WORDS):
         return False
     # The word that was turned is none that was added.
     own = _stems(claim) - (_stems(claim, flip.claim.start, flip.claim.end) - source.stems)
@@ -177,12 +183,14 @@ def _dropped(condition: Span | None, claim: Reading, source: Reading, small: boo
     """The condition, where the claim restates the rest of the sentence and has none itself."""
     if condition is None or is_row(source.text) or is_row(claim.text):
         return None
+    low = source.text.rfind(";", 0, condition.start) + 1
+    high = source.text.find(";", condition.end)
     own = _stems(claim)
-    rest = _stems(source).difference(
+    rest = _stems(source, low, high if high >= 0 else None).difference(
         *(_stems(source, one.start, one.end) for one in (condition, *find_conditions(source.text)))
     )
     kept = len(own & source.stems) / len(own) if own else 1.0
-    covered = len(rest & claim.stems) / len(rest) if rest else 1.0
+    covered = len(rest & claim.stems) / len(rest) if rest else float(not low)
     how = Restated(kept, covered, len(rest & claim.stems))
     wholly = how.wholly and kept >= 0.9 and how.words >= FEWEST_WORDS - 1
     if not (how.loosely if small else wholly):
@@ -194,6 +202,10 @@ def _dropped(condition: Span | None, claim: Reading, source: Reading, small: boo
     return None if bound or other else condition
 
 
+_COMPARED: Final = re.compile(
+    r"(?i)\b(?:higher|lower|above|below|more|fewer|less|longer|shorter|earlier|later|remaining|left"
+    r"|difference|altogether|together|twice|half|double)\b"
+)
 _BOUND: Final = re.compile(r"(?i)\bat (?:least|most)\b|\bup to\b")
 _BOUNDED: Final = re.compile(
     r"(?i)\bor (?:more|less|longer|fewer|above|below)\b|\b(?:minimum|maximum|limit)\b"
@@ -304,28 +316,36 @@ def _changed(
     if any(same_value(own, value) for value in given):
         return False
     if own.family == "name":
-        if other.family != "name" or same_name(_unmarked(own.text), _unmarked(other.text)):
+        if (
+            other.family != "name"
+            or is_row(claim.text)
+            or same_name(_unmarked(own.text), _unmarked(other.text))
+        ):
             return False
         return how.wholly or (
             how.loosely and (short or _stands_nowhere(own, claim, context, False))
         )
-    if is_row(source.text) or not _same_measure(own, other, claim):
+    if is_row(source.text) or is_row(claim.text) or not _same_measure(own, other, claim):
         return False
-    if how.wholly and how.kept >= 0.75:
+    compared = _COMPARED.search(claim.text)
+    if compared and plain(compared.group()) not in plain(source.text):
+        # "1,000 higher" and "two above the target" are calculated.
+        return False
+    if how.wholly and how.kept >= 0.75 and (short or how.words >= FEWEST_WORDS - 1):
         # A copy with one other figure, wherever else that figure stands.
         return True
     if any(same_value(own, value) for value in source.values) or _calculated(own, (claim, source)):
         return False
-    if short and how.kept >= 0.6 and _has_no_source(own, claim, context, invented=False):
+    if short and how.kept >= 0.6 and _has_no_source(own, claim, context, False):
         return True
     return (how.closely or how.wholly) and bool(_stems(claim)) and not context.places(own)
 
 
-def _has_no_source(value: Value, claim: Reading, context: Context, invented: bool) -> bool:
-    """Whether a figure neither stands anywhere nor follows; beside inventions none follows."""
+def _has_no_source(value: Value, claim: Reading, context: Context, foreign: bool) -> bool:
+    """Whether a figure neither stands anywhere nor follows; of something else none follows."""
     return not (
         context.places(value)
-        or _calculated(value, (claim,) if invented else (claim, *context.readings))
+        or _calculated(value, (claim,) if foreign else (claim, *context.readings))
         or _as_loss(value, claim, context)
     )
 
@@ -399,11 +419,14 @@ _CALENDAR: Final = frozenset(
     cest est pst eve new year english french german spanish italian dutch czech polish norwegian
     mid early late jan feb mar apr jun jul aug sep sept oct nov dec q1 q2 q3 q4 boxing s""".split()
 )
+_CONSTANTS: Final = frozenset("true false none null nan".split())
+_LETTERS: Final = re.compile(r"[^\W\d_]{2}|[A-Z]\d")
 _SOURCES: Final = re.compile(
     r"(?i)\b(?:passages?|documents?|documentation|docs|context|sources?|provided|excerpts?|results?)\b"
 )
 _MONTHS: Final = re.compile(r"\d{1,2}/\d{2,4}|\[.*|Dear .*")
 _OPENS: Final = re.compile(r"(?:\A|[.!?:;|*_>\"\u201c(\u2013\u2022-])\s*\Z|\n\s*\Z")
+_BEGINS: Final = re.compile(r"(?:\A|[.!?]\s+|\n\s*)(?:[-*\u2022]\s*|\d+[.)]\s*|[*_\"\u201c(]+)*\Z")
 _KEY: Final = re.compile(r"[\"']?\s*[:=](?!=)")
 _SIGNED: Final = re.compile(r"[_/]|::|--|\d|[a-z][A-Z]|\w\.\w|\(\)")
 
@@ -411,10 +434,15 @@ _SIGNED: Final = re.compile(r"[_/]|::|--|\d|[a-z][A-Z]|\w\.\w|\(\)")
 def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) -> bool:
     """Whether a name is one, and no form of it stands in any passage."""
     text = name.text
+    if _BEGINS.search(claim.text[: name.start]) and not _SIGNED.search(text):
+        # In "Hi Tove" and "Leave Bekele" the first word has its capital from the sentence.
+        text = text.partition(" ")[2] or text
     words = set(re.split(r"\W+", plain(text)))
     if (
         (words <= _CALENDAR and not small)
-        or _MONTHS.fullmatch(text)
+        or words <= _CONSTANTS
+        or _LETTERS.search(text) is None
+        or _MONTHS.fullmatch(name.text)
         or _KEY.match(claim.text, name.end)
     ):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -86,6 +85,9 @@ def unquoted(answer: str, context: Context, question: str) -> Iterator[tuple[int
     if not context.passages:
         return
     whole = " ".join(map(_row, (*context.told, question)))
+    if answer.lstrip()[:1] in ("{", "["):
+        # The strings of structured output are nobody's words.
+        return
     code = [found.span() for found in _CODE.finditer(answer)]
     for match in _QUOTED.finditer(answer):
         if any(low < match.end() and match.start() < high for low, high in code):
@@ -101,45 +103,64 @@ def _row(text: str) -> str:
 
 
 def unknown_code(answer: str, context: Context, question: str) -> Iterator[tuple[int, int]]:
-    """Functions, flags, arguments and constants that no passage has, where passages hold code."""
+    """Names of code that the passages' own code should have, and has not, as offsets.
+
+    A flag beside other flags, a constant beside others of its family, an argument of a function
+    and a member of an object that the passages name. What belongs to a language or to another
+    library stands in no passage either, and is not looked at.
+    """
     whole = "\n".join((*context.told, question))
-    if not any(sign in whole for sign in ("()", "(", "--", "_")):
-        return
-    defined = set(
-        re.findall(
-            r"(?:def|class|import|as|for|let|const|var|fn|func)\s+(\w+)|(\w+)\s*=[^=]", answer
-        )
-    )
-    own = {name for pair in defined for name in pair if name}
+    names = frozenset(_WORD.findall(whole))
+    flags = frozenset(_FLAG.findall(whole))
+    families = {name.partition("_")[0] for name in names if "_" in name}
     for code in _CODE.finditer(answer):
         part = "block" if code["block"] is not None else "inline"
-        start, end = code.span(part)
-        for match in _NAME.finditer(answer, start, end):
+        for match in _NAME.finditer(answer, *code.span(part)):
             kind = str(match.lastgroup)
             name = match[kind]
-            last = name.rpartition(".")[2]
-            if (
-                kind in ("call", "constant")
-                and last in own
-                and f"{last}(" not in whole
-                and kind != "call"
-            ):
-                continue
-            if last in _COMMON or re.search(rf"(?<!\w){re.escape(last)}(?!\w)", whole):
-                continue
-            if kind == "call" and re.search(
-                rf"(?:def|class|fn|func|function)\s+{re.escape(last)}\b", answer
-            ):
-                continue
-            yield match.span(kind)
+            owner, last = name.split(".")[0], name.rpartition(".")[2]
+            if kind == "flag":
+                invented = bool(flags) and name not in flags
+            elif last in names or last in _MEMBERS:
+                invented = False
+            elif kind == "argument":
+                invented = _called(answer, match.start(kind)) in names
+            elif kind == "constant":
+                invented = name.partition("_")[0] in families
+            else:
+                invented = owner != last and owner in names and not _assigned(owner, answer)
+            if invented:
+                yield match.span(kind)
 
 
-# What comes with a language or a shell, in the languages that are asked about most.
-_COMMON: Final = frozenset(dir(builtins)) | frozenset(
-    """format join split append extend items keys values get
-    read write close strip lower upper replace log info debug warn warning error exception
-    require import include echo printf console main init assert assertEqual raise catch then
-    await async new return if for while switch function with default from_secs unwrap expect
-    into push pop insert delete select where count avg file path name key value key end sep
-    self cls this help version verbose""".split()
+def is_variable(answer: str, start: int, end: int) -> bool:
+    """Whether a stretch is a variable or a call in code, which the answer may name as it likes."""
+    return _VARIABLE.fullmatch(answer, start, end) is not None and any(
+        code.start() < start < code.end() for code in _CODE.finditer(answer)
+    )
+
+
+def _assigned(name: str, answer: str) -> bool:
+    """Whether the answer's own code gives a name its value, or takes it as an argument."""
+    word = re.escape(name)
+    written = rf"\b{word}(?:\s*:\s*\w+)?\s*[=,)](?!=)|\b{word} in\b"
+    return re.search(written, answer) is not None
+
+
+def _called(text: str, place: int) -> str:
+    """The function in whose arguments a place stands, or nothing."""
+    depth = 0
+    for offset in range(place - 1, max(-1, place - 400), -1):
+        depth += {")": 1, "(": -1}.get(text[offset], 0)
+        if depth < 0:
+            found = re.search(r"(\w+)\Z", text[:offset])
+            return found[1] if found else ""
+    return ""
+
+
+_VARIABLE: Final = re.compile(r"[a-z_][a-z0-9]*(?:[._][a-z0-9_]+)+(?:\(\))?")
+_FLAG: Final = re.compile(r"(?<![\w-])--[a-z][\w-]+")
+# Members of the types that a language brings.
+_MEMBERS: Final = frozenset(
+    name for kind in (str, bytes, list, dict, set, int, float) for name in dir(kind)
 )
