@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from crp_integrations.cli.models import app
-from crp_integrations.engines.verifiers.model_files import model_hash
 from crp_integrations.engines.verifiers.model_catalogue import (
     PUBLISHED,
     RECORD,
     fetch,
     published_verifier,
 )
+from crp_integrations.engines.verifiers.model_files import model_hash
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.relay.defaults import default_verifier
 

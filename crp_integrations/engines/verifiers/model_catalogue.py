@@ -126,14 +126,15 @@ def published_verifier(name: str) -> Verifier:
             f"model {name!r} is not in {models_folder()}; fetch it with `crp models get {name}`"
         ) from error
     revision = str(record["revision"]) if record["pinned"] else "not pinned"
-    pin = {"sha256": str(record["sha256"]), "revision": revision}
+    sha256 = str(record["sha256"])
     if name == "lettucedetect":
         from crp_integrations.engines.verifiers.lettuce import LettuceVerifier
 
-        return LettuceVerifier(folder, **pin)
+        return LettuceVerifier(folder, sha256=sha256, revision=revision)
     from crp_integrations.engines.verifiers.pair_verifiers import MiniCheckVerifier, NliVerifier
 
-    return (NliVerifier if name == "nli" else MiniCheckVerifier)(folder, **pin)
+    kind = NliVerifier if name == "nli" else MiniCheckVerifier
+    return kind(folder, sha256=sha256, revision=revision)
 
 
 def _known(name: str) -> PublishedModel:
