@@ -13,8 +13,10 @@ from crp_integrations.vocabulary import ClaimType, GroundingMode, QualityTier, R
 
 # Where the score of a screened answer begins within each level. Further findings add to it, so
 # that the fourth one reaches the next level.
-SCREENED_LOW, SCREENED_MEDIUM, SCREENED_HIGH = 0.05, 0.30, 0.55
+SCREENED_LOW, SCREENED_MEDIUM, SCREENED_HIGH = 0.02, 0.30, 0.55
 FURTHER = 0.05
+# What a doubt adds at most; with every amplifier the score stays within LOW.
+DOUBTED = 0.035
 MOST_FURTHER = 8
 # Findings of what no source has; the others say that the source has something else.
 INVENTED = frozenset({"fabrication", "CITATION_WRONG", "unsupported", "parametric"})
@@ -160,12 +162,16 @@ def level(score: float) -> RiskLevel:
     return next((name for cut, name in LEVEL_CUTS if score >= cut), RiskLevel.LOW)
 
 
-def screen_score(claims: Sequence[Claim]) -> float:
+def screen_score(claims: Sequence[Claim], doubt: float = 0.0) -> float:
     """The score of an answer by the findings on its claims: the worst decides, others add.
 
     A typed contradiction is HIGH, an invented specific MEDIUM, and without a finding it is LOW.
+    The fitted probability orders answers within LOW and lifts none out of it.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
+
+    Args:
+        doubt: how surely some claim is unsupported by the fitted model, [0, 1].
     """
     found = [
         SCREENED_MEDIUM if finding.kind in INVENTED else SCREENED_HIGH
@@ -174,7 +180,7 @@ def screen_score(claims: Sequence[Claim]) -> float:
         for finding in claim.findings
     ]
     if not found:
-        return SCREENED_LOW
+        return round(SCREENED_LOW + DOUBTED * doubt, 9)
     return round(max(found) + FURTHER * min(len(found) - 1, MOST_FURTHER), 9)
 
 

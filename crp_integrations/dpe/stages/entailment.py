@@ -203,7 +203,7 @@ def classify_risk(state: State) -> State:
         risk = assess(counts, mode, state.tools.settings)
         return replace(state, risk=risk, stages=(*state.stages, RUN))
     if state.tools.settings.decides == "claims":
-        score = screen_score(state.claims)
+        score = screen_score(state.claims, evidence(state))
         risk = Risk(signals(counts, mode), score, level(score))
         return replace(state, risk=risk, stages=(*state.stages, RUN))
     printed = signals(counts, mode)

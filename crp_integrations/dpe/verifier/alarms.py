@@ -156,7 +156,7 @@ def _opposes(flip: Flip, claim: Reading, source: Reading, how: Restated, small: 
     """Whether a claim says of just the same that it is otherwise."""
     if is_row(source.text) or is_row(claim.text) or len(claim.words) < FEWEST_WORDS - 1:
         return False
-    if source.text.rstrip().endswith("?") or (not small and len(claim.words) < FEWEST_WORDS):
+    if source.text.rstrip().endswith("?"):
         return False
     # The word that was turned is none that was added.
     own = _stems(claim) - (_stems(claim, flip.claim.start, flip.claim.end) - source.stems)
@@ -203,8 +203,8 @@ def _dropped(condition: Span | None, claim: Reading, source: Reading, small: boo
 
 
 _COMPARED: Final = re.compile(
-    r"(?i)\b(?:higher|lower|above|below|more|fewer|less|longer|shorter|earlier|later|remaining|left"
-    r"|difference|altogether|together|twice|half|double)\b"
+    r"(?i)(?:\s[^\s.,;:]+){0,2}?\s(?P<word>higher|lower|above|below|more|fewer|less|longer|shorter|earlier"
+    r"|later|left|remaining|over|under|short)\b"
 )
 _BOUND: Final = re.compile(r"(?i)\bat (?:least|most)\b|\bup to\b")
 _BOUNDED: Final = re.compile(
@@ -327,8 +327,8 @@ def _changed(
         )
     if is_row(source.text) or is_row(claim.text) or not _same_measure(own, other, claim):
         return False
-    compared = _COMPARED.search(claim.text)
-    if compared and plain(compared.group()) not in plain(source.text):
+    compared = _COMPARED.match(claim.text, own.end)
+    if compared and plain(compared["word"]) not in plain(source.text):
         # "1,000 higher" and "two above the target" are calculated.
         return False
     if how.wholly and how.kept >= 0.75 and (short or how.words >= FEWEST_WORDS - 1):

@@ -125,10 +125,10 @@ def unknown_code(answer: str, context: Context, question: str) -> Iterator[tuple
                 invented = False
             elif kind == "argument":
                 invented = _called(answer, match.start(kind)) in names
-            elif kind == "constant":
-                invented = name.partition("_")[0] in families
+            elif kind == "constant" or owner == last:
+                invented = "_" in name and name.partition("_")[0] in families
             else:
-                invented = owner != last and owner in names and not _assigned(owner, answer)
+                invented = owner in names and not _assigned(owner, answer)
             if invented:
                 yield match.span(kind)
 
