@@ -437,6 +437,7 @@ def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) 
     if _BEGINS.search(claim.text[: name.start]) and not _SIGNED.search(text):
         # In "Hi Tove" and "Leave Bekele" the first word has its capital from the sentence.
         text = text.partition(" ")[2] or text
+    first = text == name.text
     words = set(re.split(r"\W+", plain(text)))
     if (
         (words <= _CALENDAR and not small)
@@ -453,6 +454,7 @@ def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) 
     if (
         not _SIGNED.search(text)
         and len(text.split()) == 1
+        and first
         and (_OPENS.search(claim.text[: name.start]) or text.isupper())
     ):
         # A word with a capital that opens something is no name for that.
