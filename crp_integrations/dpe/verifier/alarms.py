@@ -10,13 +10,20 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import Alignment, Change, align
 from crp_integrations.dpe.verifier.opposition import Flip
+from crp_integrations.dpe.verifier.restatement import (
+    FEWEST_WORDS,
+    NOT_AT_ALL,
+    Restated,
+    restated,
+    stems_of,
+)
 from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name, same_value
 from crp_integrations.language.blocks import is_row
 from crp_integrations.language.claim_kinds import is_silent
@@ -26,7 +33,6 @@ from crp_integrations.language.measures import to_base
 from crp_integrations.language.negation import find_conditions, negations, without_answer
 from crp_integrations.language.quantities import Quantity, same_kind
 from crp_integrations.language.text import Span, plain
-from crp_integrations.language.words import content_words
 
 # A context of no more sentences and figures is short: a claim is about it, and little can be
 # calculated from it.
@@ -39,54 +45,12 @@ FEW_FIGURES: Final = 4
 COUNTED: Final = 10
 # Share of a claim's words that the nearest sentence has at most where it is about something else.
 FOREIGN: Final = 0.5
-# Words beside the value from which a sentence can be told from others.
-FEWEST_WORDS: Final = 3
 # Share by which a calculated figure may be rounded.
 ROUNDED: Final = Decimal("0.006")
 _LOSS: Final = re.compile(
     r"(?i)\b(?:loss(?:es)?|lost|deficit|negative|minus|f[ea]ll\w*|declin\w+|decreas\w+|down"
     r"|drop\w*)\b"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Restated:
-    """How closely a claim restates a sentence, by the words outside of values.
-
-    Attributes:
-        kept: share of the claim's words that the sentence has.
-        covered: share of the nearest clause's words, or of the sentence's, that the claim has.
-        words: how many words of the sentence the claim has.
-    """
-
-    kept: float
-    covered: float
-    words: int
-
-    @property
-    def loosely(self) -> bool:
-        """Whether it says the same about the same, by half of the words."""
-        return self.kept >= 0.6 and self.covered >= 0.5
-
-    @property
-    def closely(self) -> bool:
-        """Whether it has nearly all words of a clause, and hardly any other."""
-        return self.kept >= 0.9 and self.covered >= 0.75
-
-    @property
-    def wholly(self) -> bool:
-        """Whether it repeats a clause of some length word for word, whatever it adds."""
-        whole = self.kept == self.covered == 1.0 and self.words > 0
-        return whole or (self.kept >= 0.6 and self.covered >= 0.9 and self.words >= FEWEST_WORDS)
-
-
-LONG: Final = 300
-# Where a sentence ends that was not cut, or a subordinate clause begins.
-_PART: Final = re.compile(
-    r"(?<=[.!?])\s+(?=[A-Z])"
-    r"|,?\s+(?=(?:when|if|unless|until|because|while|where|provided|so that)\b)"
-)
-NOT_AT_ALL: Final = Restated(0.0, 0.0, 0)
 
 
 def reported(
@@ -159,7 +123,7 @@ def _opposes(flip: Flip, claim: Reading, source: Reading, how: Restated, small: 
     if source.text.rstrip().endswith("?"):
         return False
     # The word that was turned is none that was added.
-    own = _stems(claim) - (_stems(claim, flip.claim.start, flip.claim.end) - source.stems)
+    own = stems_of(claim) - (stems_of(claim, flip.claim.start, flip.claim.end) - source.stems)
     kept = len(own & source.stems) / len(own) if own else how.kept
     beside = replace(how, kept=kept)
     if small:
@@ -185,9 +149,12 @@ def _dropped(condition: Span | None, claim: Reading, source: Reading, small: boo
         return None
     low = source.text.rfind(";", 0, condition.start) + 1
     high = source.text.find(";", condition.end)
-    own = _stems(claim)
-    rest = _stems(source, low, high if high >= 0 else None).difference(
-        *(_stems(source, one.start, one.end) for one in (condition, *find_conditions(source.text)))
+    own = stems_of(claim)
+    rest = stems_of(source, low, high if high >= 0 else None).difference(
+        *(
+            stems_of(source, one.start, one.end)
+            for one in (condition, *find_conditions(source.text))
+        )
     )
     kept = len(own & source.stems) / len(own) if own else 1.0
     covered = len(rest & claim.stems) / len(rest) if rest else float(not low)
@@ -221,9 +188,9 @@ def _by_clause(found: Alignment, claim: Reading, context: Context) -> Alignment:
     parts = clauses(text)
     if len(parts) < 2 or not found.lexical:
         return found
-    own = _stems(claim)
+    own = stems_of(claim)
     source = read(text)
-    best = max(parts, key=lambda part: len(own & _stems(source, part.start, part.end)))
+    best = max(parts, key=lambda part: len(own & stems_of(source, part.start, part.end)))
     near = align(claim.text, Context([text[best.start : best.end]]), sentence=claim.text)
     shift = Span(best.start, best.end)
     return replace(
@@ -246,40 +213,6 @@ def _moved(span: Span, by: int) -> Span:
     return Span(span.start + by, span.end + by)
 
 
-def _stems(reading: Reading, start: int = 0, end: int | None = None) -> frozenset[str]:
-    """Stems of a stretch's words outside its values."""
-    last = len(reading.text) if end is None else end
-    return frozenset(
-        word.stem
-        for word in content_words(reading.text)
-        if start <= word.start < last
-        and not any(value.start <= word.start < value.end for value in reading.values)
-    )
-
-
-def restated(claim: Reading, source: Reading) -> Restated:
-    """How closely a claim restates a sentence or one of its clauses."""
-    own, every = _stems(claim), _stems(source)
-    kept = len(own & source.stems) / len(own) if own else 1.0
-    best = Restated(kept, 0.0 if every else 1.0, 0)
-    parts = [_stems(source, part.start, part.end) for part in clauses(source.text)]
-    ends = [0, *(match.start() for match in _PART.finditer(source.text)), len(source.text)]
-    parts += [_stems(source, low, high) for low, high in itertools.pairwise(ends)]
-    if len(source.text) > LONG and claim.words:
-        # A stretch without sentence ends: as much of it as the claim is long.
-        first = claim.words[0].stem
-        parts += [
-            _stems(source, word.start, word.start + len(claim.text))
-            for word in source.words
-            if word.stem == first
-        ]
-    for there in (every, *parts):
-        if there:
-            had = len(there & claim.stems)
-            best = max(best, Restated(kept, had / len(there), had), key=_closeness)
-    return best
-
-
 _SOURCE: Final = (
     r"(?:helper|tools?|agent|assistant|search|results?|documents?|documentation|docs|context"
     r"|sources?|passages?|text|pages?|data|database|information|facts?)"
@@ -298,10 +231,6 @@ def _attribution(text: str) -> int:
     return match.end() if match else 0
 
 
-def _closeness(how: Restated) -> tuple[bool, float, int]:
-    return how.wholly, how.covered, how.words
-
-
 def _changed(
     change: Change,
     claim: Reading,
@@ -318,7 +247,9 @@ def _changed(
     if own.family == "name":
         if (
             other.family != "name"
+            or plain(own.text) in _ZONES
             or is_row(claim.text)
+            or is_row(source.text)
             or same_name(_unmarked(own.text), _unmarked(other.text))
         ):
             return False
@@ -338,7 +269,7 @@ def _changed(
         return False
     if short and how.kept >= 0.6 and _has_no_source(own, claim, context, False):
         return True
-    return (how.closely or how.wholly) and bool(_stems(claim)) and not context.places(own)
+    return (how.closely or how.wholly) and bool(stems_of(claim)) and not context.places(own)
 
 
 def _has_no_source(value: Value, claim: Reading, context: Context, foreign: bool) -> bool:
@@ -417,10 +348,17 @@ _CALENDAR: Final = frozenset(
     """january february march april may june july august september october november december
     monday tuesday wednesday thursday friday saturday sunday christmas easter day days utc gmt cet
     cest est pst eve new year english french german spanish italian dutch czech polish norwegian
+    mon tue tues wed thu thur thurs fri sat sun yes no none ok okay
     mid early late jan feb mar apr jun jul aug sep sept oct nov dec q1 q2 q3 q4 boxing s""".split()
 )
+_ZONES: Final = frozenset("utc gmt cet cest est edt pst pdt z".split())
 _CONSTANTS: Final = frozenset("true false none null nan".split())
-_LETTERS: Final = re.compile(r"[^\W\d_]{2}|[A-Z]\d")
+_LETTERS: Final = re.compile(r"[^\W\d_\u00b2\u00b3\u00b9]{2}|[A-Z]\d")
+# "level 4" and "figure 52" are words before a figure; these name what they number.
+_NUMBERED: Final = re.compile(
+    r"(?!(?:version|release|section|clause|article|chapter|annex|appendix|rule|step|form)s?\b)"
+    r"[a-z]+\s[\d.,]+"
+)
 _SOURCES: Final = re.compile(
     r"(?i)\b(?:passages?|documents?|documentation|docs|context|sources?|provided|excerpts?|results?)\b"
 )
@@ -440,10 +378,11 @@ def _stands_nowhere(name: Value, claim: Reading, context: Context, small: bool) 
     first = text == name.text
     words = set(re.split(r"\W+", plain(text)))
     if (
-        (words <= _CALENDAR and not small)
+        (words <= _CALENDAR and not small and "-" not in text)
         or words <= _CONSTANTS
         or _LETTERS.search(text) is None
         or _MONTHS.fullmatch(name.text)
+        or _NUMBERED.fullmatch(name.text)
         or _KEY.match(claim.text, name.end)
     ):
         return False

@@ -11,9 +11,12 @@ from crp_integrations.language.text import plain
 from crp_integrations.language.words import content_stems
 
 FEWEST_WORDS: Final = 4
+# Short ones too, so that the end of one is not taken for the beginning of the next.
 _QUOTED: Final = re.compile(
-    r"[\"\u201c\u201e\u00ab](?P<text>[^\"\u201c\u201d\u201e\u00ab\u00bb\n]{8,400})[\"\u201d\u201c\u00bb]"
+    r"\"(?P<plain>[^\"\n]{0,400})\"|[\u201c\u201e](?P<high>[^\u201c\u201d\u201e\n]{0,400})[\u201d\u201c]"
+    r"|\u00ab(?P<angle>[^\u00ab\u00bb\n]{0,400})\u00bb"
 )
+SHORTEST_QUOTE: Final = 8
 _CODE: Final = re.compile(r"```[^\n]*\n(?P<block>.*?)```|`(?P<inline>[^`\n]{2,200})`", re.S)
 _NAME: Final = re.compile(
     r"(?P<call>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w{2,})(?=\()|(?P<flag>(?<![\w-])--[a-z][\w-]+)"
@@ -90,12 +93,15 @@ def unquoted(answer: str, context: Context, question: str) -> Iterator[tuple[int
         return
     code = [found.span() for found in _CODE.finditer(answer)]
     for match in _QUOTED.finditer(answer):
+        kind = str(match.lastgroup)
+        if len(match[kind]) < SHORTEST_QUOTE:
+            continue
         if any(low < match.end() and match.start() < high for low, high in code):
             continue
-        pieces = re.split(r"\s?(?:\[?\u2026\]?|\[?\.\.\.\]?|\[[^\]]*\])\s?", match["text"])
+        pieces = re.split(r"\s?(?:\[?\u2026\]?|\[?\.\.\.\]?|\[[^\]]*\])\s?", match[kind])
         rows = [_row(piece) for piece in pieces if len(piece.split()) >= FEWEST_WORDS]
         if rows and any(f" {row} " not in f" {whole} " for row in rows):
-            yield match.span("text")
+            yield match.span(kind)
 
 
 def _row(text: str) -> str:
