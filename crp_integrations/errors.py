@@ -143,6 +143,8 @@ class SafetyHalt(CRPError):
     Attributes:
         reason: one of the halt reasons of a 451 body; empty when it is not told.
         session_id: of the session in which it happened; empty when it is not told.
+        directive: of the policy that withheld it, such as `halt-on HIGH`; empty for none.
+        value: what was found instead, such as `CRITICAL` or `2 found`.
     """
 
     status_hint = 451
@@ -155,12 +157,16 @@ class SafetyHalt(CRPError):
         trail: str = "",
         reason: str = "",
         session_id: str = "",
+        directive: str = "",
+        value: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(f"{message} ({directive}, found {value})" if directive else message)
         self.report = report
         self.trail = trail
         self.reason = reason
         self.session_id = session_id
+        self.directive = directive
+        self.value = value
 
 
 class ChainBroken(CRPError):

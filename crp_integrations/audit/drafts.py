@@ -43,12 +43,13 @@ OUTCOMES = ("released", "failed", "cancelled", "refused", "halted")
 DIRECTIVES = (
     "default-src", "halt-on", "warn-on", "require-grounding", "require-entailment",
     "require-flow", "require-completeness", "require-quality", "require-oversight", "oversight",
-    "block-ungrounded", "block-parametric", "block-pii", "block-fabrication", "block-repetition",
+    "block-ungrounded", "block-parametric", "block-pii", "block-fabrication", "block-distortion",
+    "block-repetition",
     "max-repetition", "upgrade-on-risk",
 )  # fmt: skip
 TRIGGERS = (
     "risk", "contradiction", "repetition", "flow", "quality", "grounding", "entailment",
-    "fabrication", "completeness", "personal-data", "parametric", "source",
+    "fabrication", "distortion", "completeness", "personal-data", "parametric", "source",
 )  # fmt: skip
 REASONS = ("circuit", "risk", "quality", "accept", "intent", "policy", "budget", "review")
 REMEDIES = ("prompt-augmented", "stitched", "redispatch", "stitch", "none")
@@ -284,6 +285,7 @@ SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     },
     EventType.OVERSIGHT_TRIGGERED: {
         "mode": _word(Oversight), "reason": _word(HaltReason, REASONS), "approved": _flag,
+        "budget": _fraction,
     },
     EventType.POLICY_VIOLATION: {
         "directives": _many(_word(DIRECTIVES)), "policy_hash": _hash, "report_only": _flag,
@@ -403,6 +405,15 @@ def draft_budget_depleted(
     """
     data = non_empty(budget=budget, circuit=circuit)
     return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, data, session_id, window_id)
+
+
+def draft_budget_reset(session_id: str, window_id: str, *, budget: float) -> EventDraft:
+    """A person has reviewed a session and set its safety budget anew.
+
+    Spec: related facts §8
+    """
+    data = {"approved": True, "budget": budget}
+    return EventDraft(EventType.OVERSIGHT_TRIGGERED, data, session_id, window_id)
 
 
 def draft_sub_agent_returned(

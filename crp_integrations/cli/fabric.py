@@ -86,6 +86,21 @@ def quarantine(
 
 
 @options.with_scope
+def review(
+    least: Annotated[
+        int | None,
+        typer.Option("--least", min=1, help="Findings against a fact, at least."),
+    ] = None,
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
+    as_json: options.AsJson = False,
+) -> None:
+    """List facts that answers are repeatedly found to distort; nothing is taken out."""
+    with opened_namespace(scope) as namespace:
+        found = namespace.facts(namespace.due_for_review(least))
+    store_views.list_for_review(found, as_json=as_json)
+
+
+@options.with_scope
 def forget(
     facts: Annotated[list[str] | None, typer.Argument(metavar="FACT_ID...")] = None,
     source: Annotated[
@@ -252,6 +267,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command("review")(review)
 app.command("quarantine")(quarantine)
 for _name, _help, _change in (
     ("lift", "End the quarantine of facts after review.", "lift"),

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
         ErasureReport,
         MaintenanceReport,
     )
-    from crp_integrations.fabric.records import Source
+    from crp_integrations.fabric.records import Fact, Source
 
+# What the JSON form tells of a fact to look at.
+REVIEWED = {"fact_id", "source_id", "content"}
 # So many sources are named before an erasure.
 _NAMED = 10
 _UNITS = ("B", "KiB", "MiB", "GiB")
@@ -77,6 +79,24 @@ def draw_change(report: ChangeReport, *, as_json: bool, reason: str = "") -> Non
     why = f": {plain(reason, whole=True)}" if reason else ""
     line = f"{counted(facts, 'fact')} of {counted(sources, 'source')} {report.verb}{why}"
     terminal().print(Text(line), soft_wrap=True)
+
+
+def list_for_review(facts: Sequence[Fact], *, as_json: bool) -> None:
+    """Facts to look at, one a line, with how to take one out."""
+    if as_json:
+        rows = [fact.model_dump(mode="json", include=REVIEWED) for fact in facts]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    lines = [
+        f"{plain(fact.fact_id, whole=True)}  {plain(fact.source_id)}  {plain(fact.content)}"
+        for fact in facts
+    ]
+    lines.append(
+        "Take one out with crp fabric quarantine FACT_ID."
+        if facts
+        else "No fact was found at fault often enough."
+    )
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def draw_erasures(reports: Sequence[ErasureReport], *, as_json: bool) -> None:

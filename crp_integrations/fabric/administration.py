@@ -29,7 +29,7 @@ from crp_integrations.fabric.life.maintenance import Maintenance
 from crp_integrations.fabric.namespace_reader import NamespaceReader
 from crp_integrations.fabric.ports import FactsFacet, build_due_index, window_records_of, work_lock
 from crp_integrations.fabric.ports.engines import Progress, ignore_progress
-from crp_integrations.fabric.ports.store import scratch_of
+from crp_integrations.fabric.ports.store import fault_counts_of, scratch_of
 from crp_integrations.fabric.records import Edge, Fact, IngestReport, access_labels
 from crp_integrations.fabric.shared_namespace import (
     PREFIX,
@@ -170,6 +170,25 @@ class NamespaceAdministration:
             # It goes into a notice, and what is quarantined by then would stay so.
             raise RequestError(f"reason is of type {type(reason).__name__}, wanted a text")
         return self._settle(StatusChanges(self._writer()).quarantine(ids, reason))
+
+    def due_for_review(self, least: int | None = None) -> list[str]:
+        """Facts that answers are repeatedly found to distort or to add to.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Args:
+            least: findings against a fact, at least; None for `quarantine_findings`, in a share
+                of its uses of `quarantine_share`.
+
+        Returns:
+            Their ids, ascending; empty where the store counts no findings.
+        """
+        life = self._fabric.settings.lifecycle
+        share = life.quarantine_share if least is None else 0.0
+        with self._fabric.begin(self._own.name, write=False) as transaction:
+            facet = fault_counts_of(transaction)
+            wanted = life.quarantine_findings if least is None else least
+            return [] if facet is None else facet.due(wanted, share)
 
     def lift(self, ids: Sequence[str]) -> ChangeReport:
         """End the quarantine of facts after review: they are ACTIVE and retrievable.

@@ -170,6 +170,8 @@ class LifecycleSettings(Part):
     Attributes:
         retention_days: days from deletion until the bytes are gone (§2.2).
         archive_after_days: days without use after which a fact is archived (§8.2); None never.
+        quarantine: whether a fact that answers are consistently found to distort is taken out of
+            retrieval by itself (§8.4); else its findings are counted, for `crp fabric review`.
         quarantine_findings, quarantine_share: fewest findings against a fact, and their share
             of its uses, that count as "consistently" (§8.4).
         session_idle_hours: hours without a call after which the facts that a `no-store` session
@@ -182,6 +184,7 @@ class LifecycleSettings(Part):
 
     retention_days: float = Field(default=30.0, ge=0.0)
     archive_after_days: float | None = Field(default=180.0, gt=0.0)
+    quarantine: bool = False
     quarantine_findings: int = Field(default=3, ge=1)
     quarantine_share: float = Field(default=0.5, gt=0.0, le=1.0)
     session_idle_hours: float = Field(default=24.0, gt=0.0)

@@ -103,13 +103,19 @@ def create_app(
     # Who routes by names alone asks no model that the operator has not named.
     models = limits.models or ((tree.model,) if isinstance(asked, Routed) else ())
 
+    # A key that may only ask removes nothing: findings are counted, and an operator's relay acts.
+    life = tree.fabric.lifecycle.model_copy(update={"quarantine": False})
+    counting = tree.model_copy(
+        update={"fabric": tree.fabric.model_copy(update={"lifecycle": life})}
+    )
+
     def opened(subject: Subject) -> Relay:
         # A folder's store is its own, which its relay closes; under load writers of a tenant stand
         # in line.
         own: Any = (
             SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
         )
-        return Relay.open(own, subject=subject, settings=tree, **(options or {}))
+        return Relay.open(own, subject=subject, settings=counting, **(options or {}))
 
     tenants = TenantRelays(opened, limits.tenants)
     state = GatewayState(

@@ -36,12 +36,16 @@ class HaltBody(Record):
         audit_trail_uri: where the window's trail is read; empty where nothing serves it.
         oversight_required: whether a person must decide before the caller may go on.
         retry_condition: the value of `CRP-Safety-Retry-After`, which goes with this body.
+        directive: of the policy that withheld it, such as `halt-on HIGH`; empty for none.
+        value: what was found instead.
     """
 
     SCHEMA = "halt-body/1"
     STATUS: ClassVar[int] = 451
 
     crp_halt_reason: HaltReason
+    directive: str = ""
+    value: str = ""
     session_id: str
     audit_trail_uri: str = ""
     oversight_required: bool
@@ -160,6 +164,8 @@ def halt_body(
     session_id: str,
     audit_trail_uri: str = "",
     retry_after: RetryAfter | None = None,
+    directive: str = "",
+    value: str = "",
 ) -> HaltBody:
     """The body of a withheld answer.
 
@@ -168,6 +174,8 @@ def halt_body(
     after = retry_for(reason) if retry_after is None else retry_after
     return HaltBody(
         crp_halt_reason=reason,
+        directive=directive,
+        value=value,
         session_id=session_id,
         audit_trail_uri=audit_trail_uri,
         oversight_required=after is RetryCondition.OVERSIGHT or reason is HaltReason.OVERSIGHT,
@@ -217,6 +225,8 @@ def refusal_body(
         case SafetyHalt(reason=reason):
             return halt_body(
                 HaltReason(reason) if reason in tuple(HaltReason) else HaltReason.OVERSIGHT,
+                directive=error.directive,
+                value=error.value,
                 session_id=session_id or error.session_id,
                 audit_trail_uri=audit_trail_uri,
             )

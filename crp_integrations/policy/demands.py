@@ -252,6 +252,21 @@ def check_fabrication(examined: PolicyCase) -> Iterator[UnmetDemand]:
         )
 
 
+def check_distortion(examined: PolicyCase) -> Iterator[UnmetDemand]:
+    """`block-distortion`: no claim says otherwise than its source."""
+    if not examined.policy.block_distortion:
+        return
+    report = examined.report
+    found = report.distortion_count
+    if report.was_read:
+        found = sum(claim.status is ClaimStatus.CONTRADICTED for claim in report.claims)
+    if found or not examined.ran(3):
+        seen = f"{found} found" if examined.ran(3) else NOT_CHECKED
+        yield examined.unmet(
+            ViolationType.DISTORTION, "block-distortion", seen, "none", Demand.DISTORTION
+        )
+
+
 def check_repetition(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`max-repetition` and `block-repetition`: the level is not above the one that is accepted.
 
@@ -320,5 +335,6 @@ RULES: Final[tuple[Rule, ...]] = (
     _block_rule("block-parametric", ViolationType.PARAMETRIC, Attribution.PARAMETRIC),
     check_personal,
     check_fabrication,
+    check_distortion,
     check_repetition,
 )

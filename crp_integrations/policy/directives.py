@@ -66,6 +66,7 @@ class Demand(StrEnum):
     GROUNDING = "grounding"
     ENTAILMENT = "entailment"
     FABRICATION = "fabrication"
+    DISTORTION = "distortion"
     REPETITION = "repetition"
     FLOW = "flow"
     COMPLETENESS = "completeness"
@@ -83,6 +84,7 @@ class ViolationType(StrEnum):
     PARAMETRIC = "parametric"
     PERSONAL_DATA = "personal-data"
     FABRICATION = "fabrication"
+    DISTORTION = "distortion"
     REPETITION = "repetition"
     FLOW = "flow"
     COMPLETENESS = "completeness"
@@ -362,6 +364,7 @@ DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
         "block-parametric": _Flag(),
         "block-pii": _Flag(),
         "block-fabrication": _Flag(),
+        "block-distortion": _Flag(),
         "block-repetition": _Flag(),
         "max-repetition": _Choice(REPETITIONS),
         "upgrade-on-risk": _Choice(UPGRADES),

@@ -110,6 +110,7 @@ class Policy(Record):
     block_parametric: bool = False
     block_pii: bool = False
     block_fabrication: bool = False
+    block_distortion: bool = False
     block_repetition: bool = False
     max_repetition: Repeated | None = None
     upgrade_on_risk: Upgrade | None = None

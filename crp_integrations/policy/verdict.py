@@ -101,6 +101,7 @@ def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
         policy.block_parametric,
         policy.block_pii,
         policy.block_fabrication,
+        policy.block_distortion,
         policy.block_repetition,
         not policy.allows(PolicySource.PARAMETRIC),
         not policy.allows(PolicySource.CONTEXT),
@@ -126,6 +127,16 @@ def _halt(
     if risky and report.risk_level is RiskLevel.CRITICAL:
         return HaltReason.CRITICAL_RISK
     return HaltReason.POLICY
+
+
+def withholding(judgement: PolicyJudgement, reason: HaltReason) -> tuple[str, str]:
+    """The directive that withholds an answer, and what was found instead; empty for none."""
+    if reason is HaltReason.OVERSIGHT and judgement.oversight is not None:
+        return f"require-oversight {judgement.oversight}", "no approval"
+    if reason not in (HaltReason.POLICY, HaltReason.CRITICAL_RISK):
+        return "", ""
+    found = next((one for one in judgement.violations if one.withholds), None)
+    return ("", "") if found is None else (found.directive, found.seen)
 
 
 def _demands(policy: Policy, report: Report, unmet: Sequence[UnmetDemand]) -> tuple[Demand, ...]:

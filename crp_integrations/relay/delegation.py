@@ -6,7 +6,11 @@ The values travel as they are within a process and as CRP headers between proces
 
 from __future__ import annotations
 
-from crp_integrations.audit.drafts import draft_budget_depleted, draft_sub_agent_returned
+from crp_integrations.audit.drafts import (
+    draft_budget_depleted,
+    draft_budget_reset,
+    draft_sub_agent_returned,
+)
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.dpe.records import Report
@@ -116,7 +120,7 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
         spent = not safety.halts(before, budget) and safety.halts(left, budget)
         # One that has ended stays as it is; that the agent returned is journalled all the same.
         if not session.ended:
-            over = safety.is_spent(left)
+            over = safety.is_spent(left, budget)
             _keep(transaction, world, session.changed(modified_at=now, ended=over))
         last = transaction.journal.last_seal(session_id)
         window_id = last.window_id if last else ""
@@ -135,6 +139,27 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
         key = journal_key(world.keyring, namespace.subject.tenant)
         append_events(transaction.journal, key, [returned, *depleted], now)
     return left
+
+
+def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
+    """Begin a session's safety budget anew, after a person has reviewed its answers.
+
+    Spec: related facts §8
+    """
+    namespace.must_write()
+    start = world.settings.sessions.budget.start
+    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+        session = _session(transaction, world, session_id)
+        now = iso(world.clock.now())
+        begun = session.changed(
+            modified_at=now, safety_budget=start, ended=False, reviews=session.reviews + 1
+        )
+        _keep(transaction, world, begun)
+        last = transaction.journal.last_seal(session_id)
+        draft = draft_budget_reset(session_id, last.window_id if last else "", budget=start)
+        key = journal_key(world.keyring, namespace.subject.tenant)
+        append_events(transaction.journal, key, [draft], now)
+    return start
 
 
 def _session(transaction: Transaction, world: World, session_id: str) -> Session:

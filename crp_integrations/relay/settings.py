@@ -49,8 +49,8 @@ class DispatchSettings(Part):
 
     Attributes:
         redispatches: most re-dispatches of one window (CRP-SPEC-005 §19.2).
-        redispatch_on_repetition, redispatch_on_flow: permit a re-dispatch that a policy without
-            `upgrade-on-risk` does not (decision D11).
+        redispatch_on_contradiction, redispatch_on_repetition, redispatch_on_flow: permit a
+            re-dispatch that a policy without `upgrade-on-risk` does not (decision D11).
         continue_partial: continue a PARTIAL answer too; an INCOMPLETE one is continued while
             windows remain (CRP-SPEC-005 §10.3, decision D17).
         continue_incomplete: continue INCOMPLETE answers at all.
@@ -70,10 +70,11 @@ class DispatchSettings(Part):
     """
 
     redispatches: int = Field(default=2, ge=0, le=2)
+    redispatch_on_contradiction: bool = False
     redispatch_on_repetition: bool = False
     redispatch_on_flow: bool = False
     continue_partial: bool = False
-    continue_incomplete: bool = True
+    continue_incomplete: bool = False
     flow: Literal["augment", "stitch", "none"] = "augment"
     pull_k: int = Field(default=100, ge=1)
     draft_temperature: float = Field(default=0.7, ge=0.0)
@@ -204,6 +205,14 @@ def budget_fields(given: int | Mapping[str, float] | None) -> dict[str, Any]:
 
 
 Preset = Literal["default", "literal"]
+Profile = Literal["observe", "protocol"]
+# What the specifications do by themselves: continuation and remedies (CRP-SPEC-005 §10.3, §19.1),
+# an exhausted safety budget (related facts §8), quarantine (CRP-SPEC-009 §8.4).
+PROTOCOL: Final[dict[str, Any]] = {
+    "dispatch": {"continue_incomplete": True, "redispatch_on_contradiction": True},
+    "sessions": {"budget": {"enforce": True}, "transfer": {"summaries": True}},
+    "fabric": {"lifecycle": {"quarantine": True}},
+}
 TOML_NAME = "crp.toml"
 MASTER_KEY_BYTES = 32
 # Variables of the command line, and of key files by their documented names.
@@ -217,6 +226,9 @@ class Settings(BaseSettings):
 
     Attributes:
         preset: `default`, or `literal` for the letter of the specifications.
+        profile: `observe` reports and does nothing by itself; `protocol` turns on what the
+            specifications do without being asked: continuation, remedies, quarantine, and a
+            safety budget that withholds. Single settings win over it.
         model: model asked when a call names none; `extractive` needs no key.
         max_windows: windows of a session, the total in `CRP-Context-Window: 1/5`.
         context_limits: tokens by model name, above every table.
@@ -254,6 +266,7 @@ class Settings(BaseSettings):
     )
 
     preset: Preset = "default"
+    profile: Profile = "observe"
     model: str = Field(default="extractive", min_length=1)
     max_windows: int = Field(default=5, ge=1)
     context_limits: dict[str, int] = {}
@@ -297,10 +310,16 @@ class Settings(BaseSettings):
             "fabric": FabricSettings.preset(preset),
             "dpe": DpeSettings.preset(preset),
         }
-        for name, base in presets.items():
+        base = {name: part.model_dump() for name, part in presets.items()}
+        protocol = fields.get("profile") == "protocol"
+        if protocol:
+            base = _merged(base, PROTOCOL)
+        for name, own in base.items():
             given = fields.get(name)
+            if name in PROTOCOL and isinstance(given, BaseModel):
+                given = given.model_dump(exclude_unset=True) if protocol else given
             if given is None or isinstance(given, Mapping):
-                fields[name] = _merged(base.model_dump(), given or {})
+                fields[name] = _merged(own, given or {})
         return fields
 
     @field_validator("clock")

@@ -1,7 +1,8 @@
 """The safety budget of a session and its circuit breaker.
 
-A budget starts at 1, falls with the risk of each delivered answer, and never rises. It is rounded
-to four digits before it is compared, since sums of decimal costs are no exact floats.
+A budget starts at 1 and falls with the risk of each delivered answer; nothing but an operator's
+reset raises it. It acts where `sessions.budget.enforce` says so, and is reported always. It is
+rounded to four digits before it is compared, since sums of decimal costs are no exact floats.
 """
 
 from __future__ import annotations
@@ -66,15 +67,15 @@ def halts(budget: float, settings: BudgetSettings) -> bool:
 
     Spec: related facts §8
     """
-    return circuit_of(budget, settings) is Circuit.OPEN
+    return settings.enforce and circuit_of(budget, settings) is Circuit.OPEN
 
 
-def is_spent(budget: float) -> bool:
+def is_spent(budget: float, settings: BudgetSettings) -> bool:
     """Whether nothing is left, so that only another session goes on.
 
     Spec: related facts §8
     """
-    return round_budget(budget) <= 0.0
+    return settings.enforce and round_budget(budget) <= 0.0
 
 
 def needs_review(budget: float, settings: BudgetSettings) -> bool:
@@ -82,7 +83,7 @@ def needs_review(budget: float, settings: BudgetSettings) -> bool:
 
     Spec: related facts §8
     """
-    return warning_of(budget, settings) is BudgetWarning.LOW
+    return settings.enforce and warning_of(budget, settings) is BudgetWarning.LOW
 
 
 def may_delegate(budget: float, settings: BudgetSettings) -> bool:
@@ -90,7 +91,7 @@ def may_delegate(budget: float, settings: BudgetSettings) -> bool:
 
     Spec: related facts §8
     """
-    return circuit_of(budget, settings) is Circuit.CLOSED
+    return not settings.enforce or circuit_of(budget, settings) is Circuit.CLOSED
 
 
 def preferred_strategy(budget: float, settings: BudgetSettings) -> Strategy | None:
@@ -98,7 +99,8 @@ def preferred_strategy(budget: float, settings: BudgetSettings) -> Strategy | No
 
     Spec: related facts §8
     """
-    return Strategy.REFLEXIVE if circuit_of(budget, settings) is Circuit.HALF_OPEN else None
+    half_open = settings.enforce and circuit_of(budget, settings) is Circuit.HALF_OPEN
+    return Strategy.REFLEXIVE if half_open else None
 
 
 def apply_ceiling(own: float, asked: float | None) -> float:

@@ -27,8 +27,8 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         """Keep a session's state; replaces that of the same id.
 
         Raises:
-            StoreError: the safety budget is above the one kept, the session had ended, or
-                `modified_at` is no moment with a zone.
+            StoreError: without a further review the safety budget is above the one kept, or the
+                session had ended; or `modified_at` is no moment with a zone.
         """
         ...
 

@@ -28,7 +28,8 @@ class Session(Record):
     Attributes:
         created_at, modified_at: ISO 8601 in UTC.
         policy: safety policy that holds, in its canonical form; empty for none.
-        safety_budget: what is left, in [0, 1], to four digits; it never rises.
+        safety_budget: what is left, in [0, 1], to four digits; only a review raises it.
+        reviews: how often a person has reviewed the session and set its budget anew.
         parent_session: session of the agent that delegated to this one; empty for a root.
         loop_depth: agents within agents around it, 0 for a root.
         agent_id: registered agent that it belongs to; empty for none.
@@ -51,6 +52,7 @@ class Session(Record):
     tool_calls: int = Field(default=0, ge=0)
     taken: tuple[str, ...] = ()
     ended: bool = False
+    reviews: int = Field(default=0, ge=0)
 
 
 class WindowNode(Record):

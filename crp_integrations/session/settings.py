@@ -87,6 +87,8 @@ class BudgetSettings(Part):
     Spec: related facts §8
 
     Attributes:
+        enforce: whether the breaker acts: answers are withheld or reviewed, the strategy is
+            raised, delegation ends and a spent session ends. Else it is counted and reported.
         start: of a session without a parent.
         healthy: above it nothing is said; up to it the breaker is half open.
         review: below it a person must review.
@@ -94,6 +96,7 @@ class BudgetSettings(Part):
         child_halt: what a sub-agent's 451 costs the agent that asked it.
     """
 
+    enforce: bool = False
     costs: RiskCosts = RiskCosts()
     start: float = Field(default=1.0, gt=0.0, le=1.0)
     healthy: float = Field(default=0.50, ge=0.0, le=1.0)
@@ -136,6 +139,8 @@ class TransferSettings(Part):
     Spec: related facts §5
 
     Attributes:
+        summaries: whether a model is asked for a summary of answers that do not fit; else the
+            facts of the earlier windows are carried over alone.
         share: of the available tokens that may be transferred; the rest is for new facts.
         summary_of_parent: longest summary, as a share of the parent answer's tokens.
         summary_of_available: the same, as a share of the available tokens.
@@ -143,6 +148,7 @@ class TransferSettings(Part):
         fidelity: least fidelity of a summary to the answer that it stands for.
     """
 
+    summaries: bool = False
     share: float = Field(default=0.60, ge=0.0, le=1.0)
     summary_of_parent: float = Field(default=0.25, gt=0.0, le=1.0)
     summary_of_available: float = Field(default=0.30, gt=0.0, le=1.0)

@@ -62,10 +62,18 @@ def printed(body: Body) -> dict[str, Any]:
     ],
 )
 def test_a_451(reason: HaltReason, word: str, person: bool, wait: str) -> None:
-    body = halt_body(reason, session_id=SESSION, audit_trail_uri=TRAIL)
+    body = halt_body(
+        reason,
+        session_id=SESSION,
+        audit_trail_uri=TRAIL,
+        directive="halt-on HIGH",
+        value="CRITICAL",
+    )
     assert printed(body) == {
         "schema": "halt-body/1",
         "crp_halt_reason": word,
+        "directive": "halt-on HIGH",
+        "value": "CRITICAL",
         "session_id": SESSION,
         "audit_trail_uri": TRAIL,
         "oversight_required": person,

@@ -46,6 +46,7 @@ def policies(thresholds: st.SearchStrategy[float | None] = THRESHOLDS) -> st.Sea
         block_parametric=st.booleans(),
         block_pii=st.booleans(),
         block_fabrication=st.booleans(),
+        block_distortion=st.booleans(),
         block_repetition=st.booleans(),
         max_repetition=st.none()
         | st.sampled_from(

@@ -69,6 +69,7 @@ ORACLE: dict[str, Place] = {
     "block_parametric": _flag,
     "block_pii": _flag,
     "block_fabrication": _flag,
+    "block_distortion": _flag,
     "block_repetition": _flag,
     "max_repetition": _by(_REPETITION),
     "upgrade_on_risk": _by(_UPGRADE),

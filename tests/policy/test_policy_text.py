@@ -31,7 +31,7 @@ EVERYTHING = (
     "require-grounding 0.80; require-entailment 0.7555; require-flow 0.00; "
     "require-completeness 1.00; require-quality S A; require-oversight auto; "
     "oversight human-review; block-ungrounded; block-parametric; block-pii; block-fabrication; "
-    "block-repetition; max-repetition MINOR; upgrade-on-risk hierarchical; "
+    "block-distortion; block-repetition; max-repetition MINOR; upgrade-on-risk hierarchical; "
     "report-uri https://a.example/r http://b.example:8080/; report-to audit ops"
 )
 
@@ -76,6 +76,7 @@ def test_every_directive_is_read_and_printed_as_it_stands() -> None:
         block_parametric=True,
         block_pii=True,
         block_fabrication=True,
+        block_distortion=True,
         block_repetition=True,
         max_repetition=RepetitionLevel.MINOR,
         upgrade_on_risk=Strategy.HIERARCHICAL,

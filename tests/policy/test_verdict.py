@@ -104,6 +104,7 @@ ROWS: tuple[Row, ...] = (
     ("block-parametric", bad, good, ViolationType.PARAMETRIC, Demand.GROUNDING, True),
     ("block-pii", bad, good, ViolationType.PERSONAL_DATA, None, True),
     ("block-fabrication", bad, good, ViolationType.FABRICATION, Demand.FABRICATION, True),
+    ("block-distortion", bad, good, ViolationType.DISTORTION, Demand.DISTORTION, True),
     ("block-repetition", repeated, good, ViolationType.REPETITION, Demand.REPETITION, True),
     ("default-src context", bad, good, ViolationType.SOURCE, Demand.GROUNDING, True),
     ("default-src 'none'", good, lambda: check("I think so.", FACTS), ViolationType.SOURCE, None, True),

@@ -13,7 +13,12 @@ from crp_integrations.headers.names import NEVER_PASSED
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.session import agents
 from crp_integrations.session.agents import Downward, Upward
-from crp_integrations.session.settings import AgentSettings, RegisteredAgent, SessionSettings
+from crp_integrations.session.settings import (
+    AgentSettings,
+    BudgetSettings,
+    RegisteredAgent,
+    SessionSettings,
+)
 from crp_integrations.vocabulary import SafetyMode, Strategy
 from tests.session.window_nodes import NOON, SESSION, session
 
@@ -25,7 +30,9 @@ READER = RegisteredAgent(
     allowed_strategies=(Strategy.PUSH, Strategy.PULL),
     safety_policy="halt-on HIGH",
 )
-SETTINGS = SessionSettings(agents=AgentSettings(registered=(READER,)))
+SETTINGS = SessionSettings(
+    budget=BudgetSettings(enforce=True), agents=AgentSettings(registered=(READER,))
+)
 
 
 def canonical(policy: str) -> str:

@@ -14,7 +14,7 @@ from crp_integrations.session import budget
 from crp_integrations.session.settings import BudgetSettings, RiskCosts
 from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strategy
 
-SETTINGS = BudgetSettings()
+SETTINGS = BudgetSettings(enforce=True)
 COSTS = RiskCosts()
 BUDGETS = st.floats(0.0, 1.0) | st.integers(0, 10_000).map(lambda n: n / 10_000)
 LEVELS = st.sampled_from(RiskLevel)
@@ -102,7 +102,7 @@ def test_each_bound_of_the_breaker(
     assert budget.halts(own, SETTINGS) is (state is Circuit.OPEN)
     assert budget.may_delegate(own, SETTINGS) is (state is Circuit.CLOSED)
     assert budget.preferred_strategy(own, SETTINGS) is strategy
-    assert budget.is_spent(own) is (own == 0.0)
+    assert budget.is_spent(own, SETTINGS) is (own == 0.0)
 
 
 @given(BUDGETS, BUDGETS)
@@ -161,3 +161,15 @@ def test_settings_that_cannot_be_meant_are_refused() -> None:
         RiskCosts(medium=0.03333)
     with pytest.raises(ConfigError, match="halt ≤ review"):
         BudgetSettings(review=0.05)
+
+
+@given(BUDGETS)
+def test_a_budget_that_is_not_enforced_is_reported_and_stops_nothing(own: float) -> None:
+    settings = BudgetSettings()
+    assert budget.circuit_of(own, settings) is budget.circuit_of(own, SETTINGS)
+    assert budget.warning_of(own, settings) is budget.warning_of(own, SETTINGS)
+    assert not budget.halts(own, settings)
+    assert not budget.is_spent(own, settings)
+    assert not budget.needs_review(own, settings)
+    assert budget.may_delegate(own, settings)
+    assert budget.preferred_strategy(own, settings) is None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.continuation import deferred_ids, evolve, seen_hashes
+from crp_integrations.envelope.continuation import EARLIER, deferred_ids, evolve, seen_hashes
 from crp_integrations.envelope.records import PriorWindow, SeenFact
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.seals import sha256
@@ -83,7 +83,7 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
     assert set(seen_hashes(found)) == {"f1", "f2", "f3"}
     assert deferred_ids(found) == ("f4", "f5")
     made = evolve(candidates(), found, counter=LetterCounter(), settings=SETTINGS)
-    assert [one.content for one in made.facts] == ["So it is."]
+    assert [one.content for one in made.facts] == [EARLIER + "So it is."]
 
 
 def test_what_the_store_no_longer_keeps_is_left_out() -> None:
@@ -94,7 +94,7 @@ def test_what_the_store_no_longer_keeps_is_left_out() -> None:
 def test_siblings_with_one_summary_give_one_fact() -> None:
     same = [Transfer(TransferType.SUMMARY, "Same.", 1).into(prior(id_, 2)) for id_ in "bc"]
     made = evolve(candidates(), same, counter=LetterCounter(), settings=SETTINGS)
-    assert [one.content for one in made.facts] == ["Same."]
+    assert [one.content for one in made.facts] == [EARLIER + "Same."]
 
 
 def test_a_window_that_is_there_twice_is_refused() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE, evolve
+from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE, evolve
 from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256
@@ -161,7 +161,7 @@ def test_what_goes_over_is_one_fact_of_the_next_envelope() -> None:
     )
     told = settled(TransferType.SUMMARY, summary="Opened in 1911.", fidelity=0.9).into(prior)
     (fact,) = evolve(candidates(), [told], counter=LetterCounter(), settings=ENVELOPE).facts
-    assert (fact.content, fact.importance) == ("Opened in 1911.", to_fixed(0.95))
+    assert (fact.content, fact.importance) == (EARLIER + "Opened in 1911.", to_fixed(0.95))
     assert fact.source_id == f"{SUMMARY_SOURCE}1"
     silent = settled(TransferType.FACTS_ONLY).into(prior.changed(summary="old"))
     assert silent.summary == ""

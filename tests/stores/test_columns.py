@@ -124,7 +124,7 @@ KEPT = {
         **dict.fromkeys(
             (
                 *("session_id", "created_at", "modified_at", "safety_budget", "parent_session"),
-                *("loop_depth", "delegations", "tool_calls", "taken", "ended"),
+                *("loop_depth", "delegations", "tool_calls", "taken", "ended", "reviews"),
             ),
             LABEL,
         ),

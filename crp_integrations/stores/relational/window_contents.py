@@ -126,7 +126,7 @@ def check_kept(session: Session, kept: Session | None) -> None:
     """
     if not session.session_id:
         raise StoreError("a session's id is empty; give one of at least one character")
-    if kept is None:
+    if kept is None or session.reviews > kept.reviews:
         return
     if kept.ended:
         raise StoreError(f"session {session.session_id!r:.80} has ended; nothing follows it")
