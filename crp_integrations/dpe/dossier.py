@@ -80,6 +80,7 @@ class Dossier:
         no_store: the request forbids to keep what it holds (§13.3).
         conversation: role and text of earlier messages, so that a judge understands the question.
         instructions: system prompt of the call; facts in it are evidence for a judge.
+        numbered: the answer's citations count the passages; those of several windows do not.
     """
 
     question: str
@@ -97,6 +98,7 @@ class Dossier:
     no_store: bool = False
     conversation: tuple[tuple[str, str], ...] = ()
     instructions: str = ""
+    numbered: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", _readable(self.question))

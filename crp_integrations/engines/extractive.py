@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems, words
@@ -177,7 +178,9 @@ def _blocks(context: str) -> list[str]:
     if not starts:
         return [context] if context else []
     ends = [start for start, _ in starts[1:]] + [len(context)]
-    return [context[begin:end].strip() for (_, begin), end in zip(starts, ends, strict=True)]
+    found = [context[begin:end].strip() for (_, begin), end in zip(starts, ends, strict=True)]
+    # What was said earlier is no fact; a blank stands for it, so that the numbers stay.
+    return ["" if one.startswith(EARLIER) else one for one in found]
 
 
 def _sentences(content: str) -> list[str]:

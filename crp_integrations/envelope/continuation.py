@@ -131,7 +131,15 @@ def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings)
 # No document's source id begins like this: those are UUIDs, or names that a caller gave.
 SUMMARY_SOURCE = "crp:summary:"
 
+# Before what a model said earlier, so that the next one takes it for no source.
+EARLIER = "Earlier answer in this conversation, which is no source: "
+
 EVOLUTION = "evolution@1"
+
+
+def is_summary(source_id: str) -> bool:
+    """Whether a candidate of this source is what a model said earlier, or a summary of it."""
+    return source_id.startswith(SUMMARY_SOURCE)
 
 
 def seen_hashes(prior: Sequence[PriorWindow]) -> dict[str, str]:
@@ -235,14 +243,14 @@ def _summaries(
 ) -> list[Candidate]:
     """A candidate for each window's summary; it was never stored, so it counts as new."""
     told = [window for window in prior if window.summary.strip()]
-    counts = counter.count_many([marker_text(window.summary) for window in told])
+    counts = counter.count_many([marker_text(EARLIER + window.summary) for window in told])
     made = []
     for window, tokens in zip(told, counts, strict=True):
         source = f"{SUMMARY_SOURCE}{window.window_number}"
         made.append(
             Candidate(
                 fact_id=fact_id(source, window.etag, sha256(window.summary)),
-                content=window.summary,
+                content=EARLIER + window.summary,
                 source_id=source,
                 relevance=to_fixed(settings.evolution.summary_relevance),
                 importance=to_fixed(settings.evolution.summary_importance),

@@ -10,9 +10,6 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
-from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
-from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
@@ -22,6 +19,7 @@ from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.canonical import part, together
+from crp_integrations.receipt.examination_leaves import examined_told
 from crp_integrations.receipt.leaves import (
     Part,
     TextLeaves,
@@ -41,94 +39,13 @@ from crp_integrations.receipt.predicate import (
     Tokenizer,
 )
 from crp_integrations.receipt.predicate_verdict import (
-    EnginesTold,
-    Examined,
-    JudgeCallTold,
-    JudgedTold,
     PolicyTold,
-    PriorTold,
-    RegisteredSystem,
     TermsTold,
 )
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.window_values import Asked, Decided, Told, disclosed_part
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import iso, sha256
-
-# In the place of a prompt that is system prompt, history and question.
-CONVERSATION: Final = "conversation"
-
-
-def examined_told(
-    told: Told,
-    examined: Examination,
-    texts: TextLeaves,
-    question: int,
-    shown: Sequence[tuple[Part, ...]],
-) -> dict[str, Any]:
-    """What the answer was examined beside, and what engines said."""
-    dossier = examined.dossier
-    asked = told.asked
-    spoken = (asked.system_prompt, *(message.content for message in asked.history), asked.query)
-    conversation = BETWEEN.join(part for part in spoken if part)
-    prompt: int | str | None = None
-    if dossier.prompt:
-        same = dossier.prompt == conversation
-        prompt = CONVERSATION if same else texts.add("prompt", dossier.prompt, follows=True)
-    answer = texts.number("answer")
-    if dossier.answer != texts.leaves[answer].text:
-        answer = texts.add("examined", dossier.answer, of=texts.of, follows=True)
-    run = examined.judged
-    judged = None if run is None else judged_told(run, dossier, texts)
-    return declared(
-        Examined,
-        dossier,
-        answer=answer,
-        question=question if dossier.question else None,
-        passages=None if told.fit and told.envelope else _passages(dossier, shown),
-        needs=_needs(dossier, asked, texts),
-        prior=[
-            declared(PriorTold, one, leaf=texts.add(f"prior/{n}", one.text, follows=True))
-            for n, one in enumerate(dossier.prior, start=1)
-        ],
-        prompt=prompt,
-        system=declared(RegisteredSystem, dossier.system),
-        engines=declared(
-            EnginesTold,
-            examined.engines,
-            embedder_thresholds=_decimals(examined.engines.embedder_thresholds),
-            verifier_thresholds=_decimals(examined.engines.verifier_thresholds),
-        ),
-        signals=[{"at": entry.at, "value": entry.value} for entry in examined.entries],
-        flags=list(told.report.flags[told.flags_before :]),
-        judged=judged,
-    )
-
-
-def _passages(dossier: Dossier, shown: Sequence[tuple[Part, ...]]) -> list[dict[str, Any]]:
-    """What the answer was examined beside, where no envelope tells it."""
-    importances: Sequence[float | None] = dossier.importances or [None] * len(dossier.passages)
-    return [
-        {
-            "id": name,
-            "pieces": [list(p) if isinstance(p, tuple) else p for p in pieces],
-            "importance": outline.fixed(importance),
-        }
-        for (name, _), pieces, importance in zip(dossier.passages, shown, importances, strict=True)
-    ]
-
-
-def _needs(dossier: Dossier, asked: Asked, texts: TextLeaves) -> list[int]:
-    """Leaves of what the answer was to cover; those that the question was taken apart into."""
-    found = []
-    for number, need in enumerate(dossier.sub_queries, start=1):
-        known = "request" if need == asked.query else texts.named(need, "need/")
-        found.append(texts.number(known) if known else texts.add(f"cover/{number}", need))
-    return found
-
-
-def _decimals(values: Mapping[str, float]) -> dict[str, str]:
-    return {name: repr(float(value)) for name, value in values.items()}
 
 
 # Windows have few policies.
@@ -153,58 +70,6 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
         catalogue=told.report.classification.engine,
         terms=None if decided.terms is None else declared(TermsTold, decided.terms),
     )
-
-
-def judged_told(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[str, Any]:
-    """A judge's run; what its quotations may stand in gets leaves where it has none."""
-    told = declared(
-        JudgedTold,
-        run,
-        left_out=[[one.fact_id, one.reason] for one in run.left_out],
-        calls=[_judge_call(call, f"judge/{n}", texts) for n, call in enumerate(run.calls, start=1)],
-        conversation=[],
-        instructions=None,
-    )
-    if run.calls:
-        told["conversation"] = [
-            {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
-            for n, (role, text) in enumerate(dossier.conversation, start=1)
-        ]
-        if dossier.instructions:
-            told["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
-            if told["instructions"] is None:
-                told["instructions"] = texts.add(
-                    "instructions", dossier.instructions, of=texts.of, follows=True
-                )
-    return told
-
-
-def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, Any]:
-    told = declared(
-        JudgeCallTold,
-        call,
-        # As it is printed: a millionth is more than a call of a small model costs.
-        cost=None if call.cost_usd is None else repr(float(call.cost_usd)),
-        # It quotes facts, the question, the answer, and what was said before.
-        leaf=texts.add(name, call.reply, of=texts.of, follows=True) if call.reply else None,
-    )
-    if not call.pieces:
-        del told["pieces"]
-    return told
-
-
-def _spoken(text: str, name: str, texts: TextLeaves) -> int:
-    """The leaf of an earlier message: that of the history, of the question, or one of its own."""
-    for begins in ("history/", "request"):
-        known = _known_leaf(text, begins, texts)
-        if known is not None:
-            return known
-    return texts.add(name, text, of=texts.of, follows=True)
-
-
-def _known_leaf(text: str, begins: str, texts: TextLeaves) -> int | None:
-    name = texts.named(text, begins)
-    return texts.number(name) if name else None
 
 
 # Candidates up to which every near-identical pair is worked out for the receipt.

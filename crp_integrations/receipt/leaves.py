@@ -409,7 +409,7 @@ class TextLeaves:
             if leaves[leaf].text == fact.content:
                 parts.append(leaf)
             else:
-                parts += _stretches(leaf, fact.spans)
+                parts += stretches(leaf, fact.spans)
         return tuple(parts)
 
 
@@ -422,7 +422,7 @@ def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
+def stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
     """A text as parts of a fact's leaf."""
     parts: list[Part] = []
     for start, end in spans:

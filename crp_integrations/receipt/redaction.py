@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import Entry, quoted
 from crp_integrations.receipt.records import LeftOut, Receipt, given
@@ -112,7 +112,7 @@ def repeating(receipt: Receipt) -> set[int]:
 
 def summaries(receipt: Receipt) -> set[str]:
     """Ids of facts that are summaries of earlier windows; no fabric has those."""
-    return _ids(receipt, lambda source: source.startswith(SUMMARY_SOURCE))
+    return _ids(receipt, is_summary)
 
 
 def _again(receipt: Receipt, names: Collection[str]) -> set[int]:

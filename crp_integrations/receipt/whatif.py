@@ -5,7 +5,7 @@ Spec: CRP-SPEC-005 §15.4
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
@@ -17,6 +17,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
 from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
@@ -278,12 +279,13 @@ def _verdict(
         return None
     try:
         told = examination_of(content, content.examined, texts)
+        own = frozenset(one.id for one in content.candidates)
         settings = settings_of(content, tools)
         before = _examined(told, settings, Remembered(told.entries), stand_ins(told.engines))
         policy = _engine(change, tools, notes)
-        report = _report(told, settings, change, tools, after, before, policy, notes)
+        report = _report(told, settings, change, tools, after, own, before, policy, notes)
         flags = content.examined.flags
-        if told.judged is not None and (change.preset is not None or _other(told, after)):
+        if told.judged is not None and (change.preset is not None or _other(told, after, own)):
             # Beside a verdict that read it, one that did not would look like a change.
             notes.append("no judge is asked again; both verdicts are those without one")
             told = replace(told, judged=None)
@@ -305,11 +307,25 @@ def _verdict(
     return verdict_change(before, report, judged, supposed)
 
 
-def _other(told: Examination, after: Envelope | None) -> bool:
+def _other(told: Examination, after: Envelope | None, own: Collection[str]) -> bool:
     """Whether the context that is supposed is another one than was examined."""
     if after is None:
         return False
-    return tuple((fact.fact_id, fact.content) for fact in after.facts) != told.dossier.passages
+    return _beside(told, after, own) != told.dossier.passages
+
+
+def _beside(
+    told: Examination, after: Envelope, own: Collection[str]
+) -> tuple[tuple[str, str], ...]:
+    """The passages beside another envelope: its facts, and what was evidence and no candidate."""
+    packed = [
+        (one.fact_id, "" if is_summary(one.source_id) else one.content) for one in after.facts
+    ]
+    return (*packed, *(one for one in told.dossier.passages if one[0] not in own))
+
+
+def _ids(told: Examination) -> list[str]:
+    return [name for name, _ in told.dossier.passages]
 
 
 def _report(
@@ -318,13 +334,14 @@ def _report(
     change: Change,
     tools: Tools,
     after: Envelope | None,
+    own: Collection[str],
     before: Report,
     policy: PolicyEngine | None,
     notes: list[str],
 ) -> Report:
     """The report on the answer beside the context that is supposed."""
     shown = told.dossier.passages
-    passages = shown if after is None else tuple((f.fact_id, f.content) for f in after.facts)
+    passages = shown if after is None else _beside(told, after, own)
     if change.preset is not None:
         settings = DpeSettings.preset(change.preset)
     engines: dict[str, Any] = stand_ins(told.engines)
@@ -343,7 +360,9 @@ def _report(
         notes.append("without a policy engine the use is not classified")
     importances: tuple[float, ...] = ()
     if after is not None and told.dossier.importances:
-        importances = tuple(fact.importance_weight for fact in after.facts)
+        weights = {fact.fact_id: fact.importance_weight for fact in after.facts}
+        known = dict(zip(_ids(told), told.dossier.importances, strict=True))
+        importances = tuple(weights.get(name, known.get(name, 0.0)) for name, _ in passages)
     dossier = replace(told.dossier, passages=passages, importances=importances, vectors=None)
     return _examined(replace(told, dossier=dossier), settings, Live(), engines)
 

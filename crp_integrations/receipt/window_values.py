@@ -122,6 +122,7 @@ class Told:
         examined: what was examined and heard; None where the report is of nothing.
         flags_before: how many of the report's flags are the examination's own; those behind
             them were added by whoever ran the window.
+        sources: source by id of facts that were evidence and in no envelope of this window.
         state: further hashes of the window, which go into a leaf of their own.
     """
 
@@ -139,6 +140,7 @@ class Told:
     decided: Decided = field(default_factory=Decided)
     embedder: str = ""
     reranker: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
 
     def sealed(self, report: Report, **state: str) -> Told:

@@ -224,7 +224,8 @@ def open_relay(
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
             for kept in (world.namespace, *world.regions.values()):
                 maintain_due(kept)
-                quarantine_due(kept, chosen.fabric.lifecycle)
+                if chosen.fabric.lifecycle.quarantine:
+                    quarantine_due(kept, chosen.fabric.lifecycle)
         own = Models(timeout_s=chosen.timeout_s)
         relay = Relay(
             world,

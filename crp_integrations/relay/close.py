@@ -17,7 +17,7 @@ from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finished
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError, PolicyRelaxed, SafetyHalt, StoreDamaged
 from crp_integrations.fabric.namespace import Namespace
@@ -166,7 +166,7 @@ def close(
     ):
         stored = elsewhere | namespace.stored_here(named, transaction)
         on_disk = end.keep and all(
-            id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
+            id_ in stored or is_summary(source_id) for id_, source_id in shown
         )
         earlier = transaction.journal.seals(session_id)
         require_place(transaction, world, session_id, admission, end.outcome)
@@ -237,6 +237,8 @@ def close(
         receipt = issue_receipt(transaction, namespace, world, end, seal, report, update, stored)
         used = _count_uses(transaction, end, now)
         bad = count_findings(transaction, end, report, world.settings.fabric.lifecycle)
+        if not world.settings.fabric.lifecycle.quarantine:
+            bad = []
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(

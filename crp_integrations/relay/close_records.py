@@ -15,7 +15,7 @@ from crp_integrations.audit.trail import closing_data
 from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
@@ -116,7 +116,8 @@ def update_session(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),
         policy=_session_policy(session.policy, admission),
-        ended=session.ended or safety.is_spent(min(session.safety_budget, left)),
+        ended=session.ended
+        or safety.is_spent(min(session.safety_budget, left), world.settings.sessions.budget),
         tool_calls=session.tool_calls + end.tool_calls,
         **(end.born if _begins_session(kept, admission, end, earlier) else {}),
     )
@@ -303,6 +304,7 @@ def receipt_contents(
     reply: Reply | None,
     report: Report,
     examined: tuple[Examination, int] | None,
+    sources: Mapping[str, str],
     admission: Admission | None,
     verdict: AnswerVerdict | None,
 ) -> Told:
@@ -324,6 +326,7 @@ def receipt_contents(
         answered_by=reply.model if reply else "",
         finish_reason=reply.finish_reason if reply else "",
         examined=examined[0] if examined else None,
+        sources=sources,
         flags_before=examined[1] if examined else len(report.flags),
         decided=decision_of(request, envelope, admission, verdict, world),
         embedder=packing.namespace.embedder.identity,
@@ -426,10 +429,7 @@ def issue_receipt(
         of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
         written = update.kept and (
             of.keys() <= stored
-            or all(
-                id_ in stored or source_id.startswith(SUMMARY_SOURCE)
-                for id_, source_id in of.items()
-            )
+            or all(id_ in stored or is_summary(source_id) for id_, source_id in of.items())
         )
         tenant = namespace.subject.tenant
         master = world.keyring.master()

@@ -214,7 +214,8 @@ def examine(
             question apart by rules.
         prior: earlier answers of the session, oldest first.
         conversation: messages before the question, of this package or in the OpenAI shape, by
-            which a judge understands it.
+            which a judge understands it. What tools answered in it is evidence, and may follow
+            the question.
         system_prompt: what the model was told; facts in it are evidence for a judge.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or

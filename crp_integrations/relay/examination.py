@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
-import numpy as np
-
 from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
+from crp_integrations.dpe.judge.verdict import decided
 from crp_integrations.dpe.pipeline import Engines, Examination, examine
-from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE, next_window_number
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.stages.report import finished
+from crp_integrations.envelope.continuation import next_window_number
 from crp_integrations.envelope.decomposition import decompose
-from crp_integrations.envelope.records import Envelope, PackedFact, window_name
-from crp_integrations.errors import RequestError, StoreError
+from crp_integrations.envelope.records import Envelope, window_name
+from crp_integrations.envelope.records import PriorWindow as SeenWindow
+from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
-from crp_integrations.relay.records import Request
+from crp_integrations.relay.evidence import (
+    Evidence,
+    earlier_facts,
+    evidence_of,
+    evidence_vectors,
+)
+from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import GroundingMode
 
 if TYPE_CHECKING:
@@ -91,30 +97,98 @@ def examine_answer(
     world: World,
     namespace: Namespace,
     reads: Callable[[], FabricView],
-    envelope: Envelope | None,
+    evidence: Evidence,
     text: str,
     *,
     needs: Sequence[str] = (),
+    prior: Sequence[SeenWindow] = (),
     outdated: Collection[str] = (),
+    numbered: bool = True,
 ) -> tuple[Report, Examination]:
-    """The report on a reply, beside the envelope that the model had, and how it came about.
+    """The report on a reply, beside its evidence, and how it came about.
 
     Spec: CRP-SPEC-005 §1.2
     """
-    facts = envelope.facts if envelope else ()
     dossier = Dossier(
         question=request.query,
         answer=text,
-        passages=tuple([(fact.fact_id, fact.content) for fact in facts]),
-        vectors=vectors_of(envelope, reads()) if envelope and facts else None,
+        passages=evidence.passages,
+        vectors=evidence_vectors(evidence, reads()) if evidence.passages else None,
         grounding=request.grounding,
-        importances=tuple([fact.importance_weight for fact in facts]),
+        importances=evidence.importances,
         sub_queries=tuple(needs),
-        prior=earlier_answers(request, outdated),
+        prior=earlier_answers(prior, outdated),
+        numbered=numbered,
         windows_left=max(0, world.settings.max_windows - next_window_number(request.prior)),
         **examination_input(request, world.settings, code_verified=world.code_verified),
     )
     return examine_dossier(dossier, world, namespace)
+
+
+def examine_windows(
+    request: Request,
+    world: World,
+    namespace: Namespace,
+    reads: Callable[[], FabricView],
+    answers: Sequence[Answer],
+    text: str,
+    prior: Sequence[SeenWindow] = (),
+) -> Report:
+    """The report on the text of several windows, beside what all of them were shown.
+
+    It names the last window, and each window's own report stays the one that is sealed. How the
+    windows read on from each other is the worst of what they say themselves; where a judge read
+    them, its word on each claim stands.
+
+    Spec: CRP-SPEC-005 §1.2, §10.2
+    """
+    shown = {fact.fact_id: fact for answer in answers for fact in answer.envelope.facts}
+    evidence = evidence_of(list(shown.values()), request.history, earlier_facts(namespace, prior))
+    needs = answers[0].envelope.sub_queries
+    report, examination = examine_answer(
+        request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
+    )
+    between = min((one.report for one in answers[1:]), key=lambda one: one.flow_score)
+    report = report.model_copy(
+        update={
+            "flow_score": between.flow_score,
+            "flow_remediation": between.flow_remediation,
+            "quality": report.quality.model_copy(update={"flow": between.quality.flow}),
+        }
+    )
+    if any(answer.report.was_read for answer in answers):
+        report = _with_windows(report, examination.dossier, answers, text)
+    last = answers[-1].report
+    flags = dict.fromkeys((*report.flags, *(one for a in answers for one in a.report.flags)))
+    whole, _ = finished(
+        report.changed(flags=(*flags, f"windows={len(answers)}")),
+        session_id=last.session_id,
+        window_id=last.window_id,
+        window_number=last.window_number,
+        timestamp=last.timestamp,
+        settings_digest=last.settings_digest,
+    )
+    return whole
+
+
+def _with_windows(report: Report, dossier: Dossier, answers: Sequence[Answer], text: str) -> Report:
+    """A report with what a judge said of the claims of each window."""
+    said: dict[tuple[int, int], Claim] = {}
+    begins = 0
+    for answer in answers:
+        begins = text.index(answer.text, begins)
+        said |= {(begins + c.start, begins + c.end): c for c in answer.report.claims}
+        begins += len(answer.text)
+    names = ("status", "error", "wrong", "quotations", "reason")
+    claims = [
+        claim.model_copy(update={name: getattr(said[at], name) for name in names})
+        if (at := (claim.start, claim.end)) in said
+        else claim
+        for claim in report.claims
+    ]
+    last = next(a.report for a in reversed(answers) if a.report.was_read)
+    read = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
+    return decided(read, dossier)
 
 
 def examine_dossier(
@@ -151,12 +225,13 @@ def caller_dossier(
     instructions: str = "",
 ) -> Dossier:
     """The dossier of an answer whose context, question and earlier answers a caller has."""
+    evidence = evidence_of(context, conversation)
     return Dossier(
         question=question,
         answer=answer,
-        passages=tuple(passages_of(context)),
+        passages=evidence.passages,
         grounding=grounding_mode(grounding),
-        importances=importances_of(context),
+        importances=evidence.importances,
         system=settings.system.system(kept),
         no_store=no_store,
         sub_queries=needs_of(question, sub_queries, context, settings),
@@ -167,7 +242,9 @@ def caller_dossier(
     )
 
 
-def earlier_answers(request: Request, outdated: Collection[str] = ()) -> tuple[PriorWindow, ...]:
+def earlier_answers(
+    prior: Sequence[SeenWindow], outdated: Collection[str] = ()
+) -> tuple[PriorWindow, ...]:
     """The session's earlier answers, oldest first: the text where it was handed over, else the
     summary.
 
@@ -183,42 +260,8 @@ def earlier_answers(request: Request, outdated: Collection[str] = ()) -> tuple[P
             summarised=not window.answer,
             outdated=window_name(window) in outdated,
         )
-        for window in sorted(request.prior, key=lambda window: window.window_number)
+        for window in sorted(prior, key=lambda window: window.window_number)
     )
-
-
-def vectors_of(envelope: Envelope, view: FabricView) -> FloatRows | None:
-    """Unit rows of an envelope's facts in their order, shape (facts, dimensions)."""
-    # The summary of an earlier window is in no store, and a part of a fact is not all it says.
-    told = [
-        fact for fact in envelope.facts if fact.spans or fact.source_id.startswith(SUMMARY_SOURCE)
-    ]
-    made = {fact.fact_id for fact in told}
-    stored = [fact.fact_id for fact in envelope.facts if fact.fact_id not in made]
-    try:
-        rows = view.vectors(stored)
-    except StoreError:
-        return None
-    if not told:
-        return rows
-    new = view.embedder.embed_passages([fact.content for fact in told])
-    ids = [*stored, *(fact.fact_id for fact in told)]
-    row = dict(zip(ids, [*rows, *new], strict=True))
-    return np.stack([row[fact.fact_id] for fact in envelope.facts])
-
-
-def passages_of(context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids and texts of what the model had; texts are named `context-1`, `context-2`, …."""
-    items = context.facts if isinstance(context, Envelope) else context
-    passages = []
-    for number, item in enumerate(items, 1):
-        if isinstance(item, str):
-            passages.append((f"context-{number}", item))
-        elif isinstance(item, Fact | PackedFact):
-            passages.append((item.fact_id, item.content))
-        else:
-            raise RequestError(f"context {number} is {type(item).__name__}, wanted a text or fact")
-    return passages
 
 
 def needs_of(
@@ -255,13 +298,6 @@ def prior_answers(prior: Sequence[str | PriorWindow]) -> tuple[PriorWindow, ...]
                 f"prior {number} is {type(window).__name__}, wanted a text or PriorWindow"
             )
     return tuple(windows)
-
-
-def importances_of(context: Envelope | Sequence[Fact | str]) -> tuple[float, ...]:
-    """The importance of each fact; none at all as soon as one is a mere text."""
-    items = context.facts if isinstance(context, Envelope) else context
-    known = [item.importance_weight for item in items if isinstance(item, Fact | PackedFact)]
-    return tuple(known) if len(known) == len(items) else ()
 
 
 def grounding_mode(grounding: GroundingMode | str) -> GroundingMode:

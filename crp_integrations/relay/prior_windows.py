@@ -65,7 +65,9 @@ class CarriedContext:
         settings = self._world.settings.sessions.transfer
         whole = self._counter.count(self._answers) if self._answers else 0
         # Deferred facts are candidates like others here, and are packed as far as they fit.
-        chosen = transfer.choose_transfer(whole, 0, self._available, settings)
+        chosen = transfer.choose_transfer(
+            whole, 0, self._available, settings, summarised=settings.summaries
+        )
         if not self._answers:
             chosen = TransferType.FACTS_ONLY
         if chosen is not TransferType.SUMMARY:

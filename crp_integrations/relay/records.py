@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
@@ -52,13 +53,34 @@ def message_of(given: object) -> Message:
     if role not in ("system", "user", "assistant", "tool"):
         raise RequestError(f"role {role!r:.40} is not one of system, user, assistant, tool")
     calls = tuple(_call(call) for call in message.get("tool_calls") or ())
+    content, result = message.get("content"), message.get("tool_call_id")
+    blocks = [one for one in content if isinstance(one, Mapping)] if _is_list(content) else []
+    if answered := [one for one in blocks if one.get("type") == "tool_result"]:
+        # Anthropic's form, in which a tool answers in the user's name.
+        role, result = "tool", answered[0].get("tool_use_id")
+        content = "\n".join(_text(one.get("content")) for one in answered)
+    elif used := [one for one in blocks if one.get("type") == "tool_use"]:
+        calls += tuple(_used(one) for one in used)
+        content = [one for one in blocks if one.get("type") != "tool_use"]
     return Message(
         role=role,
-        content=_text(message.get("content")),
+        content=_text(content),
         name=message.get("name"),
         tool_calls=calls,
-        tool_call_id=message.get("tool_call_id"),
+        tool_call_id=result,
     )
+
+
+def _is_list(content: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(content, Sequence) and not isinstance(content, str)
+
+
+def _used(block: Mapping[str, Any]) -> ToolCall:
+    """A tool call as Anthropic writes it."""
+    if not isinstance(block.get("name"), str):
+        raise RequestError("a tool_use block names no tool; give id, name and input")
+    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+    return ToolCall(id=block.get("id") or "", name=block["name"], arguments=arguments)
 
 
 def _call(call: object) -> ToolCall:
@@ -275,7 +297,9 @@ class Answer(Record):
         headers: CRP response headers by name, values without line breaks.
         continuation_id: under which the window may be continued, empty for the session's last;
             the headers name it only where another window is suggested.
+        report: on the whole text.
         pieces: of an answer over several windows, in order; empty for an answer of one.
+        window_reports: of an answer over several windows, the sealed report of each; empty for one.
         parts: ids of the windows that answered parts of the question; empty for none.
         receipt_id: of the receipt on its window, of several the last one's; empty for none.
         compaction: what was left out of the conversation; None where nobody looked at it.
@@ -293,6 +317,7 @@ class Answer(Record):
     window_number: int
     continuation_id: str = ""
     pieces: tuple[Piece, ...] = ()
+    window_reports: tuple[Report, ...] = ()
     parts: tuple[str, ...] = ()
     receipt_id: str = ""
     compaction: CompactionAccount | None = None

@@ -20,7 +20,7 @@ from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.context_packs import ArtifactSandboxes, ContextPacks, assemble_for
-from crp_integrations.relay.delegation import delegate, take_result
+from crp_integrations.relay.delegation import delegate, reset_budget, take_result
 from crp_integrations.relay.prior_windows import window_report
 from crp_integrations.relay.prompt import Conversation, count_tokens_of
 from crp_integrations.relay.question_fields import check_session_id
@@ -298,6 +298,20 @@ class Relay(ContextPacks, ArtifactSandboxes):
             RequestError: the session is not known.
         """
         return take_result(self.region(residency), self._world, session_id, up)
+
+    def reset_budget(self, session_id: str, *, residency: str | None = None) -> float:
+        """Begin a session's safety budget anew, once a person has reviewed its answers.
+
+        Spec: related facts §8
+
+        Returns:
+            The budget that the session has now.
+
+        Raises:
+            RequestError: the session is not known.
+            AccessDenied: the subject may not write.
+        """
+        return reset_budget(self.region(residency), self._world, session_id)
 
     def report(self, window_id: str, *, residency: str | None = None) -> Report | None:
         """The report on a window, as `CRP-Provenance-Report-URI` refers to it.

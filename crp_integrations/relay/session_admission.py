@@ -15,7 +15,13 @@ from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.records import PriorWindow
-from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, TokenRefused
+from crp_integrations.errors import (
+    AccessDenied,
+    PolicyRelaxed,
+    RequestError,
+    TokenRefused,
+    UnknownContinuation,
+)
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
 from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce, parse_policy
@@ -94,6 +100,8 @@ class Admission:
         depth: agents within agents around the window; a session's own does not fall.
         continues: the parents were named by continuation ids.
         token: the session token that it was asked with; None for none.
+        earlier: what is known of the session's windows where it continues none of them: its answer
+            is compared with theirs, and its envelope is a new question's.
     """
 
     session: Session | None
@@ -112,6 +120,7 @@ class Admission:
     depth: int = 0
     continues: bool = False
     token: SessionToken | None = None
+    earlier: tuple[PriorWindow, ...] = ()
 
     def strategy(self, wanted: Strategy) -> Strategy:
         """The strategy of a single window: a half-open circuit asks for the reflexive one."""
@@ -155,10 +164,13 @@ def admit_window(
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
         parents = resolve_continuations(request.continuation_ids, session_id, own.get)
         after = _named_windows(place.parents, nodes)
-        before = ancestry(nodes, [parent.window_id for parent in parents]) if parents else ()
+        last = parents or (() if after or request.prior else last_windows(nodes))
+        before = _ancestors(nodes, last, named=bool(parents))
         kept = sessions.priors(before)
         # A session that was forgotten, or is older than sessions are kept, is known by its seals.
         sealed = () if session else tuple(transaction.journal.seals(session_id))
+        above = request.parent_session if session is None else session.parent_session
+        parent = _parent_session(sessions.session(above) if above else None, above, world)
     if session is not None and session.ended:
         raise AccessDenied(f"session {session_id} has ended; begin another one")
     name = session.agent_id if session else ""
@@ -176,12 +188,16 @@ def admit_window(
         loop_depth=depth,
         settings=settings.sessions.agents,
     )
-    policy = _with_safety_mode(_policy(world, session, agent, request, session_id), request)
+    policy = _with_safety_mode(
+        _policy(world, (session, parent), agent, request, session_id), request
+    )
     if request.nonce:
         require_nonce(request.nonce, policy or Policy(), world)
     left = session.safety_budget if session else _budget_left(sealed, settings)
     if place.sibling and after:
         left = safety.merge_budgets(parent.safety_budget for parent in after)
+    # An agent has no more than the one that it names as its parent, whoever forgot to say so.
+    left = safety.apply_ceiling(left, parent.safety_budget if parent else None)
     left = safety.apply_ceiling(left, request.safety_budget)
     brought = _token(request, session_id, nodes, world) if request.session_token else None
     if brought is not None:
@@ -189,7 +205,8 @@ def admit_window(
     known = {**kept, **held.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    given = () if request.prior else tuple(prior_windows(before, known, {}))
+    behind = () if request.prior else tuple(prior_windows(before, known, {}))
+    given = behind if parents else ()
     prior = request.prior or merge_fan_out(given)
     # Questions that only share a session are no graph.
     if parents:
@@ -210,10 +227,23 @@ def admit_window(
         depth=depth,
         continues=bool(parents),
         token=brought,
+        earlier=() if parents else merge_fan_out(behind),
         preferred=_preferred(left, agent, settings),
         pattern=pattern_of(nodes, [node.window_id for node in follows], fanned=place.sibling > 0),
         windows=nodes,
     )
+
+
+def _ancestors(
+    nodes: Sequence[WindowNode], last: Sequence[WindowNode], *, named: bool
+) -> tuple[str, ...]:
+    """The windows that one with these parents has seen; of a session that was forgotten none."""
+    try:
+        return ancestry(nodes, [window.window_id for window in last])
+    except UnknownContinuation:
+        if named:
+            raise
+        return ()
 
 
 def _named_windows(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
@@ -237,6 +267,11 @@ def _budget_left(sealed: Sequence[WindowSeal], settings: Settings) -> float:
     return left
 
 
+def _parent_session(stored: Session | None, id_: str, world: World) -> Session | None:
+    """The session that another one names as its parent; None where it is not known here."""
+    return _stricter_session(stored, world.session_memories.of(id_).session) if id_ else None
+
+
 def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
     """A session's state, of which a part may have been kept in memory alone."""
     if stored is None or held is None:
@@ -248,12 +283,16 @@ def _stricter_session(stored: Session | None, held: Session | None) -> Session |
 
 def _policy(
     world: World,
-    session: Session | None,
+    sessions: Sequence[Session | None],
     agent: RegisteredAgent | None,
     request: Request,
     session_id: str,
 ) -> Policy | None:
-    """The session's policy, as strict as the operator's is today, tightened by the request's."""
+    """The session's policy, as strict as the operator's is today, tightened by the request's.
+
+    Args:
+        sessions: the window's own session and its parent's, as far as they are known here.
+    """
     # The strictest of each directive holds, so an older session follows its operator.
     layers = [
         parse_policy(text)
@@ -261,7 +300,7 @@ def _policy(
             world.settings.policy,
             agent.safety_policy if agent else "",
             request.inherited_policy,
-            session.policy if session else "",
+            *(session.policy if session else "" for session in sessions),
         )
         if text
     ]

@@ -92,10 +92,14 @@ class Halt:
     Attributes:
         reason: one of the halt reasons of a 451 body.
         answer: what was withheld, for the operator's eyes.
+        directive: of the policy that withheld it; empty where something else did.
+        value: what was found instead of what the directive wants.
     """
 
     reason: str
     answer: Answer
+    directive: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +212,11 @@ def outcome_body(outcome: Outcome) -> bodies.Body | None:
     Spec: CRP-SPEC-003 §8.4; related facts §3
     """
     match outcome:
-        case Halt(reason=reason, answer=withheld):
+        case Halt(reason=reason, answer=withheld, directive=directive, value=value):
             return bodies.halt_body(
                 HaltReason(reason),
+                directive=directive,
+                value=value,
                 session_id=withheld.session_id,
                 audit_trail_uri=withheld.headers.get(names.TRAIL_URI, ""),
             )
@@ -230,13 +236,15 @@ def answer_of(outcome: Outcome) -> Answer:
     match outcome:
         case Release(answer=released):
             return released
-        case Halt(reason=reason, answer=withheld):
+        case Halt(reason=reason, answer=withheld, directive=directive, value=value):
             raise SafetyHalt(
                 f"the answer of window {withheld.window_id} was withheld: {reason}",
                 report=withheld.report,
                 trail=withheld.window_id,
                 reason=reason,
                 session_id=withheld.session_id,
+                directive=directive,
+                value=value,
             )
         case Refusal(error=error):
             raise error

@@ -16,6 +16,7 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
+from crp_integrations.policy.verdict import withholding
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.records import Request
@@ -189,7 +190,8 @@ class Turn(OpenWindow):
             )
         )
         nodes = admission.windows
-        self._outdated = outdated_windows(self._packing.namespace, admission.prior, nodes)
+        known = admission.prior or admission.earlier
+        self._outdated = outdated_windows(self._packing.namespace, known, nodes)
         if not self.request.prior and admission.prior:
             self._carried_context = CarriedContext(self._packing.request, self._world)
 
@@ -301,7 +303,8 @@ class Turn(OpenWindow):
                 return unfinished or self._released(shown, report, answered, fitted, verdict)
             case Withhold(reason=reason):
                 closed = self._close("halted", shown, answered.text, report, verdict=verdict)
-                self._outcome = Halt(reason, self._answer(shown, answered, closed))
+                withheld = self._answer(shown, answered, closed)
+                self._outcome = Halt(reason, withheld, *withholding(verdict.judgement, reason))
                 self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)

@@ -49,7 +49,14 @@ from crp_integrations.vocabulary import (
 )
 
 # Demands that an answer closer to its context may meet; the others have remedies of their own.
-MENDED = (Demand.RISK, Demand.GROUNDING, Demand.ENTAILMENT, Demand.FABRICATION, Demand.QUALITY)
+MENDED = (
+    Demand.RISK,
+    Demand.GROUNDING,
+    Demand.ENTAILMENT,
+    Demand.FABRICATION,
+    Demand.DISTORTION,
+    Demand.QUALITY,
+)
 # Claims quoted in the words of a re-dispatch.
 MOST_QUOTED = 10
 
@@ -162,7 +169,9 @@ def _again(
         for one in report.cross_window_contradictions
         if one.severity in (Severity.CRITICAL, Severity.HIGH)
     ]
-    if any(one.severity is Severity.CRITICAL for one in contradicted):
+    if any(one.severity is Severity.CRITICAL for one in contradicted) and (
+        upgrade is not None or settings.redispatch_on_contradiction
+    ):
         triggers.append("contradiction")
         words.append(remedies.against_contradiction(contradicted))
     if report.repetition_level is RepetitionLevel.SEVERE and (
@@ -279,7 +288,9 @@ class AnswerVerdict:
             accept_quality=tuple(request.accept_quality),
             part=part,
             unanswered=bool(reply.tool_calls) and not reply.text.strip(),
-            review_below=world.settings.sessions.budget.review,
+            review_below=world.settings.sessions.budget.review
+            if world.settings.sessions.budget.enforce
+            else 0.0,
         )
         if not terms.unanswered:
             decision = decide(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import (
     CRPError,
     LimitReached,
@@ -40,7 +40,13 @@ from crp_integrations.relay.close import (
     window_headers,
 )
 from crp_integrations.relay.close_records import draft_maker, receipt_contents
-from crp_integrations.relay.examination import examine_answer
+from crp_integrations.relay.evidence import (
+    TOOL_SOURCE,
+    Evidence,
+    earlier_facts,
+    evidence_of,
+)
+from crp_integrations.relay.examination import examine_answer, examine_windows
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge
@@ -58,8 +64,6 @@ from crp_integrations.vocabulary import EventType, HaltReason
 T = TypeVar("T")
 # The remedy of a prompt that quotes what is to be gone on from.
 AUGMENTED: Final = "prompt-augmented"
-# Source of what a tool answered, before the tool's name.
-TOOL_SOURCE: Final = "tool:"
 # Errors of a close whose place was taken by an answer that was asked at the same time.
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
@@ -96,6 +100,8 @@ class OpenWindow:
         self._examined: tuple[Examination, int] | None = None
         # Of what the report's envelope shows, as far as it was looked at.
         self._hashes: Mapping[str, str] = {}
+        # What the answer was examined beside.
+        self._evidence = Evidence(())
         # The reply that was examined, and its way through the judge.
         self._examined_reply: Reply | None = None
         self._judged_answer: JudgedAnswer | None = None
@@ -158,14 +164,41 @@ class OpenWindow:
             self._world,
             packing.namespace,
             packing.reads,
-            envelope,
+            self._evidence_of(envelope),
             text,
             needs=packing.needs.own(envelope.sub_queries if envelope else ()),
+            prior=self._known(),
             outdated=self._outdated,
         )
         self._examined = (examination, len(report.flags))
         flags = (*report.flags, *self._flags(), *self._personal(envelope))
         return report.model_copy(update={"flags": flags})
+
+    def _evidence_of(self, envelope: Envelope | None) -> Evidence:
+        """What an answer beside an envelope is judged against."""
+        request = self._packing.request
+        earlier = earlier_facts(self._packing.namespace, self._known()) if envelope else []
+        self._evidence = evidence_of(envelope, request.history, earlier)
+        return self._evidence
+
+    def examine_whole(self, answers: Sequence[Answer], text: str) -> Report:
+        """The report on the text of several windows, of which this is one."""
+        packing = self._packing
+        prior = self._admission.earlier if self._admission and not self.request.prior else ()
+        return examine_windows(
+            self.request,
+            self._world,
+            packing.namespace,
+            packing.reads,
+            answers,
+            text,
+            self.request.prior or prior,
+        )
+
+    def _known(self) -> tuple[PriorWindow, ...]:
+        """What is known of the session's windows, whether or not this one continues one."""
+        prior = self._packing.request.prior
+        return prior or (self._admission.earlier if self._admission else ())
 
     def _judgement(
         self, fitted: FittedDispatch, reply: Reply, report: Report
@@ -187,15 +220,16 @@ class OpenWindow:
 
     def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
         """Ids of facts that the judge's provider must not get, and why."""
-        labels = self._packing.labels(envelope)
+        labels = {**self._evidence.labels, **self._packing.labels(envelope)}
         barred = set(judge.settings.withhold_labels)
         held = set() if judge.own else set(self._packing.reads().held())
         found = []
-        for fact in envelope.facts:
-            if barred.intersection(labels.get(fact.fact_id, ())):
-                found.append((fact.fact_id, "label"))
-            elif fact.fact_id in held and not fact.source_id.startswith(TOOL_SOURCE):
-                found.append((fact.fact_id, "no-store"))
+        shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
+        for id_, source_id in {**self._evidence.sources, **shown}.items():
+            if barred.intersection(labels.get(id_, ())):
+                found.append((id_, "label"))
+            elif id_ in held and not source_id.startswith(TOOL_SOURCE):
+                found.append((id_, "no-store"))
         return found
 
     def _judged(self, judging: JudgedAnswer) -> Report:
@@ -336,7 +370,9 @@ class OpenWindow:
             keep=not self.request.cache.no_store,
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
-            candidates=self._packing.candidates if world.settings.receipts else (),
+            candidates=(*self._packing.candidates, *self._evidence.sources)
+            if world.settings.receipts
+            else (),
             labels=self._packing.labels(envelope),
             hashes=self._hashes,
             decisions=self._packing.decisions,
@@ -377,6 +413,7 @@ class OpenWindow:
             reply=self._examined_reply,
             report=report,
             examined=self._examined,
+            sources=self._evidence.sources,
             admission=self._admission,
             verdict=verdict,
         )

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
 from crp_integrations.envelope.continuation import (
+    EARLIER,
     SUMMARY_SOURCE,
     Pressure,
     assess_pressure,
@@ -113,16 +114,18 @@ def test_deferred_facts_summary_and_new_facts_are_packed_together() -> None:
     prior = window(1, A, summary=told, left=("b",))
     found = evolved(candidates(A, B, C), prior)
     (summary,) = [one for one in found.facts if one.source_id.startswith(SUMMARY_SOURCE)]
-    assert summary.content == told
+    assert summary.content == EARLIER + told
     assert summary.source_id == "crp:summary:1"
-    assert summary.tokens == len("[10] " + told + "\n\n")
+    assert summary.tokens == len("[10] " + EARLIER + told + "\n\n")
     assert (summary.relevance, summary.importance) == (SCALE, SCALE * 95 // 100)
     assert found.facts == tuple(sorted(found.facts, key=lambda one: one.fact_id))
     envelope = made(found, window_number=2)
-    assert {one.content for one in envelope.facts} == {told, B.content, C.content}
+    assert {one.content for one in envelope.facts} == {EARLIER + told, B.content, C.content}
     assert told in envelope.text
     # With room for one fact alone it is the summary that is kept.
-    assert [one.content for one in made(found, budget_tokens=summary.tokens).facts] == [told]
+    assert [one.content for one in made(found, budget_tokens=summary.tokens).facts] == [
+        EARLIER + told
+    ]
 
 
 def test_a_summary_is_told_once() -> None:
@@ -131,7 +134,7 @@ def test_a_summary_is_told_once() -> None:
     assert {one.fact_id for one in second.facts_seen} == {"b", *_summary_ids(first)}
     third = evolved(candidates(A, B, C), first, second)
     assert [one.content for one in third.facts if one.source_id.startswith(SUMMARY_SOURCE)] == [
-        "And then b."
+        EARLIER + "And then b."
     ]
 
 

@@ -36,7 +36,8 @@ ANSWER = (
 def opened(*script: Any, **options: Any) -> tuple[Relay, ScriptedModel]:
     """A relay over the usual facts, and the model behind it."""
     model = ScriptedModel(*(script or (ANSWER,)))
-    given = {"embedder": HashEmbedder(), "key": MASTER, "clock": NOON, "models": model, **options}
+    given = {"embedder": HashEmbedder(), "key": MASTER, "clock": NOON, "models": model}
+    given |= {"profile": "protocol", **options}
     relay = Relay.open(MemoryStore(), **given)
     relay.fabric.add(list(FACTS))
     return relay, model

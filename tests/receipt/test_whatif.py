@@ -103,14 +103,14 @@ NORTHFIELD = "What revenue did Northfield Energy report?"
 
 
 def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
-    receipt = asked(NORTHFIELD, "I like trains. " * 4, budget_tokens=60)
+    receipt = asked(NORTHFIELD, "I like trains. " * 4, budget_tokens=80)
     envelope, policy = receipt.content["envelope"], receipt.content["policy"]
     # The envelope is better than what was said beside it.
     assert (envelope["quality_tier"], policy["tier"]) == ("B", "C")
     wanted = "require-quality S A B"
     counter = opened()[0]._world.counter_for(MODEL)
     tools = Tools(embedder=ENGINES.embedder, verifier=ENGINES.verifier, counter=counter)
-    for change in (Change(policy=wanted), Change(policy=wanted, budget_tokens=60)):
+    for change in (Change(policy=wanted), Change(policy=wanted, budget_tokens=80)):
         found = whatif(receipt, change, tools)
         assert found.verdict is not None
         assert found.context is not None

@@ -24,9 +24,11 @@ Opener = Callable[..., Relay]
 @pytest.fixture
 def open_relay() -> Opener:
     def opener(store: Any = None, **options: Any) -> Relay:
+        # Most of these tests are of what the specifications do by themselves.
+        profile = {} if "settings" in options else {"profile": "protocol"}
         return Relay.open(
             MemoryStore() if store is None else store,
-            **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options},
+            **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **profile, **options},
         )
 
     return opener

@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe import remedies
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE
 from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.language.text import split_sentences
@@ -173,7 +173,7 @@ def test_a_window_by_its_id_knows_what_was_shown_and_said(open_relay: Opener) ->
     assert len(shown) == 2
     assert shown.isdisjoint(fact.fact_id for fact in second.envelope.facts)
     told = [f for f in second.envelope.facts if f.source_id.startswith(SUMMARY_SOURCE)]
-    assert [fact.content for fact in told] == [COMMISSIONED]
+    assert [fact.content for fact in told] == [EARLIER + COMMISSIONED]
     assert second.envelope.window_number == 2
     # Without the id the same session shows them again.
     again = relay.ask(f"{NEEDS[1]}?", model=MODEL, session_id=first.session_id)
@@ -196,7 +196,7 @@ def test_a_long_answer_is_summed_up_by_the_model_and_checked(open_relay: Opener)
     summarise = model.calls[1]
     assert (summarise.purpose, summarise.temperature) == (Purpose.SUMMARISE, 0.1)
     told = [f for f in second.envelope.facts if f.source_id.startswith(SUMMARY_SOURCE)]
-    assert [fact.content for fact in told] == [COMMISSIONED]
+    assert [fact.content for fact in told] == [EARLIER + COMMISSIONED]
     node = windows(relay, first.session_id)[1]
     assert (node.transfer, node.summary_hash != "") == ("SUMMARY", True)
 
@@ -368,7 +368,7 @@ def test_the_headers_of_several_windows_say_the_worst(open_relay: Opener) -> Non
     assert said.chained_hmac == second.hmac
     assert said.safety_budget == session(relay, answer.session_id).safety_budget
     # The report is the last window's, as it is sealed.
-    assert answer.report.risk_level is second.risk_level
+    assert answer.window_reports[-1].risk_level is second.risk_level
 
 
 def test_all_windows_are_paid_for(open_relay: Opener) -> None:

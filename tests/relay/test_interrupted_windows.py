@@ -350,7 +350,9 @@ def test_vectors_of_the_store_and_fresh_ones_give_one_report(open_relay, monkeyp
         turn = relay.turn(QUESTION, session_id=SESSION)
         turn.begin()
         if not given:
-            monkeypatch.setattr("crp_integrations.relay.examination.vectors_of", lambda *_: None)
+            monkeypatch.setattr(
+                "crp_integrations.relay.examination.evidence_vectors", lambda *_: None
+            )
         reports.append(turn.receive(Reply(text=FACTS[0])).answer.report)
     assert reports[0] == reports[1]
     assert np.isfinite(reports[0].composite_score)

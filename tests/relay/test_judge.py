@@ -415,6 +415,11 @@ def test_labels_that_its_provider_must_not_get_are_left_out(
     assert [(one.fact_id, one.reason) for one in said.report.judge.left_out] == [(held, "label")]
     assert "judge-passages-left-out=1" in said.report.flags
     assert not reached(judge, "quimperley", "detachment")
+    # It stays evidence in the next window, and stays with us there too.
+    after = relay.ask(QUESTION, session_id=said.session_id, continuation_ids=[said.continuation_id])
+    assert HIDDEN not in [fact.content for fact in after.envelope.facts]
+    assert (held, "label") in [(one.fact_id, one.reason) for one in after.report.judge.left_out]
+    assert not reached(judge, "quimperley", "detachment")
     fact = Fact(content=HIDDEN, labels=("class:secret",))
     report = examine(HIGH, [*FACTS, fact], ASKED, judge=source)
     assert [one.reason for one in report.judge.left_out] == ["label"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.headers import names
 from crp_integrations.relay.steps import Halt, NotModified
@@ -102,7 +103,7 @@ def test_while_it_goes_on_the_session_knows_what_was_said(open_relay: Opener) ->
     assert names.REPORT_URI not in first.headers
     second = continued(relay, first, **NO_STORE)
     assert second.window_number == 2
-    assert HIGH in [fact.content for fact in second.envelope.facts]
+    assert EARLIER + HIGH in [fact.content for fact in second.envelope.facts]
     assert float(second.headers[names.SAFETY_BUDGET]) <= 0.85
     # The policy and the token hold as in any session.
     token = second.headers[names.SET_SESSION].partition("token=")[2].partition(";")[0]

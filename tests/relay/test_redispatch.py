@@ -314,7 +314,8 @@ def test_the_new_reply_passes_the_whole_pipeline_and_repeats_at_most_twice(
     assert len(answers_asked(model)) == 1 + 3
     assert second.report.repetition_level is RepetitionLevel.SEVERE
     assert len(session_events(relay, EventType.RE_DISPATCH)) == 2
-    assert {run.number for run in second.report.stages} >= set(range(1, 14)) - {13}
+    # Nothing but the answer before was shown, so no fact can have been left out (stage 10).
+    assert {run.number for run in second.report.stages} >= set(range(1, 14)) - {10, 13}
 
 
 # --- flow --------------------------------------------------------------------------------

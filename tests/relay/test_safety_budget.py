@@ -77,11 +77,18 @@ def test_a_failed_call_costs_nothing(open_relay: Opener) -> None:
 
 def test_half_open_the_circuit_asks_for_a_reflexive_answer(open_relay: Opener) -> None:
     relay, model = opened(
-        open_relay, CRITICAL, HIGH, LOW, SOUND, LOW, dispatch={"continue_incomplete": False}
+        open_relay,
+        CRITICAL,
+        HIGH,
+        LOW,
+        SOUND,
+        LOW,
+        dispatch={"continue_incomplete": False, "redispatch_on_contradiction": False},
     )
     assert answered(relay).headers[names.SAFETY_BUDGET] == "0.65"
     second = answered(relay)
-    assert second.headers[names.SAFETY_BUDGET] == "0.5"
+    # It contradicts the answer before, which makes it CRITICAL too.
+    assert second.headers[names.SAFETY_BUDGET] == "0.3"
     assert second.headers[names.BUDGET_WARNING] == "caution"
     assert len(model.calls) == 2
     third = answered(relay)

@@ -76,7 +76,7 @@ def test_of_two_questions_with_one_token_one_is_answered(open_relay: Opener) -> 
 
 
 def test_a_withheld_answer_has_the_token_too(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW)
+    relay, _ = opened(open_relay, LOW, dispatch={"redispatches": 0})
     token = token_of(answered(relay))
     asked = {"session_id": SESSION, "session_token": token}
     first = relay.turn(QUESTION, policy="halt-on HIGH", **asked)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import (
     LimitReached,
     PolicyRelaxed,
@@ -214,7 +215,7 @@ def test_the_answer_before_is_told_as_one_fact(open_relay: Opener) -> None:
     second = continued(relay, answered(relay))
     told = [fact for fact in second.envelope.facts if fact.source_id.startswith("crp:summary")]
     (account,) = told
-    assert account.content == LOW
+    assert account.content == EARLIER + LOW
     assert LOW in model.calls[1].messages[0].content
     node = nodes(relay)[1]
     assert node.transfer is TransferType.FULL_CONTEXT
@@ -389,7 +390,7 @@ def test_a_session_goes_on_after_a_restart(open_relay: Opener, tmp_path: Path) -
     assert float(second.headers[names.SAFETY_BUDGET]) <= 0.85
     # The answer before is known again, with what it showed.
     assert second.report.quality.flow.score < 1.0
-    assert HIGH in [fact.content for fact in second.envelope.facts]
+    assert EARLIER + HIGH in [fact.content for fact in second.envelope.facts]
     assert after.verify().windows == 2
 
 

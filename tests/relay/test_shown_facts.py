@@ -26,7 +26,7 @@ from crp_integrations.langchain import CRPRetriever, envelope_text
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay import build
-from crp_integrations.relay.examination import vectors_of
+from crp_integrations.relay.evidence import evidence_of, evidence_vectors
 from crp_integrations.relay.settings import load
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Attribution, DropReason
@@ -90,7 +90,7 @@ def test_what_was_not_shown_grounds_nothing(open_relay: Opener) -> None:
     shown = parted(answer.envelope)
     assert CAT not in shown.content
     # The row of the whole fact would speak for sentences that the model never saw.
-    rows = vectors_of(answer.envelope, opened.fabric.view(SESSION))
+    rows = evidence_vectors(evidence_of(answer.envelope), opened.fabric.view(SESSION))
     assert rows is not None
     place = next(n for n, one in enumerate(answer.envelope.facts) if one.spans)
     expected = HashEmbedder().embed_passages([shown.content])[0]

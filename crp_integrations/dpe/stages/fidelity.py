@@ -74,7 +74,8 @@ def fabrications(state: State) -> list[Finding]:
             span = in_answer(claim, value)
             if span is not None and not (code.names(*span) or is_variable(answer, *span)):
                 found.append(_finding(claim, *span))
-        for low, high in wrong_citations(claim.text, state.context):
+        cited = wrong_citations(claim.text, state.context) if state.dossier.numbered else ()
+        for low, high in cited:
             found.append(_finding(claim, claim.start + low, claim.start + high, CITATION_KIND))
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from crp_integrations.dpe import remedies
-from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
@@ -90,9 +90,9 @@ class ContinuedAnswer:
     """A window, and further ones while its answer is incomplete.
 
     Each window is sealed on its own. The caller gets one answer: the windows' texts in their
-    order, unaltered, with the last window's report and headers; of safety and quality the headers
-    say the worst of all windows. A bridge between two windows is a piece of its own and stands in
-    no window's text.
+    order, unaltered, with a report on the whole text and the last window's headers; of safety and
+    quality the headers say the worst of all windows. A bridge between two windows is a piece of its
+    own and stands in no window's text.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class ContinuedAnswer:
         return found.level is CompletenessLevel.PARTIAL and permitted
 
     def _combined(self) -> Release | Refusal:
-        """One answer of all windows; the last one's report and headers hold."""
+        """One answer of all windows with a report on the whole; the last one's headers hold."""
         last = self._answers[-1]
         usage = total_usage(
             [*(answer.reply.usage for answer in self._answers), *self._further_usage]
@@ -317,10 +317,13 @@ class ContinuedAnswer:
                 pieces.append(Piece(text=bridge))
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
         text = BETWEEN.join(piece.text for piece in pieces)
+        report = self._first.examine_whole(self._answers, text)
         return self._ended(
             Release(
                 last.changed(
                     text=text,
+                    report=report,
+                    window_reports=tuple(answer.report for answer in self._answers),
                     reply=last.reply.changed(text=text, usage=usage),
                     pieces=tuple(pieces),
                     headers=self._headers(last),
@@ -340,4 +343,4 @@ class ContinuedAnswer:
 
 def _shows_facts(envelope: Envelope) -> bool:
     """Whether there is a fact in an envelope beside accounts of earlier windows."""
-    return any(not fact.source_id.startswith(SUMMARY_SOURCE) for fact in envelope.facts)
+    return any(not is_summary(fact.source_id) for fact in envelope.facts)

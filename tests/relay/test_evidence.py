@@ -1,0 +1,250 @@
+"""What an answer is judged against, what its report covers, and that nothing acts unasked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations import Fact, PolicyRelaxed, Relay, SafetyHalt, examine
+from crp_integrations.messages import Message, ToolCall
+from crp_integrations.receipt.records import read, write
+from crp_integrations.receipt.replay import replay
+from crp_integrations.relay.evidence import evidence_of, readable, tool_results
+from crp_integrations.relay.records import message_of
+from crp_integrations.vocabulary import Attribution, DistortionType, EventType, RiskLevel
+from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.relay.conftest import FACTS, KEY, Opener
+from tests.relay.need_questions import COMMISSIONED, COOLING, MODEL, NEEDS, REVENUE, made
+from tests.relay.need_questions import QUESTION as NEEDED
+from tests.relay.scripted_relays import (
+    HIGH,
+    LOW,
+    OPERATOR,
+    QUESTION,
+    SESSION,
+    answered,
+    continued,
+    opened,
+    session_events,
+)
+
+DATED = "The Meridian reactor was commissioned on 4 March 2019."
+RESULT = '{"tariff": "Blue", "price": "0.31 EUR per kWh", "valid_until": "30 June 2026"}'
+ASKED = "What does the Blue tariff cost?"
+RIGHT = "The Blue tariff costs 0.31 EUR per kWh until 30 June 2026."
+WRONG = "The Blue tariff costs 0.37 EUR per kWh until 30 June 2026."
+
+OPENAI: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "tariffs", "arguments": "{}"}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": RESULT},
+]
+ANTHROPIC: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c1", "name": "tariffs", "input": {"name": "Blue"}}],
+    },
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "c1",
+                "content": [{"type": "text", "text": RESULT}],
+            }
+        ],
+    },
+]
+
+
+def observing(*script: Any, **options: Any) -> tuple[Relay, ScriptedModel]:
+    """A relay that was told nothing."""
+    model = ScriptedModel(*script)
+    given_ = {"embedder": HashEmbedder(), "key": KEY, "clock": NOON, "models": model, **options}
+    relay = Relay.open(**given_)
+    relay.fabric.add(list(FACTS))
+    return relay, model
+
+
+def halted(relay: Relay) -> SafetyHalt:
+    """Ask again and again in one session until an answer is withheld."""
+    for _ in range(30):
+        try:
+            relay.ask(QUESTION, model="any/model", session_id=SESSION)
+        except SafetyHalt as halt:
+            return halt
+    raise AssertionError("no answer was withheld")
+
+
+# --- tools' results ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [OPENAI, ANTHROPIC])
+def test_a_tools_result_in_the_messages_is_evidence_in_every_form(form: Any) -> None:
+    messages = [message_of(one) for one in form]
+    assert tool_results(messages) == (("tool:tariffs#1", RESULT),)
+    right = examine(RIGHT, [], ASKED, conversation=form)
+    wrong = examine(WRONG, [], ASKED, conversation=form)
+    assert right.risk_level is RiskLevel.LOW
+    assert right.fabrication_count == right.distortion_count == 0
+    assert wrong.risk_level in (RiskLevel.HIGH, RiskLevel.MEDIUM)
+
+
+@pytest.mark.parametrize(("text", "low"), [(RIGHT, True), (WRONG, False)])
+def test_a_result_of_an_earlier_turn_counts_in_any_process(text: str, low: bool) -> None:
+    relay, _ = observing(text)
+    history = [{"role": "user", "content": "Which tariffs are there?"}, *OPENAI]
+    history.append({"role": "assistant", "content": "There is Blue."})
+    report = relay.ask(ASKED, model="any/model", history=history).report
+    assert (report.risk_level is RiskLevel.LOW) is low
+
+
+def test_a_receipt_replays_with_a_tools_result_as_evidence() -> None:
+    relay, _ = observing(WRONG)
+    answer = relay.ask(ASKED, model="any/model", history=OPENAI)
+    receipt = relay.receipt(answer.receipt_id)
+    assert receipt is not None
+    found = replay(read(write(receipt)))
+    assert (found.same, found.whole) == (True, True), found.parts
+
+
+def test_what_a_model_said_is_no_evidence() -> None:
+    said = Message(role="assistant", content=WRONG, tool_calls=(ToolCall(id="c", name="tariffs"),))
+    found = evidence_of([Fact(content=RIGHT)], [said, Message(role="user", content=WRONG)])
+    assert [text for _, text in found.passages] == [RIGHT]
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_an_odd_character_costs_that_character(text: str) -> None:
+    clean = readable(text)
+    assert len(clean) == len(text)
+    clean.encode()
+    assert "\x00" not in clean
+    odd = f"The fee\x00 is 40 euros \ud800 {text}"
+    ((_, shown),) = tool_results([Message(role="tool", name="fees", content=odd)])
+    assert shown.startswith("The fee\ufffd is 40 euros \ufffd")
+
+
+# --- sessions ------------------------------------------------------------------------------
+
+
+def test_an_earlier_answer_is_no_source_and_its_facts_stay_evidence(open_relay: Opener) -> None:
+    relay, model = opened(open_relay, HIGH, f"{HIGH} {DATED}")
+    first = answered(relay)
+    second = continued(relay, first)
+    assert LOW not in [fact.content for fact in second.envelope.facts]
+    wrong, right = second.report.claims[0], second.report.claims[-1]
+    # The repeated wrong figure is found, although the model was shown its own words.
+    assert wrong.findings
+    assert not right.findings
+    assert right.attribution is Attribution.CONTEXT_GROUNDED
+    assert "which is no source" in model.calls[1].messages[0].content
+
+
+def test_a_session_is_one_by_its_id_alone() -> None:
+    relay, _ = observing(LOW)
+    relay.ask(QUESTION, model="any/model", session_id=SESSION)
+    again = relay.ask(QUESTION, model="any/model", session_id=SESSION)
+    assert again.report.repetition_overlap > 0.9
+    # A question of its own is shown what it needs, whatever was shown before.
+    assert LOW in [fact.content for fact in again.envelope.facts]
+    other = relay.ask(QUESTION, model="any/model")
+    assert other.report.repetition_overlap == 0.0
+
+
+# --- the report covers what the caller gets --------------------------------------------------
+
+
+def test_the_report_is_of_all_windows(open_relay: Opener) -> None:
+    changed = COMMISSIONED.replace("412", "512")
+    assert changed != COMMISSIONED
+    relay = made(open_relay, ScriptedModel(changed, f"{REVENUE} {COOLING}"))
+    answer = relay.ask(NEEDED, model=MODEL, k=2)
+    assert len(answer.pieces) == 2
+    assert answer.report.risk_level is RiskLevel.HIGH
+    found = [one for one in answer.report.findings if one.kind == DistortionType.NUMBER_CHANGED]
+    assert any("512" in answer.text[one.start : one.end] for one in found)
+    assert [one.window_id for one in answer.window_reports] == [p.window_id for p in answer.pieces]
+    assert answer.window_reports[1].risk_level is RiskLevel.LOW
+    # Completeness is of the whole question.
+    assert len(answer.report.quality.completeness.covered) == len(NEEDS)
+    assert max(claim.end for claim in answer.report.claims) == len(answer.text)
+
+
+# --- nothing acts unasked --------------------------------------------------------------------
+
+
+def test_an_answer_that_says_nothing_costs_one_call() -> None:
+    relay, model = observing("I don't know.")
+    answer = relay.ask(NEEDED, model="any/model", k=2)
+    assert (len(model.calls), answer.text) == (1, "I don't know.")
+    assert answer.report.risk_level is RiskLevel.LOW
+
+
+def test_doubtful_answers_end_no_session_and_take_nothing_away() -> None:
+    relay, model = observing(HIGH)
+    for _ in range(9):
+        answer = relay.ask(QUESTION, model="any/model", session_id=SESSION)
+        assert answer.report.risk_level is RiskLevel.HIGH
+    assert len(model.calls) == 9
+    assert LOW in [fact.content for fact in answer.envelope.facts]
+    # It is counted, and shown to who looks.
+    (fact_id,) = relay.fabric.due_for_review()
+    (fact,) = relay.fabric.facts([fact_id])
+    assert fact.content == LOW
+    assert relay.fabric.due_for_review(least=10) == []
+
+
+def test_the_protocol_does_what_the_specifications_do() -> None:
+    relay, _ = observing(HIGH, profile="protocol")
+    assert "OVERSIGHT_REQUIRED" in str(halted(relay))
+    other = relay.ask(QUESTION, model="any/model")
+    assert LOW not in [fact.content for fact in other.envelope.facts]
+
+
+def test_a_budget_is_set_anew_by_a_person() -> None:
+    relay, _ = observing(HIGH, sessions={"budget": {"enforce": True}})
+    assert halted(relay).reason
+    assert relay.reset_budget(SESSION) == 1.0
+    assert relay.ask(QUESTION, model="any/model", session_id=SESSION).text == HIGH
+    (event,) = session_events(relay, EventType.OVERSIGHT_TRIGGERED)
+    assert event.data["approved"] is True
+    assert relay.verify().windows > 1
+
+
+# --- policies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "directive", "value"),
+    [
+        ("halt-on HIGH", "halt-on HIGH", "HIGH"),
+        ("block-distortion", "block-distortion", "1 found"),
+    ],
+)
+def test_a_halt_names_directive_and_value(policy: str, directive: str, value: str) -> None:
+    relay, _ = observing(HIGH)
+    with pytest.raises(SafetyHalt, match=directive) as caught:
+        relay.ask(QUESTION, model="any/model", policy=policy)
+    assert (caught.value.directive, caught.value.value) == (directive, value)
+
+
+def test_a_child_is_bound_by_the_parent_that_it_names() -> None:
+    relay, _ = observing(HIGH, LOW, HIGH)
+    parent = relay.ask(QUESTION, model="any/model")
+    relay.ask(OPERATOR, model="any/model", session_id=parent.session_id, policy="halt-on HIGH")
+    child = {"parent_session": parent.session_id, "loop_depth": 1}
+    with pytest.raises(SafetyHalt, match="halt-on HIGH"):
+        relay.ask(QUESTION, model="any/model", **child)
+    with pytest.raises(PolicyRelaxed, match="halt-on"):
+        relay.ask(QUESTION, model="any/model", policy="halt-on CRITICAL", **child)
+    other = relay.ask(QUESTION, model="any/model", parent_session="crp_sess_" + "z" * 16)
+    assert other.text == HIGH
