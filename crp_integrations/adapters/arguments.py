@@ -174,11 +174,22 @@ def late_report_hook(
     return lambda report: on_report(made(report))
 
 
-def before_question(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What was said before the question that a call answers, without system messages."""
+def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> tuple[Message, ...]:
+    """What was said before the question that a call answers, and what tools answered, in order.
+
+    Args:
+        talk: False leaves out the words of user and assistant; tools' results stay.
+    """
     places = [place for place, one in enumerate(messages) if one.role == "user"]
     until = places[-1] if places else 0
-    return tuple(one for one in messages[:until] if one.role in ("user", "assistant"))
+    kept = []
+    for place, one in enumerate(messages):
+        if one.role == "tool" or (talk and place < until and one.role in ("user", "assistant")):
+            kept.append(one)
+        elif one.tool_calls:
+            # Its calls name the tools whose results follow.
+            kept.append(one.changed(content=""))
+    return tuple(kept)
 
 
 def _ignore_report(report: Report) -> None:

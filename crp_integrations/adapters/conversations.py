@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from crp_integrations.adapters.arguments import check_values
 from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
+from crp_integrations.headers import names
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.delegation import asked_by, result_of
 from crp_integrations.relay.question_fields import QuestionFields
@@ -151,7 +152,7 @@ def turn_metadata(answer: Answer) -> dict[str, Any]:
     """What stands beside the report in an answer's metadata, plain JSON."""
     return {
         "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": dict(answer.headers),
+        "crp_headers": public_headers(answer),
         "crp_session": {
             "session_id": answer.session_id,
             "window_id": answer.window_id,
@@ -222,7 +223,15 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
     """What an agent's message tells of the envelope, and the headers; plain JSON without texts."""
     told = answer.envelope.model_dump(mode="json", include=set(_TOLD))
     facts = [fact.fact_id for fact in answer.envelope.facts]
-    return {"crp_envelope": {**told, "facts": facts}, "crp_headers": dict(answer.headers)}
+    return {"crp_envelope": {**told, "facts": facts}, "crp_headers": public_headers(answer)}
+
+
+def public_headers(answer: Answer) -> dict[str, str]:
+    """The headers of an answer without the session token, which is a credential.
+
+    A message is written into checkpoints and traces that others read.
+    """
+    return {name: one for name, one in answer.headers.items() if name != names.SET_SESSION}
 
 
 def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:

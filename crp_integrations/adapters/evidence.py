@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
@@ -14,9 +15,13 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import FactRejected, LimitReached
 from crp_integrations.fabric.ingest.chunker import cut_blocks
 from crp_integrations.fabric.records import Block, Fact
+from crp_integrations.relay.evidence import TOOL_SOURCE as SOURCE
+from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.relay import Relay
 
 Item = TypeVar("Item")
+
+log = logging.getLogger("crp_integrations.adapters")
 
 # Behind "sha256:", enough digits to keep the texts of one id apart.
 HASH_PART = slice(7, 19)
@@ -82,24 +87,25 @@ def fact_metadata(envelope: Envelope, place: int) -> dict[str, Any]:
 
 
 def _as_fact(name: str, offer: OfferedFact[Item]) -> Fact:
+    """An item as a fact; what cannot be written costs that character, and not the item."""
+    fields = {
+        "content": offer.content,
+        "fact_id": offer.fact_id,
+        "source_id": offer.source_id,
+        "source_location": offer.source_location,
+    }
     try:
-        fact = Fact(
-            content=offer.content,
-            fact_id=offer.fact_id,
-            source_id=offer.source_id,
-            source_location=offer.source_location,
-        )
-        (fact.fact_id + fact.source_id + fact.source_location).encode()
-    except (ValidationError, UnicodeEncodeError):
+        cleaned = {field: readable(value) for field, value in fields.items()}
+        fact = Fact(**cleaned)
+    except (TypeError, ValidationError):
         # The library's message would quote the text.
-        raise FactRejected(f"{name} is not text that can be encoded as UTF-8") from None
+        raise FactRejected(f"{name} is no text") from None
+    if cleaned != fields:
+        log.warning("%s has characters that cannot be written; they are shown as U+FFFD", name)
     return fact
 
 
 Reader: TypeAlias = Callable[[str], Iterable[Block]]
-
-# Source of a result, before the tool's name.
-SOURCE: Final = "tool:"
 
 
 def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
@@ -126,7 +132,7 @@ def passage_facts(
     relay: Relay, read: Reader, source_id: str, text: str, frame: str, *, place: str = ""
 ) -> Iterator[Fact]:
     """What was said as facts: a long text is cut as documents are."""
-    said = text.strip()
+    said = readable(text).strip()
     if not said:
         return
     settings, counter = relay.settings.fabric.chunking, relay.fabric.counter

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from logging import Logger
 from typing import Any, TypeAlias, cast
 
-from crp_integrations.adapters.arguments import before_question
+from crp_integrations.adapters.arguments import examined_conversation
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
@@ -83,7 +83,7 @@ def observe_answer(
         kept=(*KEPT, VERIFIED) if world.code_verified else KEPT,
         prior=prior,
         no_store=not keep,
-        conversation=before_question(messages) if judge is not None else (),
+        conversation=examined_conversation(messages, talk=judge is not None),
     )
     report, examination = examine_dossier(dossier, world, namespace)
     own = len(report.flags)
@@ -191,7 +191,7 @@ class AnswerExaminer:
                     context=context,
                     question=question or None,
                     grounding=self.grounding,
-                    conversation=before_question(messages),
+                    conversation=examined_conversation(messages),
                     judge=self.judge,
                     on_report=on_report,
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Unpack
 from uuid import UUID
 
@@ -25,9 +25,15 @@ from crp_integrations.adapters.observed_answers import (
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, facts_of
-from crp_integrations.langchain.runs import RetrieverResult, RunTreeHandler, SentMessages
+from crp_integrations.langchain.runs import (
+    RetrieverResult,
+    RunTreeHandler,
+    SentMessages,
+    leave_to_window,
+)
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.evidence import tool_results
 from crp_integrations.relay.judge import JudgeChoices, JudgeSource
 from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
@@ -44,8 +50,9 @@ class DPECallbackHandler(RunTreeHandler):
     Spec: CRP-SPEC-005 §2
 
     The report stands as plain JSON in `response_metadata["crp"]` of each answer's message (in
-    `generation_info["crp"]` for models that return strings). A call whose chain retrieved
-    nothing, or whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}`
+    `generation_info["crp"]` for models that return strings). Evidence is what retrievers of the
+    chain returned and what tools answered in the messages of the call. A call that had neither, or
+    whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}`
     instead, never a clean report. In `stream()` the pieces are out before a callback sees the
     end: use `on_report` there, and `CRPGate` or `CRPMiddleware` where an answer must be withheld.
 
@@ -53,9 +60,14 @@ class DPECallbackHandler(RunTreeHandler):
     receipt of what was seen goes to `on_receipt`; its id stands in the metadata beside the report,
     as `crp_receipt`.
 
+    Within `CRPMiddleware` it examines nothing itself: it is given the report that is sealed.
+
     With a judge an answer is judged before its call ends. In `background` mode the attachment is
     the screen's, and `on_report` is called once the judge has spoken. The judge's own calls are no
     answers.
+
+    Attributes:
+        last_report: what was attached last; None before the first answer.
 
     Args:
         on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
@@ -108,6 +120,7 @@ class DPECallbackHandler(RunTreeHandler):
         self._on_judged = late_report_hook(self._judge, on_report, _attachment)
         self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
+        self.last_report: Attachment | None = None
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
 
@@ -124,8 +137,7 @@ class DPECallbackHandler(RunTreeHandler):
         super().on_chat_model_start(
             serialized, messages, run_id=run_id, parent_run_id=parent_run_id, **kwargs
         )
-        if self._relay is not None or self._judge is not None:
-            self._sent.note(run_id, messages)
+        self._sent.note(run_id, messages)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Examine each answer and attach the report.
@@ -134,8 +146,8 @@ class DPECallbackHandler(RunTreeHandler):
             SafetyHalt: an answer's risk is CRITICAL, or its judge failed and that halts, and
                 `on_critical` is `raise`.
         """
-        if JUDGING.get():
-            # A judge's reply is no answer.
+        if JUDGING.get() or leave_to_window(self):
+            # A judge's reply is no answer, and a window's answer has the report that is sealed.
             self._runs.end(run_id)
             self._sent.pop(run_id)
             return
@@ -161,6 +173,7 @@ class DPECallbackHandler(RunTreeHandler):
                         _attach(generation, found, receipt.receipt_id if receipt else "")
                         receipts += [receipt] if receipt else []
             # Only now, so that a hook that raises leaves no answer without its report.
+            self.last_report = attached[-1] if attached else self.last_report
             if self._on_report is not None:
                 for attachment in attached:
                     self._on_report(attachment)
@@ -172,6 +185,18 @@ class DPECallbackHandler(RunTreeHandler):
         if halted is not None and self.raise_error:
             raise halted
 
+    def take(self, report: Report) -> None:
+        """Take the report of a window that was examined and sealed around the model call.
+
+        Raises:
+            SafetyHalt: its risk is CRITICAL, and `on_critical` is `raise`.
+        """
+        self.last_report = _attachment(report)
+        if self._on_report is not None:
+            self._on_report(self.last_report)
+        if report.risk_level is RiskLevel.CRITICAL and self.raise_error:
+            raise _critical(report)
+
     def _examined(
         self,
         generation: Generation,
@@ -180,17 +205,22 @@ class DPECallbackHandler(RunTreeHandler):
     ) -> Examination:
         if not generation.text.strip():
             return not_checked("the answer has no text")
-        if context is None:
-            return not_checked("no retriever ran in the chain of this call")
-        documents = [document for retrieved in context for document in retrieved.documents]
+        if context is None and not tool_results(sent):
+            return not_checked("no retriever ran in the chain of this call, and no tool answered")
+        documents = [document for retrieved in context or () for document in retrieved.documents]
         return self._examiner.examine(
             generation.text,
             lambda: facts_of(documents)[0],
-            context[0].query,
+            context[0].query if context else _question(sent),
             messages=sent,
             model=_model(generation),
             on_report=self._on_judged,
         )
+
+
+def _question(sent: Sequence[Message]) -> str:
+    """The user's last words; empty where they were not seen."""
+    return next((one.content for one in reversed(sent) if one.role == "user"), "")
 
 
 def _only_calls(generation: Generation) -> bool:

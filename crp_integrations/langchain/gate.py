@@ -29,7 +29,7 @@ from crp_integrations.langchain.model import streaming_suppressed, without_strea
 from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
-from crp_integrations.policy.verdict import judge_answer
+from crp_integrations.policy.verdict import judge_answer, withholding
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
@@ -159,7 +159,14 @@ class CRPGate(Runnable[Any, Any]):
             reason = None if approved else HaltReason.OVERSIGHT
         if reason is not None:
             named = reason.value
-            raise SafetyHalt(f"an answer was withheld: {named}", report=report, reason=named)
+            directive, value = withholding(judgement, reason)
+            raise SafetyHalt(
+                f"an answer was withheld: {named}",
+                report=report,
+                reason=named,
+                directive=directive,
+                value=value,
+            )
         if judgement.unreachable:
             raise _unreachable(judgement, tier)
         return report

@@ -31,6 +31,7 @@ from crp_integrations.adapters.conversations import (
     hand_back,
     merge_fields,
 )
+from crp_integrations.dpe.records import Report
 from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
 from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.headers.records import CacheDirectives
@@ -108,8 +109,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             lets them through, and a halt comes after them.
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: False leaves tools' results out of the session; what the model says of them
-            is then not supported by anything.
+        tools_as_facts: False leaves tools' results out of the envelope. They stand in the messages,
+            and are evidence all the same.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
 
@@ -221,7 +222,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         try:
             answer = steps.answer_of(drive(turn, calls.through(handler)))
         except SafetyHalt as halt:
-            self._withheld(request, halt)
+            self._withheld(request, calls, halt)
             raise
         return self._released(request, calls, answer)
 
@@ -235,7 +236,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         try:
             answer = steps.answer_of(await adrive(turn, calls.athrough(handler)))
         except SafetyHalt as halt:
-            await asyncio.to_thread(self._withheld, request, halt)
+            await asyncio.to_thread(self._withheld, request, calls, halt)
             raise
         return await asyncio.to_thread(self._released, request, calls, answer)
 
@@ -290,11 +291,13 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         state: Any = request.state
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
+        if _report_of(answer):
+            _tell(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
             {
-                METADATA_KEY: answer.report.model_dump(mode="json"),
+                **_report_of(answer),
                 RECEIPT_KEY: answer.receipt_id,
                 **answer_fields(answer),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
@@ -309,7 +312,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             },
         )
 
-    def _withheld(self, request: ModelRequest[Any], halt: SafetyHalt) -> None:
+    def _withheld(self, request: ModelRequest[Any], calls: ModelCalls, halt: SafetyHalt) -> None:
+        if isinstance(halt.report, Report):
+            _tell(calls, halt.report)
         self._hand_on(request, halt.trail)
         state: Any = request.state
         hand_back(self.relay, state.get("crp_parent", ""), halt)
@@ -357,6 +362,19 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _hold(self, around: OuterAgent, request: ToolCallRequest, result: Any) -> None:
         if self._facts and around.session_id:
             hold_results(self.relay, around.session_id, request.tool_call, result)
+
+
+def _tell(calls: ModelCalls, report: Report) -> None:
+    """Give the sealed report to the handlers that heard the window's calls."""
+    for handler in calls.heard:
+        handler.take(report)
+
+
+def _report_of(answer: Answer) -> dict[str, Any]:
+    """The report for a message; a step that calls tools without a word says nothing to report."""
+    if answer.reply.tool_calls and not answer.text.strip():
+        return {}
+    return {METADATA_KEY: answer.report.model_dump(mode="json")}
 
 
 log = logging.getLogger("crp_integrations.langchain")

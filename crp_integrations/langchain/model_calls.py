@@ -19,6 +19,7 @@ from crp_integrations.governance.compaction.history import make_ids
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.messages import langchain_of, message_of, reply_of, strip_metadata
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
+from crp_integrations.langchain.runs import inside_window
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
@@ -48,6 +49,8 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         self._hide_tokens = hide_tokens
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
+        # Handlers that hear the calls; they are given the window's report.
+        self.heard: list[Any] = []
         self._handler: Handler | None = None
         self._ahandler: AsyncHandler | None = None
 
@@ -66,14 +69,16 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
-        with streaming_suppressed() if self._hides_tokens(call) else nullcontext():
+        hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
+        with hidden, inside_window(self.heard):
             response = self._handler(self._requested(call))
         return self._reply(call, response)
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
-        with streaming_suppressed() if self._hides_tokens(call) else nullcontext():
+        hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
+        with hidden, inside_window(self.heard):
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response)
 

@@ -207,6 +207,30 @@ class RunTreeHandler(BaseCallbackHandler):
     on_tool_error = on_llm_error = on_retriever_error = on_chain_error
 
 
+# Handlers that heard a model call of a window, whose report is the window's; None outside of one.
+_HEARD: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", default=None)
+
+
+@contextmanager
+def inside_window(heard: list[Any]) -> Iterator[None]:
+    """Model calls inside are of a window that is examined and sealed as a whole."""
+    token = _HEARD.set(heard)
+    try:
+        yield
+    finally:
+        _HEARD.reset(token)
+
+
+def leave_to_window(handler: Any) -> bool:
+    """Whether a window around the model call examines its answer, and tells the handler then."""
+    heard = _HEARD.get()
+    if heard is None:
+        return False
+    if not any(one is handler for one in heard):
+        heard.append(handler)
+    return True
+
+
 class SentMessages:
     """Messages of calls in progress. Bounded: nobody is told of a call that is cancelled."""
 

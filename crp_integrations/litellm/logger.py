@@ -13,16 +13,23 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, Unpack, cast
 
-from crp_integrations.adapters.arguments import check_callables, judge_for, late_report_hook
+from crp_integrations.adapters.arguments import (
+    check_callables,
+    examined_conversation,
+    judge_for,
+    late_report_hook,
+)
 from crp_integrations.dpe.records import Report
 from crp_integrations.engines.litellm_versions import callback_lists, library, notes_of
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
+from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.examination import passages_of
+from crp_integrations.relay.evidence import named_passages, tool_results
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
+from crp_integrations.relay.records import message_of
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary import Checked, GroundingMode
@@ -151,7 +158,7 @@ class CRPLogger(CustomLogger):
         if isinstance(given, str) or not isinstance(given, Envelope | Sequence):
             seen = "one string" if isinstance(given, str) else type(given).__name__
             raise RequestError(f"context is {seen}; give an envelope, or a list of facts or texts")
-        passages_of(context)
+        named_passages(context if isinstance(context, Sequence) else context.facts)
         if question is not None and not isinstance(question, str):
             raise RequestError(f"question is {type(question).__name__}, wanted a text")
         token = self._around.set(_ShownContext(context, question))
@@ -246,7 +253,8 @@ class CRPLogger(CustomLogger):
             if call.begun or call.judges:
                 return
             call.begun = True
-        attachment, later = self._attachment(call.shown, answer, len(response.choices))
+        results = _tool_conversation(kwargs.get("messages"))
+        attachment, later = self._attachment(call.shown, answer, len(response.choices), results)
         response.crp = attachment
         try:
             if self._on_report is not None and not later:
@@ -255,11 +263,15 @@ class CRPLogger(CustomLogger):
             call.done.set_result(attachment)
 
     def _attachment(
-        self, shown: _ShownContext | None, answer: str, answers: int
+        self,
+        shown: _ShownContext | None,
+        answer: str,
+        answers: int,
+        conversation: Sequence[Message],
     ) -> tuple[Attachment, bool]:
         """The attachment, and whether its judge tells `on_report`."""
-        if shown is None:
-            return _not_checked("nobody said what the call was shown"), False
+        if shown is None and not tool_results(conversation):
+            return _not_checked("nobody said what the call was shown, and no tool answered"), False
         if answers != 1:
             return _not_checked(f"the response holds {answers} answers"), False
         if not answer:
@@ -267,8 +279,9 @@ class CRPLogger(CustomLogger):
         try:
             report = examine(
                 answer,
-                shown.context,
-                shown.question,
+                shown.context if shown is not None else (),
+                shown.question if shown is not None else None,
+                conversation=conversation,
                 grounding=self._grounding,
                 embedder=self._embedder,
                 settings=self._settings,
@@ -283,6 +296,15 @@ class CRPLogger(CustomLogger):
             log.error("the examination of an answer failed with %s", type(error).__name__)
             return _not_checked(f"the examination failed with {type(error).__name__}"), False
         return _report_json(report), self._later is not None
+
+
+def _tool_conversation(messages: object) -> tuple[Message, ...]:
+    """What a call's messages say of tools; nothing where they are no text."""
+    try:
+        read = [message_of(one) for one in messages] if isinstance(messages, list) else []
+    except RequestError:
+        return ()
+    return examined_conversation(read)
 
 
 def _report_json(report: Report) -> Attachment:

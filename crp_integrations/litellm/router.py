@@ -59,9 +59,19 @@ class CRPRouter:
         judge_mode: str | None = None,
         judge_failure: str | None = None,
         on_report: OnReport | None = None,
+        policy: str | None = None,
         **router_kwargs: Any,
     ) -> None:
-        """Make the router."""
+        """Make the router.
+
+        Args:
+            relay: where the facts come from and the windows are sealed.
+            allow_headers: names of HTTP headers that a call may send to its provider.
+            judge, judge_when, judge_budget, judge_mode, judge_failure, on_report: of every call
+                that names none of its own.
+            policy: of every call; `crp={"policy": …}` of a call tightens it.
+            router_kwargs: as `litellm.Router` takes them.
+        """
         check_relay(relay, "CRPRouter")
         options = {
             "judge": judge,
@@ -72,6 +82,8 @@ class CRPRouter:
             "on_report": on_report,
         }
         self._judging = {name: value for name, value in options.items() if value is not None}
+        if policy is not None:
+            self._judging["inherited_policy"] = policy
         check_values(self._judging, relay)
         check_entries(model_list)
         refuse_question_fields(router_kwargs)

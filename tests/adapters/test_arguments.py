@@ -476,7 +476,7 @@ def test_a_document_store_says_what_it_cannot_take(case: str) -> None:
 # --- LiteLLM --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["policy", "strategy", "safety_budget", "oversight", "pinned"])
+@pytest.mark.parametrize("field", ["strategy", "safety_budget", "oversight", "pinned"])
 def test_a_question_s_field_is_no_argument_of_litellm(field: str) -> None:
     """A policy among them was passed over, and went to the provider as an argument."""
     told = f"{field} is a field of the question; give it with each call, as crp={{'{field}': …}}"

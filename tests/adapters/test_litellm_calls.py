@@ -31,7 +31,9 @@ from tests.adapters.litellm_deployments import (
     router,
     text,
 )
+from tests.adapters.litellm_deployments import FACTS as DEPLOYED
 from tests.counting import mistral, window
+from tests.doubles import HashEmbedder
 from tests.servers import Double, Recorded
 
 SESSION = "crp_sess_" + "5" * 16
@@ -466,9 +468,7 @@ def test_a_router_is_one_list_of_headers(relay: Relay, server: Double) -> None:
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_an_incomplete_answer_is_continued_and_comes_as_one(
-    relay: Relay, server: Double, how: str
-) -> None:
+def test_an_incomplete_answer_is_continued_and_comes_as_one(server: Double, how: str) -> None:
     parts = [
         "Plant 7 was built in 1957.",
         "Plant 9 delivers 427 megawatts, and plant 12 is run under licence 7012.",
@@ -479,7 +479,9 @@ def test_an_incomplete_answer_is_continued_and_comes_as_one(
         "Under which licence is plant 12 run?"
     )
     needs = [one.strip() + "?" for one in question.split("?")[:3]]
-    called = router(relay, entry(server, "main", "gpt-4o"))
+    continuing = Relay.open(embedder=HashEmbedder(), dispatch={"continue_incomplete": True})
+    continuing.fabric.add(DEPLOYED)
+    called = router(continuing, entry(server, "main", "gpt-4o"))
     response = answered(
         how,
         called,
@@ -493,7 +495,7 @@ def test_an_incomplete_answer_is_continued_and_comes_as_one(
     assert text(response).startswith(parts[0])
     assert text(response).endswith(parts[1])
     assert response.usage.total_tokens == 18 * len(response.crp_calls) == 18 * len(server.requests)
-    assert outcomes(relay, SESSION) == ["released", "released"]
+    assert outcomes(continuing, SESSION) == ["released", "released"]
     assert response.crp["window_number"] == 2
     # A bridge carries no facts and is not packed; every window's call carries its own.
     for seen, told in zip(server.requests, response.crp_calls, strict=True):

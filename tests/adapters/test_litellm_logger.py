@@ -130,7 +130,7 @@ def test_the_innermost_context_counts_and_ends(server, logger) -> None:
     assert reports[0]["grounding_pct"] == 1.0 > reports[1]["grounding_pct"]
     assert reports[2] == {
         "checked": "NOT_CHECKED",
-        "reason": "nobody said what the call was shown",
+        "reason": "nobody said what the call was shown, and no tool answered",
     }
     assert len(heard) == 3
     assert all(one in heard for one in reports)

@@ -1,0 +1,131 @@
+"""Tools' results are evidence in agents, whoever looks: handler, middleware, router, logger."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from crp_integrations import Relay, SafetyHalt, examine
+from crp_integrations.langchain import CRPMiddleware, DPECallbackHandler
+from crp_integrations.litellm import CRPRouter
+from crp_integrations.vocabulary import RiskLevel
+from tests.adapters.litellm_deployments import entry
+from tests.adapters.tool_results import RESULTS, answers, conversation
+from tests.doubles import HashEmbedder
+from tests.servers import Double
+
+# Prose, which restated with another figure is found beside any other facts.
+_, QUESTION, RESULT, RIGHT, CHANGES = next(one for one in RESULTS if one[0] == "prose")
+WRONG = RIGHT.replace(*CHANGES[0])
+
+
+class Scripted(GenericFakeChatModel):
+    """Says what it is told to, in order."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+def scripted(*texts: str) -> Scripted:
+    """A model that calls the tool first, and then says each text."""
+    call = {"name": "lookup", "args": {}, "id": "c1", "type": "tool_call"}
+    return Scripted(messages=iter([AIMessage("", tool_calls=[call]), *map(AIMessage, texts)]))
+
+
+@tool
+def lookup() -> str:
+    """Look something up."""
+    return RESULT
+
+
+def asked(agent: Any, question: str = QUESTION, **config: Any) -> Any:
+    return agent.invoke({"messages": [("user", question)]}, config)["messages"][-1]
+
+
+def test_right_answers_about_tools_stay_low_and_changed_ones_are_found() -> None:
+    """Ten kinds of results, four ways to attribute them: the figures that the docs give."""
+    flagged = {True: 0, False: 0}
+    counted = {True: 0, False: 0}
+    for question, result, answer, right in answers():
+        report = examine(answer, [], question, conversation=conversation(question, result))
+        counted[right] += 1
+        flagged[right] += report.risk_level is not RiskLevel.LOW
+    assert flagged[True] <= 0.03 * counted[True]
+    assert flagged[False] >= 0.5 * counted[False]
+
+
+@pytest.mark.parametrize(("said", "low"), [(RIGHT, True), (WRONG, False)])
+def test_a_handler_alone_takes_an_ordinary_tool_as_evidence(said: str, low: bool) -> None:
+    handler = DPECallbackHandler()
+    message = asked(create_agent(scripted(said), [lookup]), callbacks=[handler])
+    report = message.response_metadata["crp"]
+    assert (report["risk_level"] == "LOW") is low
+    assert handler.last_report == report
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_one_answer_has_one_verdict(asynchronous: bool) -> None:
+    heard: list[Any] = []
+    with Relay.open(embedder=HashEmbedder()) as relay:
+        handler = DPECallbackHandler(on_report=heard.append)
+        agent = create_agent(scripted(WRONG), [lookup], middleware=[CRPMiddleware(relay)])
+        given: Any = {"messages": [("user", QUESTION)]}
+        config: Any = {"callbacks": [handler]}
+        result = (
+            asyncio.run(agent.ainvoke(given, config))
+            if asynchronous
+            else agent.invoke(given, config)
+        )
+        *_, calling, _, answer = result["messages"]
+        # The step that only calls a tool says nothing, and is not reported as grounded.
+        assert "crp" not in calling.response_metadata
+        assert heard == [answer.response_metadata["crp"]]
+        assert heard[0]["risk_level"] != "LOW"
+        assert heard[0]["window_id"]
+        assert "CRP-Set-Session" not in answer.response_metadata["crp_headers"]
+
+
+def test_a_result_of_an_earlier_turn_counts_in_another_process() -> None:
+    """Two relays without a common store stand for two workers behind one checkpointer."""
+    saver = InMemorySaver()
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    policy = "halt-on HIGH"
+    with Relay.open(embedder=HashEmbedder()) as first:
+        agent = create_agent(
+            scripted(RIGHT), [lookup], checkpointer=saver,
+            middleware=[CRPMiddleware(first, policy=policy)],
+        )  # fmt: skip
+        assert asked(agent, **thread).content == RIGHT
+    for said, withheld in ((RIGHT, False), (WRONG, True)):
+        with Relay.open(embedder=HashEmbedder()) as second:
+            model = Scripted(messages=iter([AIMessage(said)]))
+            agent = create_agent(
+                model, [lookup], checkpointer=saver,
+                middleware=[CRPMiddleware(second, policy=policy)],
+            )  # fmt: skip
+            if withheld:
+                with pytest.raises(SafetyHalt, match="halt-on HIGH"):
+                    asked(agent, "And once more?", **thread)
+            else:
+                assert asked(agent, "How was it again?", **thread).content == RIGHT
+
+
+@pytest.mark.parametrize(("said", "withheld"), [(RIGHT, False), (WRONG, True)])
+def test_a_router_takes_tools_results_as_evidence(
+    relay: Relay, server: Double, said: str, withheld: bool
+) -> None:
+    server.answers = lambda seen: said
+    router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, policy="halt-on HIGH")
+    messages = conversation(QUESTION, RESULT)
+    if withheld:
+        with pytest.raises(SafetyHalt, match="halt-on HIGH"):
+            router.completion("main", messages)
+    else:
+        assert router.completion("main", messages).crp["risk_level"] == "LOW"
