@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crp_integrations.dpe.records import Report
+    from crp_integrations.dpe.rejections import rejected_claims
     from crp_integrations.envelope.records import Envelope
     from crp_integrations.errors import (
         AccessDenied,
@@ -112,6 +113,7 @@ _HOMES = {
     "examine": "relay.doors",
     "from_headers": "relay.question_fields",
     "pack": "relay.doors",
+    "rejected_claims": "dpe.rejections",
     "result_of": "relay.delegation",
 }
 
@@ -168,6 +170,7 @@ __all__ = [
     "examine",
     "from_headers",
     "pack",
+    "rejected_claims",
     "result_of",
 ]
 

@@ -10,6 +10,8 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from crp_integrations.adapters.arguments import check_values
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import rejected_claims
 from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.messages import Message, ModelCall, Reply
@@ -167,7 +169,8 @@ STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 # Filled in from the agent, or without meaning for one window of it.
 FILLED: Final = frozenset(
     "history results tools system_prompt continuation_ids loop_depth parent_session previous prior "
-    "if_match temperature max_tokens seed inherited_policy session_token compaction".split()
+    "if_match temperature max_tokens seed inherited_policy session_token compaction "
+    "rejected".split()
 )
 # Of an envelope, what an agent's message tells beside the ids of its facts; no text.
 _TOLD: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
@@ -241,6 +244,16 @@ def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
     """
     if parent and (isinstance(answered, Answer) or answered.session_id):
         relay.take(parent, result_of(answered))
+
+
+def held_rejections(relay: Relay, session_id: str) -> tuple[RejectedClaim, ...]:
+    """Claims of sub-agents' answers, held in memory for a session, that their reports flag."""
+    return relay._world.session_memories.of(session_id).rejected
+
+
+def hold_rejections(relay: Relay, session_id: str, report: Report) -> None:
+    """Hold the claims that the report on a sub-agent's answer flags, for the session around it."""
+    relay._world.session_memories.reject(session_id, rejected_claims(report))
 
 
 PREFIX: Final = "crp_sess_"

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, cast
 
 from crp_integrations.adapters.arguments import examined_conversation
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.fabric.records import Fact
@@ -63,6 +64,7 @@ def observe_answer(
     grounding: GroundingMode | str = GroundingMode.PREFERRED,
     session_id: str = "",
     prior: Sequence[str | PriorWindow] = (),
+    rejected: Sequence[RejectedClaim] = (),
     policy: Policy | None = None,
     judgement: PolicyJudgement | None = None,
     keep: bool = True,
@@ -84,6 +86,9 @@ def observe_answer(
         prior=prior,
         no_store=not keep,
         conversation=examined_conversation(messages, talk=judge is not None),
+        rejected=unique_claims(
+            rejected, world.session_memories.of(session_id).rejected if session_id else ()
+        ),
     )
     report, examination = examine_dossier(dossier, world, namespace)
     own = len(report.flags)
@@ -181,6 +186,7 @@ class AnswerExaminer:
         messages: Sequence[Message],
         model: str,
         on_report: OnReport | None,
+        rejected: Sequence[RejectedClaim] = (),
     ) -> Examination:
         """Examine an answer; whatever goes wrong becomes `NOT_CHECKED`."""
         try:
@@ -192,6 +198,7 @@ class AnswerExaminer:
                     question=question or None,
                     grounding=self.grounding,
                     conversation=examined_conversation(messages),
+                    rejected=rejected,
                     judge=self.judge,
                     on_report=on_report,
                 )
@@ -204,6 +211,7 @@ class AnswerExaminer:
                 messages=messages,
                 model=model,
                 grounding=self.grounding,
+                rejected=rejected,
                 judge=self.judge,
                 on_report=on_report,
             )

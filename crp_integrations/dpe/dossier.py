@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import RequestError
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Domain, GroundingMode, Sector
@@ -81,6 +82,7 @@ class Dossier:
         conversation: role and text of earlier messages, so that a judge understands the question.
         instructions: system prompt of the call; facts in it are evidence for a judge.
         numbered: the answer's citations count the passages; those of several windows do not.
+        rejected: claims that the reports on sub-agents' answers flag.
     """
 
     question: str
@@ -99,6 +101,7 @@ class Dossier:
     conversation: tuple[tuple[str, str], ...] = ()
     instructions: str = ""
     numbered: bool = True
+    rejected: tuple[RejectedClaim, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", _readable(self.question))

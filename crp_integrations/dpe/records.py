@@ -250,15 +250,41 @@ class Evidence(Part):
     engine: str
 
 
+REJECTED: Final = "rejected"
+"""Kind of a finding on a claim that repeats what a sub-agent's report rejected."""
+
+LONGEST: Final = 400
+
+
+class RejectedClaim(Part):
+    """A claim that the report on a sub-agent's answer flags.
+
+    Attributes:
+        text: the claim as it reads alone.
+        said: the sub-agent's words, which may be a part of a sentence.
+        wrong: the words in it that are wrong; empty where they are not known.
+        reason: why, in the words of the sub-agent's report.
+        window_id: of that report; empty where it was not sealed.
+    """
+
+    text: str = Field(max_length=LONGEST)
+    said: str = Field(default="", max_length=LONGEST)
+    wrong: str = Field(default="", max_length=LONGEST)
+    reason: str = Field(default="", max_length=LONGEST)
+    window_id: str = ""
+
+
 class Finding(Part):
     """One stage's word on one claim.
 
     Attributes:
         stage: number of the stage.
-        kind: `fabrication`, `contradiction`, or a distortion type such as `NUMBER_CHANGED`.
+        kind: `fabrication`, `contradiction`, `rejected`, or a distortion type such as
+            `NUMBER_CHANGED`.
         start, end: character offsets in the answer of what is wrong.
         evidence: where the context says otherwise, None when it says nothing.
         expected: the value that the context has, None when it has none.
+        reason: why a sub-agent's report rejected the claim; empty for other kinds.
     """
 
     stage: int
@@ -268,6 +294,7 @@ class Finding(Part):
     end: int
     evidence: Evidence | None = None
     expected: str | None = None
+    reason: str = ""
     other_claim_id: str | None = None
 
 

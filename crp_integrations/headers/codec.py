@@ -381,12 +381,19 @@ def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
         audit_uri=said.trail_uri or "",
         quality_score=said.quality_score,
         halted=status == HALTED,
+        flagged=values.read_flagged(_flagged(headers)),
     )
 
 
 def upward_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Those headers of a sub-agent's response that a parent passes on, as they came."""
-    return _select(headers, UP)
+    flagged = _flagged(headers)
+    return _select(headers, UP) | ({names.FLAGGED_CLAIMS: flagged} if flagged else {})
+
+
+def _flagged(headers: Mapping[str, str]) -> str:
+    name = names.FLAGGED_CLAIMS.lower()
+    return next((value for given, value in headers.items() if given.lower() == name), "")
 
 
 def _select(headers: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:

@@ -94,6 +94,10 @@ CKF_HITS: Final = "CRP-Memory-CKF-Hits"
 CKF_COMMUNITY: Final = "CRP-Memory-CKF-Community"
 KNOWLEDGE_AGE: Final = "CRP-Memory-Knowledge-Age"
 
+# Beside the protocol's own, for a parent agent alone: claims of the answer that its report flags.
+# `parse_response` passes it over, as it does headers of later versions.
+FLAGGED_CLAIMS: Final = "CRP-Safety-Flagged-Claims"
+
 _REQUEST = (
     ACCEPT_STRATEGY,
     GROUNDING_MODE,

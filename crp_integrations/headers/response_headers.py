@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.rejections import rejected_claims
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers import grammar
+from crp_integrations.headers import grammar, names
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.names import AgentPhase, RetryCondition
 from crp_integrations.headers.records import (
@@ -30,6 +31,7 @@ from crp_integrations.headers.records import (
     SetSessionValue,
 )
 from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.headers.values import write_flagged
 from crp_integrations.vocabulary import (
     AdviceWord,
     BudgetWarning,
@@ -177,8 +179,11 @@ def render_headers(
             "window_hmac": unchained,
             "chain_integrity": report.chain_integrity,
         }
+    # For a parent agent alone: what it repeats is flagged with the reason.
+    flagged = rejected_claims(report) if examined and context.session_parent else ()
+    told = {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
     try:
-        return write_response(ResponseHeaders(**said))
+        return write_response(ResponseHeaders(**said)) | told
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = first["loc"][0] if first["loc"] else "headers"

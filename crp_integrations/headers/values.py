@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names
 from crp_integrations.headers.names import RetryCondition
@@ -71,6 +73,34 @@ def read_nonce(text: str) -> str:
     """A nonce with its prefix in lower case; the rest of it is exact."""
     prefix, mark, rest = text.partition(":")
     return prefix.lower() + mark + rest
+
+
+LONGEST_CLAIMS: Final = 4_000
+
+
+def write_flagged(claims: Sequence[RejectedClaim]) -> str:
+    """Flagged claims as ASCII JSON of at most 4,000 characters: the first that fit."""
+    written: list[str] = []
+    for one in claims:
+        fields = [one.text, one.said, one.wrong, one.reason, one.window_id]
+        text = json.dumps(fields, separators=(",", ":"))
+        if sum(map(len, written)) + len(written) + len(text) + 2 <= LONGEST_CLAIMS:
+            written.append(text)
+    return f"[{','.join(written)}]" if written else ""
+
+
+def read_flagged(text: str) -> tuple[RejectedClaim, ...]:
+    """Flagged claims as a sub-agent's response has them; empty where it has none."""
+    try:
+        given = json.loads(text[:LONGEST_CLAIMS]) if text else []
+        return tuple(
+            RejectedClaim(text=claim, said=said, wrong=wrong, reason=reason, window_id=window_id)
+            for claim, said, wrong, reason, window_id in given
+        )
+    except (TypeError, ValueError, RecursionError):
+        raise HeaderSyntaxError(
+            f"{names.FLAGGED_CLAIMS} has {len(text)} characters that are no JSON list of claims"
+        ) from None
 
 
 def write_budget(budget: float) -> str:

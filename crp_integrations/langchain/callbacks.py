@@ -22,13 +22,16 @@ from crp_integrations.adapters.observed_answers import (
     Examination,
     not_checked,
 )
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import rejected_claims, unique_claims
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, facts_of
 from crp_integrations.langchain.runs import (
     RetrieverResult,
     RunTreeHandler,
+    Sent,
     SentMessages,
+    hold_outside,
     leave_to_window,
 )
 from crp_integrations.messages import Message
@@ -153,6 +156,7 @@ class DPECallbackHandler(RunTreeHandler):
             return
         context = self._runs.context_of(run_id)
         sent = self._sent.pop(run_id)
+        rejected = self._runs.rejected_of(run_id)
         attached: list[Attachment] = []
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
@@ -160,8 +164,9 @@ class DPECallbackHandler(RunTreeHandler):
             for generations in response.generations:
                 for generation in generations:
                     if isinstance(generation, Generation) and not _only_calls(generation):
-                        found, receipt, halt = self._examined(generation, context, sent)
+                        found, receipt, halt = self._examined(generation, context, sent, rejected)
                         if isinstance(found, Report):
+                            self._reject(run_id, found)
                             if found.risk_level is RiskLevel.CRITICAL:
                                 halt = halt or _critical(found)
                             found = _attachment(found)
@@ -197,22 +202,29 @@ class DPECallbackHandler(RunTreeHandler):
         if report.risk_level is RiskLevel.CRITICAL and self.raise_error:
             raise _critical(report)
 
+    def _reject(self, run_id: UUID, report: Report) -> None:
+        """Give flagged claims to the agent whose tool call this is."""
+        self._runs.reject(run_id, rejected_claims(report))
+        hold_outside(None, report)
+
     def _examined(
         self,
         generation: Generation,
         context: tuple[RetrieverResult, ...] | None,
-        sent: tuple[Message, ...],
+        sent: Sent,
+        rejected: tuple[RejectedClaim, ...],
     ) -> Examination:
         if not generation.text.strip():
             return not_checked("the answer has no text")
-        if context is None and not tool_results(sent):
+        if context is None and not tool_results(sent.messages):
             return not_checked("no retriever ran in the chain of this call, and no tool answered")
         documents = [document for retrieved in context or () for document in retrieved.documents]
         return self._examiner.examine(
             generation.text,
             lambda: facts_of(documents)[0],
-            context[0].query if context else _question(sent),
-            messages=sent,
+            context[0].query if context else _question(sent.messages),
+            messages=sent.messages,
+            rejected=unique_claims(sent.rejected, rejected),
             model=_model(generation),
             on_report=self._on_judged,
         )

@@ -21,11 +21,13 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.tool import tool_call
+from pydantic import ValidationError
 
 from crp_integrations.adapters import evidence
 from crp_integrations.adapters.conversations import Conversation, turn_metadata
 from crp_integrations.adapters.evidence import OfferedFact, fact_metadata
 from crp_integrations.adapters.vector_stores import item_metadata
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
@@ -37,6 +39,8 @@ from crp_integrations.vocabulary.safety import Role
 
 METADATA_KEY = "crp"
 RECEIPT_KEY = "crp_receipt"
+# On a tool's message: claims of a sub-agent's answer in it that its report flags.
+FLAGGED_KEY = "crp_flagged"
 
 
 def envelope_text(documents: Iterable[Document]) -> str:
@@ -183,6 +187,36 @@ def message_of(message: BaseMessage) -> Message:
         tool_calls=calls,
         tool_call_id=message.tool_call_id if isinstance(message, ToolMessage) else None,
     )
+
+
+def rejected_in(messages: Iterable[BaseMessage]) -> tuple[RejectedClaim, ...]:
+    """Claims in tools' results that the reports on sub-agents' answers flag."""
+    found = []
+    for message in messages:
+        given = message.response_metadata.get(FLAGGED_KEY, ())
+        for one in given if isinstance(message, ToolMessage) else ():
+            try:
+                found.append(RejectedClaim.model_validate(one))
+            except ValidationError:
+                # A checkpoint may be of anybody's making; what has another form flags nothing.
+                continue
+    return tuple(found)
+
+
+def attach_rejected(result: Any, rejected: Sequence[RejectedClaim]) -> None:
+    """Write claims that a sub-agent's report flags on the message of the tool that ran it."""
+    for message in tool_messages(result) if rejected else ():
+        told = [one.model_dump(mode="json") for one in rejected]
+        message.response_metadata = {**message.response_metadata, FLAGGED_KEY: told}
+
+
+def tool_messages(result: Any) -> Iterator[ToolMessage]:
+    """The messages in what a tool returned: one, or those of a command."""
+    update = getattr(result, "update", None)
+    given = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
+    for message in given if isinstance(given, list | tuple) else (given,):
+        if isinstance(message, ToolMessage):
+            yield message
 
 
 def langchain_of(message: Message) -> BaseMessage:

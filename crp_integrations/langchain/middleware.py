@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents import AgentState
@@ -29,13 +29,20 @@ from crp_integrations.adapters.conversations import (
     check_fields,
     delegated_fields,
     hand_back,
+    held_rejections,
     merge_fields,
 )
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
 from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, read_conversation
+from crp_integrations.langchain.messages import (
+    METADATA_KEY,
+    RECEIPT_KEY,
+    attach_rejected,
+    read_conversation,
+    rejected_in,
+)
 from crp_integrations.langchain.model import model_name
 from crp_integrations.langchain.model_calls import (
     COMPACTION_KEY,
@@ -48,6 +55,7 @@ from crp_integrations.langchain.model_calls import (
 from crp_integrations.langchain.runs import (
     OuterAgent,
     agent_depth,
+    hold_outside,
     inside_agent,
     new_session,
     outer_agent,
@@ -243,6 +251,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _window(self, request: ModelRequest[Any]) -> tuple[Turn, ModelCalls]:
         system = [request.system_message] if request.system_message is not None else []
         model = str(self._asking.get("model") or model_name(request.model) or "")
+        rejected = rejected_in(request.messages)
         compact = self._compacted(request, model)
         if compact is not None:
             messages: Any = compact.messages
@@ -259,6 +268,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             "results": read.results,
             "tools": tools_of(request),
             "compact": False,
+            "rejected": rejected,
             "compaction": compact.account if compact is not None else None,
             "max_tokens": room if isinstance(room, int) and room > 0 else None,
         }
@@ -291,6 +301,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         state: Any = request.state
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
+            hold_outside(self.relay, answer.report)
         if _report_of(answer):
             _tell(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
@@ -318,6 +329,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self._hand_on(request, halt.trail)
         state: Any = request.state
         hand_back(self.relay, state.get("crp_parent", ""), halt)
+        if isinstance(halt.report, Report):
+            hold_outside(self.relay, halt.report)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -338,9 +351,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ToolMessage | Command[Any]:
         """Run a tool with this agent around it, and hold what it answers."""
         around = self._outer(request)
+        before = held_rejections(self.relay, around.session_id)
         with inside_agent(around):
             result = handler(request)
-        self._hold(around, request, result)
+        self._hold(around, request, result, before)
         return result
 
     async def awrap_tool_call(
@@ -350,16 +364,25 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ToolMessage | Command[Any]:
         """The asynchronous twin of `wrap_tool_call`."""
         around = self._outer(request)
+        before = held_rejections(self.relay, around.session_id)
         with inside_agent(around):
             result = await handler(request)
-        await asyncio.to_thread(self._hold, around, request, result)
+        await asyncio.to_thread(self._hold, around, request, result, before)
         return result
 
     def _outer(self, request: ToolCallRequest) -> OuterAgent:
         state = request.state if isinstance(request.state, dict) else {}
         return OuterAgent(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
 
-    def _hold(self, around: OuterAgent, request: ToolCallRequest, result: Any) -> None:
+    def _hold(
+        self,
+        around: OuterAgent,
+        request: ToolCallRequest,
+        result: Any,
+        before: Sequence[RejectedClaim],
+    ) -> None:
+        rejected = held_rejections(self.relay, around.session_id)
+        attach_rejected(result, [one for one in rejected if one not in before])
         if self._facts and around.session_id:
             hold_results(self.relay, around.session_id, request.tool_call, result)
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from crp_integrations.adapters.conversations import AgentModelCalls, Conversation, sampling
+from crp_integrations.adapters.conversations import (
+    AgentModelCalls,
+    Conversation,
+    held_rejections,
+    sampling,
+)
 from crp_integrations.adapters.evidence import hold_facts, result_facts
+from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.errors import ModelError
 from crp_integrations.governance.compaction.history import make_ids
 from crp_integrations.governance.compaction.records import CompactionAccount
-from crp_integrations.langchain.messages import langchain_of, message_of, reply_of, strip_metadata
+from crp_integrations.langchain.messages import (
+    langchain_of,
+    message_of,
+    reply_of,
+    strip_metadata,
+    tool_messages,
+)
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
 from crp_integrations.langchain.runs import inside_window
 from crp_integrations.loaders.text import split_paragraphs
@@ -257,26 +269,20 @@ def _is_text_only(message: BaseMessage) -> bool:
 def hold_results(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
     """Hold a tool's result as facts of a session; nothing of it is stored.
 
-    Errors of tools, and what is no text, are no facts.
+    Errors of tools, what is no text, and what a sub-agent's report flags are no facts.
     """
+    rejected = held_rejections(relay, session_id)
     facts = [
         fact
-        for message in _tool_messages(result)
+        for message in tool_messages(result)
+        if message.status != "error"
         for fact in result_facts(
             relay,
             split_paragraphs,
             str(call.get("name") or message.name or "tool"),
             call.get("args") or {},
-            str(message.text),
+            without_rejected(str(message.text), rejected),
             str(call.get("id") or ""),
         )
     ]
     return hold_facts(relay, session_id, facts)
-
-
-def _tool_messages(result: Any) -> Iterator[ToolMessage]:
-    update = getattr(result, "update", None)
-    given = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
-    for message in given if isinstance(given, list | tuple) else (given,):
-        if isinstance(message, ToolMessage) and message.status != "error":
-            yield message

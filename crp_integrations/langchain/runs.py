@@ -23,9 +23,11 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from crp_integrations.adapters.conversations import PREFIX, session_id_for
+from crp_integrations.adapters.conversations import PREFIX, hold_rejections, session_id_for
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.messages import message_of
+from crp_integrations.langchain.messages import attach_rejected, message_of, rejected_in
 from crp_integrations.messages import Message
 from crp_integrations.relay.relay import Relay
 
@@ -48,6 +50,9 @@ class _Run:
     root: UUID
     query: str = ""
     shelf: dict[UUID, RetrieverResult] = field(default_factory=dict)
+    tool: bool = False
+    # Of a tool's run what reports within it flag; of any other what tools' runs within it came to.
+    rejected: tuple[RejectedClaim, ...] = ()
 
 
 class RunTree:
@@ -58,12 +63,15 @@ class RunTree:
         self._runs: dict[UUID, _Run] = {}
         self._trees: dict[UUID, list[UUID]] = {}
 
-    def start(self, run_id: UUID, parent: UUID | None, *, query: str = "") -> None:
+    def start(
+        self, run_id: UUID, parent: UUID | None, *, query: str = "", tool: bool = False
+    ) -> None:
         """A run began; `query` is what a retriever was asked."""
         with self._lock:
             above = self._runs.get(parent) if parent is not None else None
             root = above.root if above is not None else run_id
-            self._runs[run_id] = _Run(parent if above is not None else None, root, query)
+            own = parent if above is not None else None
+            self._runs[run_id] = _Run(own, root, query, tool=tool)
             self._trees.setdefault(root, []).append(run_id)
             if len(self._trees) > MOST_TREES:
                 self._forget(next(iter(self._trees)))
@@ -90,6 +98,32 @@ class RunTree:
                 if shelf:
                     return tuple(shelf.values())
             return None
+
+    def reject(self, run_id: UUID, claims: Sequence[RejectedClaim]) -> None:
+        """The report on a model call's answer flags claims: the tool around it gives them on."""
+        with self._lock:
+            runs = (self._runs[ancestor] for ancestor in self._ancestors(run_id))
+            tool = next((run for run in runs if run.tool), None)
+            if tool is not None:
+                tool.rejected = unique_claims(tool.rejected, claims)
+
+    def tool_rejected(self, run_id: UUID) -> tuple[RejectedClaim, ...]:
+        """A tool ended: what reports within it flag, which holds for the runs around it."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is None or not run.rejected:
+                return ()
+            for ancestor in self._ancestors(run_id):
+                above = self._runs[ancestor]
+                if not above.tool:
+                    above.rejected = unique_claims(above.rejected, run.rejected)
+            return run.rejected
+
+    def rejected_of(self, run_id: UUID) -> tuple[RejectedClaim, ...]:
+        """What reports flag on answers that a model call got by tools."""
+        with self._lock:
+            runs = (self._runs[ancestor] for ancestor in self._ancestors(run_id))
+            return unique_claims(*(run.rejected for run in runs if not run.tool))
 
     def end(self, run_id: UUID) -> None:
         """A run ended, well or not; the end of a root forgets its tree."""
@@ -143,7 +177,7 @@ class RunTreeHandler(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Note the run's parent."""
-        self._runs.start(run_id, parent_run_id)
+        self._runs.start(run_id, parent_run_id, tool=True)
 
     def on_llm_start(
         self,
@@ -197,7 +231,8 @@ class RunTreeHandler(BaseCallbackHandler):
         self._runs.end(run_id)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root ends."""
+        """Write on the message what reports within the tool flag; forget a tree with its root."""
+        attach_rejected(output, self._runs.tool_rejected(run_id))
         self._runs.end(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
@@ -231,12 +266,20 @@ def leave_to_window(handler: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent in a call; nothing where it was not seen."""
+
+    messages: tuple[Message, ...] = ()
+    rejected: tuple[RejectedClaim, ...] = ()
+
+
 class SentMessages:
     """Messages of calls in progress. Bounded: nobody is told of a call that is cancelled."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._messages: OrderedDict[UUID, tuple[Message, ...]] = OrderedDict()
+        self._messages: OrderedDict[UUID, Sent] = OrderedDict()
 
     def note(self, run_id: UUID, messages: Sequence[Sequence[BaseMessage]]) -> None:
         """Note what is sent.
@@ -246,7 +289,7 @@ class SentMessages:
         if len(messages) != 1:
             return
         try:
-            read = tuple(message_of(message) for message in messages[0])
+            read = Sent(tuple(map(message_of, messages[0])), rejected_in(messages[0]))
         except RequestError:
             return
         with self._lock:
@@ -254,10 +297,10 @@ class SentMessages:
             while len(self._messages) > MOST_TREES:
                 self._messages.popitem(last=False)
 
-    def pop(self, run_id: UUID) -> tuple[Message, ...]:
-        """What was sent in a call, once; empty where it was not seen."""
+    def pop(self, run_id: UUID) -> Sent:
+        """What was sent in a call, once."""
         with self._lock:
-            return self._messages.pop(run_id, ())
+            return self._messages.pop(run_id, Sent())
 
 
 _FRAMEWORK: Final = "langchain"
@@ -325,6 +368,16 @@ def inside_agent(agent: OuterAgent) -> Iterator[None]:
         yield
     finally:
         _OUTER.reset(token)
+
+
+def hold_outside(relay: Relay | None, report: Report) -> None:
+    """Hold the flagged claims of an answer for the agent around it, where that has another relay.
+
+    Within one relay they go up with the rest of what a sub-agent hands back.
+    """
+    around = outer_agent()
+    if around is not None and around.relay is not relay and around.session_id:
+        hold_rejections(around.relay, around.session_id, report)
 
 
 def agent_depth(config: Mapping[str, Any] | None = None) -> int:

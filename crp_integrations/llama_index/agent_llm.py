@@ -27,9 +27,12 @@ from crp_integrations.adapters.conversations import (
     check_fields,
     delegated_fields,
     hand_back,
+    held_rejections,
     merge_fields,
 )
 from crp_integrations.adapters.evidence import hold_facts, result_facts
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.rejections import rejected_claims, unique_claims, without_rejected
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.llama_index.messages import (
@@ -266,7 +269,8 @@ class CRPAgentLLM(ChatLLM):
             span.covered = True
         run = self._run(span)
         read = read_conversation(messages)
-        self._hold(run, messages, agent_run(span))
+        within = agent_run(span)
+        self._hold(run, messages, within)
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
@@ -276,6 +280,7 @@ class CRPAgentLLM(ChatLLM):
             "system_prompt": read.system or None,
             "history": read.history,
             "results": read.results,
+            "rejected": within.rejected if within is not None else (),
             # Its own memory shortens an agent's history; what it gives is sent as it is.
             "compact": False,
             "tools": given.get(TOOLS) or None,
@@ -319,6 +324,8 @@ class CRPAgentLLM(ChatLLM):
         """Hold what tools have answered since the last call, as facts of the session."""
         if not self._facts:
             return
+        held = held_rejections(self._relay, run.session_id)
+        rejected = unique_claims(held, at.rejected if at is not None else ())
         unfounded = at.unfounded if at is not None else ()
         wrong = {text for _, text in unfounded}
         for one in tool_results(messages, after=True):
@@ -326,9 +333,8 @@ class CRPAgentLLM(ChatLLM):
                 continue
             if one.id.startswith(OBSERVATION_ID) and one.text in wrong:
                 continue
-            facts = result_facts(
-                self._relay, split_paragraphs, one.name, one.asked, one.text, one.id
-            )
+            said = without_rejected(one.text, rejected)
+            facts = result_facts(self._relay, split_paragraphs, one.name, one.asked, said, one.id)
             hold_facts(self._relay, run.session_id, list(facts))
             if one.id:
                 run.held.add(one.id)
@@ -336,6 +342,7 @@ class CRPAgentLLM(ChatLLM):
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:
             hand_back(self._relay, window.run.parent, answer)
+            _reject(window.span, answer.report)
         self._hand_on(window, answer.receipt_id)
         proof = {
             METADATA_KEY: answer.report.model_dump(mode="json"),
@@ -357,6 +364,8 @@ class CRPAgentLLM(ChatLLM):
     def _withheld(self, window: _Window, halt: SafetyHalt) -> None:
         self._hand_on(window, halt.trail)
         hand_back(self._relay, window.run.parent, halt)
+        if isinstance(halt.report, Report):
+            _reject(window.span, halt.report)
 
     def _hand_on(self, window: _Window, id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -369,6 +378,12 @@ class CRPAgentLLM(ChatLLM):
     def _leave(self, window: _Window) -> None:
         if window.run.own and agent_run(window.span) is None:
             self._relay.end_session(window.run.session_id)
+
+
+def _reject(span: Span | None, report: Report) -> None:
+    """Give flagged claims to the agent whose tool call this is, whatever relay it has."""
+    if span is not None:
+        process_tree().reject(span, rejected_claims(report))
 
 
 def _piece(response: ChatResponse) -> ChatResponse:

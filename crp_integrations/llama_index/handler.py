@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
 from typing import Any, Final, Literal, Self, TypeAlias, Unpack
@@ -35,6 +35,7 @@ from crp_integrations.adapters.arguments import (
 )
 from crp_integrations.adapters.observed_answers import AnswerExaminer, Examination, not_checked
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.rejections import rejected_claims, without_rejected
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.messages import (
     count_reasoning,
@@ -351,6 +352,8 @@ class DPEEventHandler(BaseEventHandler):
             found, receipt, halt = self._examined(call, answer)
             receipt_id = receipt.receipt_id if receipt else ""
             if isinstance(found, Report):
+                if call.span is not None:
+                    self._tree.reject(call.span, rejected_claims(found))
                 if found.risk_level is RiskLevel.CRITICAL:
                     halt = halt or _critical(found)
                 later = self._later_report(call) is not None
@@ -389,11 +392,15 @@ class DPEEventHandler(BaseEventHandler):
             return not_checked("the spans around the call are not known")
         if not call.found:
             return not_checked("nothing was retrieved for this call, and no tool has answered")
+        run = agent_run(call.span)
+        rejected = run.rejected if run is not None else ()
+        shown = [replace(one, text=without_rejected(one.text, rejected)) for one in call.found]
         return self._examiner.examine(
             answer,
-            lambda: evidence_facts(call.found),
+            lambda: evidence_facts(shown),
             call.question,
             messages=call.messages,
+            rejected=rejected,
             model=call.model,
             on_report=self._later_report(call),
         )

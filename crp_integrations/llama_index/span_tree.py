@@ -34,6 +34,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Event, StopEvent
 
+from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.llama_index.nodes import hide_own_metadata
 from crp_integrations.llama_index.spans import (
     STREAMS,
@@ -197,6 +199,15 @@ class SpanTree:
                 response = around.response() if around.response is not None else None
                 if response is not None:
                     attach_metadata(response, told)
+
+    def reject(self, span: Span, claims: Sequence[RejectedClaim]) -> None:
+        """The report on an answer within a tool flags claims: the agent that calls it is told."""
+        with self.lock:
+            path = span.path()
+            tool = next((place for place, around in enumerate(path) if around.tool), len(path))
+            above = next((around for around in path[tool:] if around.runs), None)
+            if above is not None:
+                above.rejected = unique_claims(above.rejected, claims)
 
     def record_turn(
         self, span: Span, nodes: Sequence[NodeWithScore], query: str, told: dict[str, Any]

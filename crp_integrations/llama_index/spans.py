@@ -25,6 +25,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from crp_integrations.adapters.arguments import check_emitter
 from crp_integrations.adapters.conversations import PREFIX, session_id_for
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.memory_writer import Emitter
 
@@ -65,6 +66,7 @@ class Span:
         last: the messages of its last model call, by identity.
         tag: the session that `instrument_tags` named when an agent's run began.
         results: texts that tools of an agent's run answered.
+        rejected: claims that reports on sub-agents of an agent's run flag.
         unfounded: of those, with the call's id, errors and what hands over to another agent.
         report: what was attached to the last answer within.
         response: of a query or chat engine, while somebody has it; it may be a stream.
@@ -84,6 +86,7 @@ class Span:
     last: tuple[int, ...] = ()
     tag: Any = None
     results: set[str] = field(default_factory=set)
+    rejected: tuple[RejectedClaim, ...] = ()
     unfounded: set[tuple[str, str]] = field(default_factory=set)
     shelf: dict[str, SpanEvidence] = field(default_factory=dict)
     report: dict[str, Any] | None = None

@@ -19,11 +19,13 @@ from crp_integrations.receipt.predicate_verdict import (
     JudgedTold,
     PriorTold,
     RegisteredSystem,
+    RejectedTold,
 )
 from crp_integrations.receipt.window_values import Asked, Told
 
 # In the place of a prompt that is system prompt, history and question.
 CONVERSATION: Final = "conversation"
+_OF_REJECTED: Final = ("said", "wrong", "reason")
 
 
 def examined_told(
@@ -58,6 +60,7 @@ def examined_told(
             declared(PriorTold, one, leaf=texts.add(f"prior/{n}", one.text, follows=True))
             for n, one in enumerate(dossier.prior, start=1)
         ],
+        rejected=_rejected(dossier, texts),
         prompt=prompt,
         system=declared(RegisteredSystem, dossier.system),
         engines=declared(
@@ -110,6 +113,22 @@ def _passages(dossier: Dossier, shown: Sequence[tuple[Part, ...]]) -> list[dict[
         }
         for (name, _), pieces, importance in zip(dossier.passages, shown, importances, strict=True)
     ]
+
+
+def _rejected(dossier: Dossier, texts: TextLeaves) -> list[dict[str, Any]]:
+    """Claims that sub-agents' reports flag; they quote a model, and facts."""
+    found = []
+    for number, one in enumerate(dossier.rejected, start=1):
+        name = f"rejected/{number}"
+        more = {
+            field: texts.add(f"{name}/{field}", text, of=texts.of, follows=True)
+            for field in _OF_REJECTED
+            if (text := getattr(one, field))
+        }
+        leaf = texts.add(name, one.text, of=texts.of, follows=True)
+        blank = dict.fromkeys(_OF_REJECTED)
+        found.append(declared(RejectedTold, one, **blank | more, leaf=leaf))
+    return found
 
 
 def _needs(dossier: Dossier, asked: Asked, texts: TextLeaves) -> list[int]:

@@ -124,6 +124,23 @@ class PriorTold(Part):
     outdated: bool = False
 
 
+class RejectedTold(Part):
+    """A claim of a sub-agent's answer that its report flags.
+
+    Attributes:
+        leaf: of its text.
+        said: leaf of the sub-agent's words; None where they are not known.
+        wrong: leaf of the wrong words in it; None where they are not known.
+        reason: leaf of why; None where it is not known.
+    """
+
+    leaf: LeafNumber
+    said: LeafOrNone = None
+    wrong: LeafOrNone = None
+    reason: LeafOrNone = None
+    window_id: str = ""
+
+
 class RegisteredSystem(Part):
     """What is registered of the AI system (CRP-SPEC-005 §14.1)."""
 
@@ -174,6 +191,7 @@ class Examined(Part):
     passages: tuple[Passage, ...] | None = None
     needs: LeafNumbers = ()
     prior: tuple[PriorTold, ...] = ()
+    rejected: tuple[RejectedTold, ...] = ()
     windows_left: Whole = 0
     prompt: Annotated[Count | str | None, LEAF] = None
     system: RegisteredSystem = RegisteredSystem()

@@ -14,6 +14,7 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Entry
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
 from crp_integrations.dpe.pipeline import Engines, Examination
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.envelope.candidates import (
     Candidate,
     Candidates,
@@ -332,6 +333,16 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
             sub_queries=tuple(texts[number] for number in examined.needs),
             prior=tuple(
                 PriorWindow(**_fields(one, "leaf", text=texts[one.leaf])) for one in examined.prior
+            ),
+            rejected=tuple(
+                RejectedClaim(
+                    text=texts[one.leaf],
+                    said="" if one.said is None else texts[one.said],
+                    wrong="" if one.wrong is None else texts[one.wrong],
+                    reason="" if one.reason is None else texts[one.reason],
+                    window_id=one.window_id,
+                )
+                for one in examined.rejected
             ),
             windows_left=examined.windows_left,
             prompt=_prompt(content, examined, texts),

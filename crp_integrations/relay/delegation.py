@@ -14,6 +14,7 @@ from crp_integrations.audit.drafts import (
 from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.rejections import rejected_claims
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
@@ -87,6 +88,7 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
             chain_integrity=found.chain_integrity if found else ChainIntegrity.UNVERIFIED,
             quality_score=round(found.rqa_score, 3) if found else None,
             halted=True,
+            flagged=rejected_claims(found) if found else (),
         )
     said = parse_response(answered.headers)
     return Upward(
@@ -97,14 +99,19 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
         chain_integrity=answered.report.chain_integrity,
         audit_uri=said.trail_uri or "",
         quality_score=round(answered.report.rqa_score, 3),
+        flagged=rejected_claims(answered.report),
     )
 
 
 def take_result(namespace: Namespace, world: World, session_id: str, up: Upward) -> float:
     """Take what a sub-agent has handed back: its budget bounds the session's, its seal is noted.
 
+    The claims that its report flags are held in memory: an answer of the session that repeats one
+    is flagged.
+
     Spec: related facts §8
     """
+    world.session_memories.reject(session_id, up.flagged)
     budget = world.settings.sessions.budget
     with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)

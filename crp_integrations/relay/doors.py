@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.ports import Verifier
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -198,6 +198,7 @@ def examine(
     prior: Sequence[str | PriorWindow] = (),
     conversation: Sequence[Message | Mapping[str, Any]] = (),
     system_prompt: str = "",
+    rejected: Sequence[RejectedClaim] = (),
     judge: JudgeSource = None,
     **judge_options: Unpack[JudgeOptions],
 ) -> Report:
@@ -217,6 +218,8 @@ def examine(
             which a judge understands it. What tools answered in it is evidence, and may follow
             the question.
         system_prompt: what the model was told; facts in it are evidence for a judge.
+        rejected: claims that the report on a sub-agent's answer flags (`rejected_claims`). Tools'
+            results are no evidence for them, and an answer that repeats one is flagged.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
@@ -246,6 +249,7 @@ def examine(
         prior=prior,
         conversation=conversation,
         system_prompt=system_prompt,
+        rejected=rejected,
     )
     if judging is None:
         return _finished(report, chosen.digest)
@@ -389,6 +393,7 @@ def screened_answer(
     conversation: Sequence[Message | Mapping[str, Any]] = (),
     system_prompt: str = "",
     verifier: Verifier | None = None,
+    rejected: Sequence[RejectedClaim] = (),
 ) -> tuple[Report, Dossier, Settings]:
     """The report of the stages without a model call, what it is of, and the settings."""
     from crp_integrations.dpe.pipeline import examine as run_stages
@@ -415,6 +420,7 @@ def screened_answer(
         no_store=no_store,
         conversation=conversation_of(conversation),
         instructions=system_prompt or "",
+        rejected=rejected,
     )
     report = run_stages(
         dossier,

@@ -14,6 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.envelope.continuation import is_summary, seen_hashes
 from crp_integrations.envelope.records import Envelope, PackedFact, PriorWindow
 from crp_integrations.errors import RequestError, StoreError
@@ -43,6 +45,7 @@ class Evidence:
         whole: ids whose text is a stored fact's whole text, so that its vector is at hand.
         sources: source of each earlier fact by its id, for its erasure.
         labels: access labels of each earlier fact by its id.
+        rejected: claims that sub-agents' reports flag; no tool's result here states them.
     """
 
     passages: tuple[tuple[str, str], ...]
@@ -50,6 +53,7 @@ class Evidence:
     whole: frozenset[str] = frozenset()
     sources: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rejected: tuple[RejectedClaim, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -61,6 +65,7 @@ def evidence_of(
     context: Envelope | Sequence[PackedFact | Fact | str] | None,
     messages: Sequence[Message] = (),
     earlier: Sequence[Fact] = (),
+    rejected: Sequence[RejectedClaim] = (),
 ) -> Evidence:
     """The evidence for an answer.
 
@@ -68,6 +73,7 @@ def evidence_of(
         context: an envelope, or facts and texts; texts are named `context-1`, `context-2`, ….
         messages: the conversation, of which tools' results count and nothing else.
         earlier: facts that earlier windows of the session showed.
+        rejected: claims that sub-agents' reports flag; a tool's result is no evidence for one.
     """
     items: Sequence[PackedFact | Fact | str] = (
         () if context is None else context.facts if isinstance(context, Envelope) else context
@@ -87,7 +93,7 @@ def evidence_of(
         if isinstance(one, PackedFact) and text and not one.spans
     )
     before = [fact for fact in earlier if fact.fact_id not in known]
-    results = tool_results(messages)
+    results = [(name, without_rejected(text, rejected)) for name, text in tool_results(messages)]
     weighted = len(weights) == len(passages)
     further = [fact.importance_weight for fact in before] + [UNWEIGHTED] * len(results)
     return Evidence(
@@ -96,6 +102,7 @@ def evidence_of(
         whole | {fact.fact_id for fact in before},
         {fact.fact_id: fact.source_id for fact in before},
         {fact.fact_id: tuple(fact.labels) for fact in before},
+        tuple(rejected),
     )
 
 

@@ -10,7 +10,7 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
 from crp_integrations.dpe.judge.verdict import decided
 from crp_integrations.dpe.pipeline import Engines, Examination, examine
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import Claim, RejectedClaim, Report
 from crp_integrations.dpe.stages.report import finished
 from crp_integrations.envelope.continuation import next_window_number
 from crp_integrations.envelope.decomposition import decompose
@@ -120,6 +120,7 @@ def examine_answer(
         prior=earlier_answers(prior, outdated),
         numbered=numbered,
         windows_left=max(0, world.settings.max_windows - next_window_number(request.prior)),
+        rejected=evidence.rejected,
         **examination_input(request, world.settings, code_verified=world.code_verified),
     )
     return examine_dossier(dossier, world, namespace)
@@ -133,6 +134,7 @@ def examine_windows(
     answers: Sequence[Answer],
     text: str,
     prior: Sequence[SeenWindow] = (),
+    rejected: Sequence[RejectedClaim] = (),
 ) -> Report:
     """The report on the text of several windows, beside what all of them were shown.
 
@@ -143,7 +145,8 @@ def examine_windows(
     Spec: CRP-SPEC-005 §1.2, §10.2
     """
     shown = {fact.fact_id: fact for answer in answers for fact in answer.envelope.facts}
-    evidence = evidence_of(list(shown.values()), request.history, earlier_facts(namespace, prior))
+    earlier = earlier_facts(namespace, prior)
+    evidence = evidence_of(list(shown.values()), request.history, earlier, rejected)
     needs = answers[0].envelope.sub_queries
     report, examination = examine_answer(
         request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
@@ -223,9 +226,10 @@ def caller_dossier(
     no_store: bool = False,
     conversation: Sequence[Message] = (),
     instructions: str = "",
+    rejected: Sequence[RejectedClaim] = (),
 ) -> Dossier:
     """The dossier of an answer whose context, question and earlier answers a caller has."""
-    evidence = evidence_of(context, conversation)
+    evidence = evidence_of(context, conversation, rejected=rejected)
     return Dossier(
         question=question,
         answer=answer,
@@ -239,6 +243,7 @@ def caller_dossier(
         windows_left=max(0, settings.max_windows - len(prior) - 1),
         conversation=conversation_turns(conversation),
         instructions=instructions,
+        rejected=evidence.rejected,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.governance.compaction.records import CompactionAccount
@@ -81,6 +82,7 @@ class QuestionFields(JudgeOptions, total=False):
     phase: AgentPhase | str | None
     compact: bool | None
     compaction: CompactionAccount | None
+    rejected: Sequence[RejectedClaim] | None
 
 
 def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
 
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import CompactionAccount
@@ -153,6 +153,7 @@ class Request(Record):
         instructions: what the relay adds to the system message, as remedies do.
         compact: whether the conversation is shortened where it is long; None for the setting.
         compaction: what was left out of the conversation; None where nobody looked at it.
+        rejected: claims of sub-agents' answers, among the tools' results, that their reports flag.
     """
 
     SCHEMA = "request/1"
@@ -201,6 +202,7 @@ class Request(Record):
     instructions: tuple[str, ...] = ()
     compact: bool | None = None
     compaction: CompactionAccount | None = None
+    rejected: tuple[RejectedClaim, ...] = ()
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod

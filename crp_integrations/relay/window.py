@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.pipeline import Examination
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import (
     CRPError,
@@ -178,7 +179,7 @@ class OpenWindow:
         """What an answer beside an envelope is judged against."""
         request = self._packing.request
         earlier = earlier_facts(self._packing.namespace, self._known()) if envelope else []
-        self._evidence = evidence_of(envelope, request.history, earlier)
+        self._evidence = evidence_of(envelope, request.history, earlier, self._rejected())
         return self._evidence
 
     def examine_whole(self, answers: Sequence[Answer], text: str) -> Report:
@@ -193,7 +194,13 @@ class OpenWindow:
             answers,
             text,
             self.request.prior or prior,
+            self._rejected(),
         )
+
+    def _rejected(self) -> tuple[RejectedClaim, ...]:
+        """Claims that sub-agents' reports flag: those of the request and of the session."""
+        held = self._world.session_memories.of(self.session_id).rejected
+        return unique_claims(self.request.rejected, held)
 
     def _known(self) -> tuple[PriorWindow, ...]:
         """What is known of the session's windows, whether or not this one continues one."""

@@ -16,7 +16,8 @@ from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.window_seals import journal_key
 from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.dpe.ports import Recogniser, Verifier
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.envelope.ports import Reranker, Walker
 from crp_integrations.envelope.records import PackedFact, PriorWindow
@@ -46,6 +47,7 @@ from crp_integrations.validation import Wanted, odd_part, refuse_part
 # Of one session: the oldest go first, and no caller fills the memory through one name.
 MOST_WINDOWS = 4_096
 MOST_CHARACTERS = 1_000_000
+MOST_REJECTED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,13 @@ class SessionMemory:
         session: its state; None where the store keeps that.
         nodes: windows that the store does not keep, by number.
         priors: what windows said, by their ids.
+        rejected: claims that sub-agents' reports flag.
     """
 
     session: Session | None = None
     nodes: tuple[WindowNode, ...] = ()
     priors: dict[str, PriorWindow] = field(default_factory=dict)
+    rejected: tuple[RejectedClaim, ...] = ()
 
 
 class SessionMemories:
@@ -106,6 +110,15 @@ class SessionMemories:
                     break
                 room += _characters(priors.pop(id_))
             self._put(session_id, replace(held, priors=priors))
+
+    def reject(self, session_id: str, claims: Sequence[RejectedClaim]) -> None:
+        """Hold claims that a sub-agent's report flags; of many, the last ones."""
+        if not claims:
+            return
+        with self._lock:
+            held = self._sessions.get(session_id, SessionMemory())
+            both = unique_claims(held.rejected, claims)[-MOST_REJECTED:]
+            self._put(session_id, replace(held, rejected=both))
 
     def of(self, session_id: str) -> SessionMemory:
         """What is held of a session; nothing of an unknown one."""

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import AccessDenied, SafetyHalt
 from crp_integrations.policy.inheritance import effective_policy
 from crp_integrations.policy.policy_text import parse_policy, render_policy
@@ -61,6 +62,7 @@ class Upward(Record):
         audit_uri: where its trail can be verified.
         quality_score: of its answer, [0, 1].
         halted: it ended with 451.
+        flagged: claims of its answer that its report flags.
     """
 
     SCHEMA = "upward/1"
@@ -73,6 +75,7 @@ class Upward(Record):
     audit_uri: str = ""
     quality_score: float | None = Field(default=None, ge=0.0, le=1.0)
     halted: bool = False
+    flagged: tuple[RejectedClaim, ...] = ()
 
 
 def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None:

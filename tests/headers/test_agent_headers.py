@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import (
@@ -20,6 +21,7 @@ from crp_integrations.headers.codec import (
     write_response,
 )
 from crp_integrations.headers.records import RequestHeaders, ResponseHeaders
+from crp_integrations.headers.values import LONGEST_CLAIMS, write_flagged
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import ChainIntegrity, RiskLevel, SafetyMode
 from tests.headers.header_samples import ETAG, SESSION
@@ -130,3 +132,34 @@ def test_token_etag_tier_and_session_pass_neither_way(
     assert not names.NEVER_PASSED & set(write_downward(values))
     asked = write_request(RequestHeaders(session_token="a.b", if_match="*"))
     assert not names.NEVER_PASSED & set(upward_headers(asked))
+
+
+CLAIM = st.builds(
+    RejectedClaim,
+    text=st.text(max_size=120),
+    said=st.text(max_size=120),
+    wrong=st.text(max_size=20),
+    reason=st.text(max_size=120),
+)
+
+
+@given(st.lists(CLAIM, max_size=30))
+def test_flagged_claims_go_up_as_far_as_they_fit(claims: list[RejectedClaim]) -> None:
+    value = write_flagged(claims)
+    assert value.isascii()
+    assert len(value) <= LONGEST_CLAIMS
+    assert "\n" not in value
+    found = read_upward({names.FLAGGED_CLAIMS.lower(): value} if value else {}).flagged
+    assert set(found) <= set(claims)
+    assert len(claims) > 5 or list(found) == claims
+    assert upward_headers({names.FLAGGED_CLAIMS: value} if value else {}).keys() <= {
+        names.FLAGGED_CLAIMS
+    }
+
+
+@pytest.mark.parametrize(
+    "value", ["x", "{}1", "[1]", '[["a"]]', "[" * 3_000, '[["a","b",1,"","",""]]']
+)
+def test_flagged_claims_of_another_form_are_refused(value: str) -> None:
+    with pytest.raises(HeaderSyntaxError, match="Flagged-Claims"):
+        read_upward({names.FLAGGED_CLAIMS: value})

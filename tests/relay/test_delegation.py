@@ -401,3 +401,19 @@ def test_a_result_that_is_handed_over_twice_costs_once(open_relay: Opener) -> No
     once = relay.take(parent.session_id, up)
     assert relay.take(parent.session_id, up) == once
     assert relay.take(parent.session_id, up.changed(hmac="sha256:" + "b" * 64)) < once
+
+
+def test_flagged_claims_go_up_by_headers_and_are_flagged_above(open_relay: Opener) -> None:
+    wrong = FACTS[0].replace("412", "512")
+    below = made(open_relay, ScriptedModel(wrong))
+    above = made(open_relay, ScriptedModel(FACTS[1], wrong))
+    parent = begun(above).session_id
+    child = begun(below, parent_session=parent, loop_depth=1)
+    assert child.report.flagged
+    up = up_headers(child.headers)
+    assert up.flagged == result_of(child).flagged != ()
+    # Only an agent's answer to another agent names them.
+    assert names.FLAGGED_CLAIMS not in begun(made(open_relay, ScriptedModel(wrong))).headers
+    above.take(parent, up)
+    told = begun(above, session_id=parent).report
+    assert any(claim.reason == up.flagged[0].reason for claim in told.claims)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from crp_integrations.dpe.judge.records import Quotation
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import REJECTED, Claim, Report
 from crp_integrations.dpe.verifier.values import MARKER
 from crp_integrations.language.negation import dropped_conditions, polarity_differs
 from crp_integrations.language.text import split_sentences
@@ -281,6 +281,7 @@ ERRORS: Final = {
     "contradiction": ErrorKind.RELATION,
     "fabrication": ErrorKind.INVENTION,
     "CITATION_WRONG": ErrorKind.INVENTION,
+    REJECTED: ErrorKind.INVENTION,
 }
 
 
@@ -334,6 +335,7 @@ def _screened(claim: Claim, units: _Units, passages: Sequence[tuple[str, str]]) 
                 "error": ERRORS[first.kind],
                 "wrong": (first.start, first.end),
                 "quotations": quotations,
+                "reason": first.reason,
             }
         )
     if claim.findings:

@@ -19,7 +19,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM, Word, read_reply
 from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.records import NO_DOUBT, QUESTION_ID, SYSTEM_ID, JudgeRun, Quotation
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
     Checked,
@@ -43,6 +43,7 @@ SENTENCES: Final = MappingProxyType(
                 "contradicted": "The answer says {wrong}; {source} says {quote}",
                 "contradicted bare": "The evidence contradicts {wrong}",
                 "unsupported": "The evidence does not support {wrong}",
+                "rejected": "A sub-agent's report rejected {wrong}",
                 "unchecked": "{wrong} was not checked",
                 "passage": "passage {number}",
                 "question": "the question",
@@ -54,6 +55,7 @@ SENTENCES: Final = MappingProxyType(
                 "contradicted": "In der Antwort steht {wrong}; in {source} steht {quote}",
                 "contradicted bare": "Die Quellen widersprechen {wrong}",
                 "unsupported": "Die Quellen belegen {wrong} nicht",
+                "rejected": "Der Bericht über einen Unteragenten verwirft {wrong}",
                 "unchecked": "{wrong} wurde nicht geprüft",
                 "passage": "Abschnitt {number}",
                 "question": "der Frage",
@@ -65,6 +67,7 @@ SENTENCES: Final = MappingProxyType(
                 "contradicted": "La réponse dit {wrong} ; {source} dit {quote}",
                 "contradicted bare": "Les sources contredisent {wrong}",
                 "unsupported": "Les sources n'appuient pas {wrong}",
+                "rejected": "Le rapport sur un sous-agent rejette {wrong}",
                 "unchecked": "{wrong} n'a pas été vérifié",
                 "passage": "le passage {number}",
                 "question": "la question",
@@ -76,6 +79,7 @@ SENTENCES: Final = MappingProxyType(
                 "contradicted": "La respuesta dice {wrong}; {source} dice {quote}",
                 "contradicted bare": "Las fuentes contradicen {wrong}",
                 "unsupported": "Las fuentes no respaldan {wrong}",
+                "rejected": "El informe sobre un subagente rechaza {wrong}",
                 "unchecked": "{wrong} no se ha comprobado",
                 "passage": "el pasaje {number}",
                 "question": "la pregunta",
@@ -109,7 +113,8 @@ def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> s
     if claim.status is ClaimStatus.NOT_CHECKED:
         said = words["unchecked"].format(wrong=wrong)
     elif claim.status is ClaimStatus.UNSUPPORTED:
-        said = words["unsupported"].format(wrong=wrong)
+        name = "rejected" if rejection(claim) else "unsupported"
+        said = words[name].format(wrong=wrong)
     elif not claim.quotations:
         said = words["contradicted bare"].format(wrong=wrong)
     else:
@@ -198,6 +203,27 @@ def concluded(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool 
 def of_judge(flag: str) -> bool:
     """Whether a flag of a report is one that follows from its judge."""
     return flag.startswith(JUDGE_FLAGS) or flag == NOTED
+
+
+def rejection(claim: Claim) -> Finding | None:
+    """The finding that a sub-agent's report rejected what a claim repeats; None for none."""
+    return next((one for one in claim.findings if one.kind == REJECTED), None)
+
+
+def with_rejection(claim: Claim) -> Claim:
+    """A claim as a judge left it, flagged where it repeats a rejected one without support."""
+    found = rejection(claim)
+    if found is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
+        return claim
+    return claim.model_copy(
+        update={
+            "status": ClaimStatus.UNSUPPORTED,
+            "error": ErrorKind.INVENTION,
+            "wrong": (found.start, found.end),
+            "quotations": (),
+            "reason": found.reason,
+        }
+    )
 
 
 def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
@@ -353,8 +379,8 @@ class _Reading:
             shown = frozenset[int]().union(*(there for _, there in heard))
             if self._cut or self._unread or len(shown) < self._whole:
                 # What was not read may say it.
-                return _with(claim, ClaimStatus.NOT_CHECKED)
-        return best
+                best = _with(claim, ClaimStatus.NOT_CHECKED)
+        return with_rejection(best)
 
     def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
         """Assertions that stand in no numbered claim, with their offsets.

@@ -21,6 +21,7 @@ from importlib.resources import files
 from string import Template
 
 from crp_integrations.dpe.judge import messages, quotation, verdict
+from crp_integrations.dpe.records import REJECTED
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -97,6 +98,7 @@ def judge_constants() -> str:
         "mostReasons": verdict.MOST,
         "mostUnnumbered": messages.MOST_UNNUMBERED,
         "nothing": "".join(sorted(quotation.NOTHING)),
+        "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
         "separators": "".join(sorted(quotation.SEPARATORS)),
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),

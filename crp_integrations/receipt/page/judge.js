@@ -329,6 +329,15 @@ function sourceOf(said, name) {
   return { id: source.id, passage, folded: source.folded };
 }
 
+const rejectionOf = (claim) => (claim.findings || []).find((one) => one.kind === JUDGING.rejected);
+
+// A claim that repeats what a sub-agent's report rejected is flagged where nothing supports it.
+function withRejection(claim) {
+  const found = rejectionOf(claim);
+  if (!found || claim.status === "SUPPORTED" || claim.status === "CONTRADICTED") return claim;
+  return { ...claim, status: "UNSUPPORTED", error: "INVENTION", wrong: [found.start, found.end], quotations: [] };
+}
+
 // Statuses by the replies; null where none can be read. Claims are those that have numbers.
 function statusesOf(told, said, claims) {
   const calls = [];
@@ -346,7 +355,7 @@ function statusesOf(told, said, claims) {
     const shown = new Set(heard.flatMap(([, there]) => [...there]));
     // What was not read may say it.
     const open = best.status === "UNSUPPORTED" && (unread || shown.size < told.passages);
-    return { ...claim, ...(open ? UNCHECKED : best) };
+    return withRejection({ ...claim, ...(open ? UNCHECKED : best) });
   };
   const found = claims.map((claim, place) => merged(claim, calls
     .filter((one) => one.first <= place + 1 && place + 1 <= one.last).map((one) => [one.numbered.get(place + 1), one.shown])));
@@ -398,7 +407,7 @@ function reasonsOf(claims, answer, language) {
       const wrong = quoted(sliced(answer, ...(claim.wrong || [claim.start, claim.end])));
       const [first] = claim.quotations;
       if (claim.status === "NOT_CHECKED") return fill("unchecked", { wrong });
-      if (claim.status === "UNSUPPORTED") return fill("unsupported", { wrong });
+      if (claim.status === "UNSUPPORTED") return fill(rejectionOf(claim) ? "rejected" : "unsupported", { wrong });
       if (!first) return fill("contradicted bare", { wrong });
       const source = fill(first.passage ? "passage" : first.fact_id, { number: first.passage });
       return fill("contradicted", { wrong, source, quote: quoted(first.text) });

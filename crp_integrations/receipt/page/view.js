@@ -134,7 +134,7 @@ function judgedOf(read, content, facts) {
   const texts = [said.answer, said.question, said.system, ...said.replies, ...facts.map((fact) => fact.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
-    quotations: claim.quotations || [] }));
+    quotations: claim.quotations || [], findings: claim.findings || [] }));
   return texts.includes(null) ? null : { said, claims, grounding };
 }
 

@@ -12,5 +12,7 @@ for (const { told, said, claims, mode, language, text, quotation, spans } of cas
     quotations: one.quotations.map((each) => ({ ...each, text: sliced(source(each), each.start, each.end) })) }));
   const level = found && levelOf(found, mode);
   const reasons = level && level.level !== "LOW" ? reasonsOf(quoted, said.answer, language) : [];
-  process.stdout.write(`${JSON.stringify({ found, level, reasons })}\n`);
+  // What stands in a claim as it is given is left out.
+  const made = found && found.map(({ findings, ...one }) => one);
+  process.stdout.write(`${JSON.stringify({ found: made, level, reasons })}\n`);
 }

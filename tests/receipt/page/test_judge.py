@@ -18,7 +18,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
 from crp_integrations.dpe.judge.verdict import judged as by_package
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
 from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import redact
@@ -120,6 +120,13 @@ def turned(chance: random.Random, found: str) -> str:
     for old, new in chance.sample(SWAPS, chance.choice([0, 0, 0, 1, 2])):
         found = found.replace(old, new, chance.choice([1, -1]))
     return chance.choice([found, found, found.upper(), found.swapcase(), f" “{found}”. "])
+
+
+def repeats(chance: random.Random, name: str, start: int, end: int) -> tuple[Finding, ...]:
+    """Now and then, that the claim repeats what a sub-agent's report rejected."""
+    if chance.random() > 0.1:
+        return ()
+    return (Finding(stage=3, kind=REJECTED, claim_id=name, start=start, end=end),)
 
 
 def quote(chance: random.Random) -> dict[str, Any]:
@@ -244,6 +251,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 claim_type=kind,
                 specificity=0.5,
                 checked=Checked.CHECKED,
+                findings=repeats(chance, f"c{number}", at, at + len(text)),
             )
         )
     mode = chance.choice(list(GroundingMode))
@@ -288,7 +296,13 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
             "replies": [one.reply for one in run.calls],
         },
         "claims": [
-            {"id": one.claim_id, "start": one.start, "end": one.end, "type": one.claim_type.value}
+            {
+                "id": one.claim_id, "start": one.start, "end": one.end,
+                "type": one.claim_type.value,
+                "findings": [
+                    {"kind": f.kind, "start": f.start, "end": f.end} for f in one.findings
+                ],
+            }
             for one in claims
         ],
         "mode": mode.value,

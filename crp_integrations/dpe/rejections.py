@@ -1,0 +1,156 @@
+"""Claims that a sub-agent's report rejected, and answers that repeat them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.dpe.records import LONGEST, REJECTED, Claim, Finding, RejectedClaim, Report
+from crp_integrations.dpe.state import State
+from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.values import read
+from crp_integrations.language.negation import polarity_differs
+from crp_integrations.language.text import split_sentences
+from crp_integrations.language.words import content_stems
+from crp_integrations.vocabulary import Checked
+
+MOST: Final = 20
+# Share of the rejected claim's words that a repeat has, and share of its own words that it is.
+SAID: Final = 0.7
+OF_ITSELF: Final = 0.5
+# What stands where a tool's result repeats a rejected claim.
+REMOVED: Final = "…"
+
+
+def rejected_claims(report: Report) -> tuple[RejectedClaim, ...]:
+    """The claims of an answer that its report flags, at most 20, and why.
+
+    Spec: related facts §8
+    """
+    found = []
+    for claim in [one for one in report.claims if one.flagged][:MOST]:
+        start, end = claim.wrong or (claim.start, claim.start)
+        wrong = claim.text[max(0, start - claim.start) : max(0, end - claim.start)]
+        found.append(
+            RejectedClaim(
+                text=claim.reads_as[:LONGEST],
+                said=claim.text[:LONGEST],
+                wrong=wrong[:LONGEST],
+                reason=(claim.reason or _reason(claim))[:LONGEST],
+                window_id=report.window_id,
+            )
+        )
+    return tuple(found)
+
+
+def _reason(claim: Claim) -> str:
+    """Why the screen flags a claim: the kind of its finding, and what the evidence says."""
+    kind = claim.error.value if claim.error else claim.status.value
+    said = " ".join(claim.quotations[0].text.split()) if claim.quotations else ""
+    return f"{kind}: the evidence says “{said}”" if said else kind
+
+
+def find_repeats(state: State) -> list[Finding]:
+    """A finding for each claim that repeats a rejected one which no passage states.
+
+    Spec: related facts §8
+    """
+    if not state.dossier.rejected:
+        return []
+    units = [_Words.of(state.context.text(unit)) for unit in state.context.units]
+    claims = [one for one in state.claims if one.checked is not Checked.NOT_CHECKABLE]
+    said = [_Words.of(claim.reads_as) for claim in claims]
+    found = []
+    sentences: dict[int, set[str]] = {}
+    for claim, words in zip(claims, said, strict=True):
+        sentences.setdefault(claim.sentence_index, set()).update(words.figures)
+    for one in state.dossier.rejected:
+        known = _Words.of(one.text)
+        if any(unit.repeat(known, one.wrong) for unit in units):
+            continue
+        right = _Words.of(one.reason).figures - known.figures
+        for claim, words in zip(claims, said, strict=True):
+            # A sentence that has the right figure too corrects the claim.
+            corrects = not right.isdisjoint(sentences[claim.sentence_index])
+            if words.repeat(known, one.wrong) and not corrects:
+                start, end = _place(claim, one.wrong)
+                found.append(
+                    Finding(
+                        stage=3,
+                        kind=REJECTED,
+                        claim_id=claim.claim_id,
+                        start=start,
+                        end=end,
+                        reason=one.reason,
+                    )
+                )
+    return found
+
+
+def _place(claim: Claim, wrong: str) -> tuple[int, int]:
+    """Offsets in the answer of the wrong words, or of the claim where they are not known."""
+    at = claim.text.find(wrong) if wrong else -1
+    return (claim.start, claim.end) if at < 0 else (claim.start + at, claim.start + at + len(wrong))
+
+
+def without_rejected(text: str, rejected: Sequence[RejectedClaim]) -> str:
+    """A tool's result without the sentences that repeat a rejected claim.
+
+    >>> said = RejectedClaim(text="The fare is 14 euros.", wrong="14 euros")
+    >>> without_rejected("The fare is 14 euros. It is paid on board.", [said])
+    '… It is paid on board.'
+    """
+    if not rejected:
+        return text
+    for one in rejected:
+        for said in (one.said, one.text):
+            for form in (said, json.dumps(said, ensure_ascii=False)[1:-1]):
+                text = text.replace(form, REMOVED) if form else text
+    known = [(_Words.of(one.text), one.wrong) for one in rejected]
+    kept, place = [], 0
+    for span in split_sentences(text):
+        sentence = _Words.of(span.of(text))
+        if any(sentence.repeat(claim, wrong) for claim, wrong in known):
+            kept += [text[place : span.start], REMOVED]
+            place = span.end
+    return "".join(kept) + text[place:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A sentence as it is compared with another."""
+
+    text: str
+    stems: frozenset[str]
+    figures: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Words:
+        values = read(text).values
+        figures = frozenset(canonical(one) for one in values if one.family != "name")
+        return cls(text, frozenset(content_stems(text)), figures)
+
+    def repeat(self, rejected: _Words, wrong: str) -> bool:
+        """Whether they say what a rejected claim says: its figures, and most of its words.
+
+        A denial of it is no repeat.
+        """
+        if not self.stems or rejected.figures - self.figures:
+            return False
+        if wrong and _folded(wrong) not in _folded(self.text):
+            return False
+        both = len(self.stems & rejected.stems)
+        if both < SAID * len(rejected.stems) or both < OF_ITSELF * len(self.stems):
+            return False
+        return not polarity_differs(self.text, rejected.text)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def unique_claims(*given: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
+    """Rejected claims of several places, each text once."""
+    return tuple({one.text: one for some in given for one in some}.values())

@@ -1,0 +1,135 @@
+"""An answer that repeats what a sub-agent's report rejected is flagged with that report's reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations import examine, rejected_claims
+from crp_integrations.dpe.records import LONGEST, RejectedClaim
+from crp_integrations.dpe.rejections import MOST, unique_claims, without_rejected
+from crp_integrations.vocabulary import ClaimStatus, RiskLevel
+from tests.adapters.langchain_doubles import Chat
+from tests.judges import reply_to
+
+CONTEXT = ["The fare from Aldbury to Rose Hill is 12 euros.", "Lunch is served from noon to two."]
+QUESTION = "What does it cost to go to Rose Hill?"
+SAID = "The fare from Aldbury to Rose Hill is 14 euros."
+
+
+def conversation(result: str) -> list[dict[str, Any]]:
+    call = {"id": "1", "type": "function", "function": {"name": "agent", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "name": "agent", "tool_call_id": "1", "content": result},
+    ]
+
+
+def rejected() -> tuple[RejectedClaim, ...]:
+    return rejected_claims(examine(SAID, CONTEXT, QUESTION))
+
+
+def above(answer: str, *context: str, result: str = SAID, **how: Any) -> Any:
+    return examine(
+        answer, list(context), QUESTION,
+        conversation=conversation(result), rejected=rejected(), **how,
+    )  # fmt: skip
+
+
+def test_the_rejected_claim_names_the_wrong_words_and_why() -> None:
+    (one,) = rejected()
+    assert (one.text, one.wrong) == (SAID, "14 euros")
+    assert "12 euros" in one.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        SAID,
+        "It costs 14 euros to go from Aldbury to Rose Hill.",
+        "According to the agent, the fare from Aldbury to Rose Hill is 14 euros.",
+        "The fare from Aldbury to Rose Hill is 14 euros. Lunch is served from noon to two.",
+    ],
+)
+@pytest.mark.parametrize("wrapped", [str, lambda text: json.dumps({"answer": text})])
+def test_a_repeat_is_flagged_with_the_reason(answer: str, wrapped: Any) -> None:
+    plain = examine(answer, [], QUESTION, conversation=conversation(SAID))
+    report = above(answer, result=wrapped(SAID + " Lunch is served from noon to two."))
+    assert plain.risk_level is not RiskLevel.HIGH
+    assert report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+    first = next(claim for claim in report.claims if claim.flagged)
+    assert first.reason == rejected()[0].reason
+    assert report.reasons[0].startswith("A sub-agent's report rejected")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Lunch is served from noon to two.",
+        "The fare from Aldbury to Rose Hill is not 14 euros.",
+        "I could not find the fare from Aldbury to Rose Hill.",
+    ],
+)
+def test_what_repeats_nothing_is_not_flagged(answer: str) -> None:
+    report = above(answer, *CONTEXT)
+    assert not any(claim.reason for claim in report.claims)
+
+
+def test_a_correction_is_no_repeat() -> None:
+    said = "The agent says the fare from Aldbury to Rose Hill is 14 euros, but it is 12 euros."
+    assert not any(claim.reason for claim in above(said, *CONTEXT).claims)
+
+
+def test_what_the_evidence_states_is_no_repeat() -> None:
+    assert above(SAID, SAID).risk_level is RiskLevel.LOW
+
+
+@pytest.mark.parametrize("status", ["NOT_CHECKABLE", "UNSUPPORTED", "CONTRADICTED", "SUPPORTED"])
+def test_a_judge_cannot_wave_a_repeat_through_without_a_quotation(status: str) -> None:
+    """Its verdict stands where it quotes evidence, and the sub-agent's words are none."""
+
+    def verdicts(asked: Any) -> dict[str, Any]:
+        quote = {"in": "1", "text": SAID}
+        word = {"n": 1, "status": status, "quotes": [quote], "kind": "NUMBER"}
+        return {"id": asked["id"], "claims": [word], "unnumbered": []}
+
+    model = Chat(reply=lambda sent: reply_to([str(one.content) for one in sent], verdicts))
+    report = above(SAID, judge=model)
+    assert report.checked_by.startswith("judge")
+    assert report.claims[0].status is ClaimStatus.UNSUPPORTED
+    assert report.risk_level is RiskLevel.HIGH
+    assert report.claims[0].reason == rejected()[0].reason
+
+
+CLAIMS = st.builds(
+    RejectedClaim,
+    text=st.text(max_size=LONGEST),
+    wrong=st.text(max_size=20),
+    reason=st.text(max_size=40),
+)
+
+
+@given(st.text(), st.text(), CLAIMS)
+def test_no_tools_result_keeps_a_rejected_claim(
+    before: str, behind: str, claim: RejectedClaim
+) -> None:
+    left = without_rejected(before + claim.text + behind, [claim])
+    assert not claim.text or "…" in claim.text or claim.text not in left
+    assert without_rejected(before, []) == before
+
+
+@given(st.lists(CLAIMS))
+def test_each_text_once(claims: list[RejectedClaim]) -> None:
+    texts = [one.text for one in unique_claims(claims, claims)]
+    assert sorted(texts) == sorted({one.text for one in claims})
+
+
+def test_of_many_flagged_claims_the_first_are_given_on() -> None:
+    answer = " ".join(f"Item {n} of the list costs {900 + n} euros." for n in range(40))
+    context = [f"Item {n} of the list costs {100 + n} euros." for n in range(40)]
+    assert len(rejected_claims(examine(answer, context))) <= MOST
