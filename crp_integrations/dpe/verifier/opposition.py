@@ -21,6 +21,7 @@ from crp_integrations.language.negation import (
     dropped_conditions,
     negations,
     polarity_differs,
+    sense_of,
     without_sense,
 )
 from crp_integrations.language.quantities import Quantity, same_kind
@@ -32,7 +33,6 @@ OPPOSED: Final = "opposed@1"
 SLOT: Final = 0.4
 # What is denied must be said of the same thing: a shared subject, and what is said of it.
 SUBJECT_AND_MORE: Final = 2
-# More differing figures than this is another statement.
 MOST_RIVALS: Final = 2
 
 # What says that something was said, or how much it came to, says nothing of what it is about.
@@ -62,6 +62,15 @@ _BAD: Final = frozenset(
 _OPINIONS: Final = _GOOD | _BAD
 # All words of judgement are one sense, since any two of them can be opposed.
 JUDGED: Final = "@judged"
+
+
+# A measure's noun and the word by which a sentence says the same without it.
+_PLAIN: Final = dict(
+    pair.split("/")
+    for pair in """growth/grow expansion/expand contraction/contract reduction/reduce
+    length/long width/wide depth/deep weight/weigh""".split()
+)
+_NOUN: Final = re.compile(rf"(?i)\b(?:{'|'.join(_PLAIN)})\b")
 
 
 class Kind(StrEnum):
@@ -105,12 +114,15 @@ def compare(current: Reading, prior: Reading, *, alike: float, minor: float) -> 
     if names or _one_sided_names(there, back) or any(_orders(r) for r in there.rivals):
         return Comparison(like, apart=True)
     judged = _judged_otherwise(current, prior)
-    denied = judged or polarity_differs(prior.text, current.text)
+    if _turns(current, prior) > 1:
+        # "Exports grew", "imports fell": two words turned are another thing's.
+        return Comparison(like, apart=True)
+    denied = judged or polarity_differs(_without_nouns(prior.text), _without_nouns(current.text))
     figures = [r for r in rivals if _measures_the_same(r)]
     dated = [r for r in rivals if r.claim.family == r.source.family == "date"]
-    other_time = bool(dated) or _is_dated(there.missing) != _is_dated(back.missing)
     if like < alike:
         return Comparison(like, apart=bool(rivals))
+    other_time = bool(dated) or _dates(there.missing) != _dates(back.missing)
     if figures:
         if other_time or len(figures) > MOST_RIVALS or len(figures) < len(rivals):
             return Comparison(like, apart=True)
@@ -133,12 +145,30 @@ def senses(reading: Reading) -> frozenset[str]:
     for cue in negations(reading.text):
         inside[cue.start : cue.end] = b"\x01" * (cue.end - cue.start)
     return frozenset(
-        JUDGED if written in _OPINIONS else without_sense(written)
+        JUDGED if written in _OPINIONS else without_sense(_PLAIN.get(written, written))
         for word in reading.words
         if not inside[word.start]
         and word.stem not in _LIGHT
         and not _ADVERB.search(written := reading.text[word.start : word.end].lower())
     )
+
+
+def _without_nouns(text: str) -> str:
+    """A text with the plain words for its measures: "growth" as "grow"."""
+    return _NOUN.sub(lambda found: _PLAIN[found.group().lower()], text)
+
+
+def _turns(current: Reading, prior: Reading) -> int:
+    """How many words stand as opposites on the two sides."""
+    own, other = (
+        {sense_of(_PLAIN.get(word, word)) for word in _written(one) if word not in _OPINIONS}
+        for one in (current, prior)
+    )
+    return sum((sense, not denied) in other for sense, denied in own - other)
+
+
+def _written(reading: Reading) -> list[str]:
+    return [reading.text[word.start : word.end].lower() for word in reading.words]
 
 
 def _is_name(value: Value) -> bool:
@@ -150,7 +180,7 @@ def _one_sided_names(there: Slots, back: Slots) -> bool:
     return any(map(_is_name, there.missing)) and any(map(_is_name, back.missing))
 
 
-def _is_dated(values: tuple[Value, ...]) -> bool:
+def _dates(values: tuple[Value, ...]) -> bool:
     return any(value.family == "date" for value in values)
 
 
@@ -174,9 +204,7 @@ def _slight(rival: Pair, current: Reading, prior: Reading, minor: float) -> bool
     assert isinstance(one, Quantity)
     assert isinstance(other, Quantity)
     largest = max(abs(one.value), abs(other.value))
-    if one.unit != other.unit or not largest:
-        return False
-    if float(abs(one.value - other.value) / largest) > minor:
+    if one.unit != other.unit or not largest or abs(one.value - other.value) / largest > minor:
         return False
     return (
         one.hedged
@@ -187,20 +215,18 @@ def _slight(rival: Pair, current: Reading, prior: Reading, minor: float) -> bool
 
 
 def _hedged(value: Value, text: str) -> bool:
-    near = text[max(0, value.start - HEDGE_REACH) : value.end + HEDGE_REACH]
-    return bool(_HEDGE.search(near))
+    return bool(_HEDGE.search(text[max(0, value.start - HEDGE_REACH) : value.end + HEDGE_REACH]))
 
 
 def _judged_otherwise(current: Reading, prior: Reading) -> bool:
     """Whether one judges a thing well and the other badly, with as many denials in each."""
     own, other = _judgements(current), _judgements(prior)
-    if not own or not other or own & other:
-        return False
-    return len(negations(current.text)) == len(negations(prior.text))
+    as_many = len(negations(current.text)) == len(negations(prior.text))
+    return bool(own and other) and not own & other and as_many
 
 
 def _judgements(reading: Reading) -> frozenset[bool]:
-    said = {reading.text[word.start : word.end].lower() for word in reading.words}
+    said = frozenset(_written(reading))
     return frozenset(sign for sign, words in ((True, _GOOD), (False, _BAD)) if said & words)
 
 
