@@ -396,6 +396,8 @@ class DPEEventHandler(BaseEventHandler):
             messages=call.messages,
             model=call.model,
             on_report=self._later_report(call),
+            depth=call.position.depth,
+            turn=call.position.turn,
         )
 
 
