@@ -70,12 +70,15 @@ def observe_answer(
     keep: bool = True,
     judge: Judge | None = None,
     on_report: OnReport | None = None,
+    depth: int = 0,
+    turn: int = 0,
 ) -> ObservedAnswer:
     """Examine an answer and seal a window around it, with a receipt of what was seen.
 
     Spec: CRP-SPEC-005 §1.2, §15.4
     """
     world, namespace = relay._world, relay.fabric
+    began = None if world.observer is None else world.clock.now()
     dossier = caller_dossier(
         answer,
         context,
@@ -133,6 +136,9 @@ def observe_answer(
         keep=keep,
         draft=draft_maker(told) if world.settings.receipts else None,
         candidates=tuple(fact_id for fact_id, _ in dossier.passages),
+        depth=depth,
+        turn=turn,
+        began=began,
     )
     closed = close(namespace, world, session, None, end)
     # With all of its texts: those that are in no fabric are left out of what is read later.
@@ -187,6 +193,8 @@ class AnswerExaminer:
         model: str,
         on_report: OnReport | None,
         rejected: Sequence[RejectedClaim] = (),
+        depth: int = 0,
+        turn: int = 0,
     ) -> Examination:
         """Examine an answer; whatever goes wrong becomes `NOT_CHECKED`."""
         try:
@@ -214,6 +222,8 @@ class AnswerExaminer:
                 rejected=rejected,
                 judge=self.judge,
                 on_report=on_report,
+                depth=depth,
+                turn=turn,
             )
             return found.report, found.receipt, found.halt
         except SafetyHalt as halt:

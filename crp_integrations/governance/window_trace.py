@@ -50,6 +50,7 @@ class TracedItem(Part):
     decision: str = ""
 
 
+ITEM: Final = tuple(TracedItem.model_fields)
 _ITEMS: Final = TypeAdapter(tuple[TracedItem, ...])
 
 
@@ -169,6 +170,11 @@ class JudgeTrace(Part):
     completion_tokens: int = Field(default=0, ge=0)
     cost_usd: float | None = Field(default=None, ge=0.0)
 
+    @property
+    def read(self) -> int:
+        """Calls, of both, whose reply could be read."""
+        return self.asked + self.cached - self.failed
+
     @classmethod
     def of(cls, run: JudgeRun) -> JudgeTrace:
         """The trace of what a report tells of its judge."""
@@ -189,8 +195,15 @@ class WindowTrace(Record):
     """A window that was sealed: its pack, and what its answer came to.
 
     Attributes:
+        window_number: its place in its session.
+        parent_session: session of the agent around it; empty for the root.
+        depth: agents around it.
+        turn: the model call in the agent's run; 0 where no agent counts them.
+        risk_level: of its answer; empty where none was examined.
+        flagged_claims: claims that the evidence contradicts or does not support.
+        duration_us: microseconds from its beginning to its seal, by the relay's clock.
         pack: None where it ended before there was one.
-        evaluated: None where no answer was examined.
+        evaluated: None where no answer was examined against a pack.
         judged: None where no judge was configured.
         receipt_id: empty for none.
     """
@@ -206,6 +219,14 @@ class WindowTrace(Record):
     report_hash: str = ""
     window_hmac: str = ""
     receipt_id: str = ""
+    window_number: int = Field(default=1, ge=1)
+    parent_session: str = ""
+    depth: int = Field(default=0, ge=0)
+    turn: int = Field(default=0, ge=0)
+    risk_level: str = ""
+    flagged_claims: int = Field(default=0, ge=0)
+    distortions: int = Field(default=0, ge=0)
+    duration_us: int = Field(default=0, ge=0)
     pack: PackTrace | None = None
     evaluated: WindowEvaluation | None = None
     judged: JudgeTrace | None = None
@@ -342,12 +363,7 @@ def _read_trace(event: Event) -> PackTrace:
         available=data.get("available", 0),
         held=data.get("held", 0),
         assembly_us=data.get("assembly_us", 0),
-        items=tuple(
-            TracedItem(
-                id=id_, source=source, label=label, tokens=tokens, score=score, decision=decision
-            )
-            for id_, source, label, tokens, score, decision in named_items
-        ),
+        items=traced_items(dict(zip(ITEM, item, strict=True)) for item in named_items),
         drops=tuple(
             TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
             for reason, count, tokens, ids_hash in reasons

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from functools import cache
 from typing import Any, Literal, Unpack
 from uuid import UUID
 
+from langchain_core.callbacks.manager import (
+    AsyncCallbackManagerForLLMRun,
+    CallbackManagerForLLMRun,
+)
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
@@ -31,6 +37,8 @@ from crp_integrations.langchain.runs import (
     RunTreeHandler,
     Sent,
     SentMessages,
+    agent_depth,
+    at_end_of,
     hold_outside,
     leave_to_window,
 )
@@ -62,6 +70,9 @@ class DPECallbackHandler(RunTreeHandler):
     With a relay the answer is examined by its engines and sealed as a window of its store, and the
     receipt of what was seen goes to `on_receipt`; its id stands in the metadata beside the report,
     as `crp_receipt`.
+
+    Tracers among the callbacks, also those before it, are told of an answer once it has its report.
+    For that the first handler made wraps LangChain's `on_llm_end` of a model call's run managers.
 
     Within `CRPMiddleware` it examines nothing itself: it is given the report that is sealed.
 
@@ -101,6 +112,7 @@ class DPECallbackHandler(RunTreeHandler):
         **judge_options: Unpack[JudgeChoices],
     ) -> None:
         super().__init__()
+        _examine_first()
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
@@ -137,9 +149,7 @@ class DPECallbackHandler(RunTreeHandler):
         **kwargs: Any,
     ) -> None:
         """Note the run's parent, and what is sent."""
-        super().on_chat_model_start(
-            serialized, messages, run_id=run_id, parent_run_id=parent_run_id, **kwargs
-        )
+        self._runs.start(run_id, parent_run_id)
         self._sent.note(run_id, messages)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -227,12 +237,60 @@ class DPECallbackHandler(RunTreeHandler):
             rejected=unique_claims(sent.rejected, rejected),
             model=_model(generation),
             on_report=self._on_judged,
+            depth=agent_depth(),
+            turn=_turn(sent.messages),
         )
+
+
+@cache
+def _examine_first() -> None:
+    """Let handlers that examine answers hear the end of a model call before all others.
+
+    LangChain goes by the order in which handlers were given, and asynchronously by `run_inline`
+    first; a tracer that is told first would write the answer down without its report.
+    """
+    whole, awhole = CallbackManagerForLLMRun.on_llm_end, AsyncCallbackManagerForLLMRun.on_llm_end
+
+    def on_llm_end(self: Any, response: LLMResult, **kwargs: Any) -> None:
+        first, others = _examiners_apart(self)
+        try:
+            with at_end_of(self):
+                whole(first, response, **kwargs)
+        finally:
+            # Also where an answer is withheld: it has ended, and its report is written down.
+            whole(others, response, **kwargs)
+
+    async def aon_llm_end(self: Any, response: LLMResult, **kwargs: Any) -> None:
+        first, others = _examiners_apart(self)
+        try:
+            with at_end_of(self):
+                await awhole(first, response, **kwargs)
+        finally:
+            await awhole(others, response, **kwargs)
+
+    CallbackManagerForLLMRun.on_llm_end = on_llm_end  # type: ignore[method-assign]
+    AsyncCallbackManagerForLLMRun.on_llm_end = aon_llm_end  # type: ignore[method-assign]
+
+
+def _examiners_apart(run: Any) -> Iterator[Any]:
+    """The run's manager for the handlers that examine answers, then the one for all others."""
+    for examiners in (True, False):
+        part = copy(run)
+        part.handlers = [
+            one for one in run.handlers if isinstance(one, DPECallbackHandler) is examiners
+        ]
+        yield part
 
 
 def _question(sent: Sequence[Message]) -> str:
     """The user's last words; empty where they were not seen."""
     return next((one.content for one in reversed(sent) if one.role == "user"), "")
+
+
+def _turn(sent: Sequence[Message]) -> int:
+    """Which of the model's calls it is since the user's last words."""
+    asked = max((place for place, one in enumerate(sent) if one.role == "user"), default=0)
+    return 1 + sum(one.role == "assistant" for one in sent[asked:])
 
 
 def _only_calls(generation: Generation) -> bool:

@@ -275,6 +275,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if model:
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
+        turn.agent_turn = state.get("crp_turn", 0)
         told = compact.told if compact is not None else {}
         return turn, ModelCalls(request, read, model, hide_tokens=self._block, compaction=told)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Lock
@@ -18,10 +18,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import LLMResult
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from crp_integrations.adapters.conversations import PREFIX, hold_rejections, session_id_for
 from crp_integrations.dpe.records import RejectedClaim, Report
@@ -29,6 +29,7 @@ from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import attach_rejected, message_of, rejected_in
 from crp_integrations.messages import Message
+from crp_integrations.observability.observers import RUN_SPANS
 from crp_integrations.relay.relay import Relay
 
 # LangChain tells nobody when a model or retriever that is itself the root gets cancelled, so the
@@ -158,7 +159,7 @@ class RunTreeHandler(BaseCallbackHandler):
     def on_chain_start(
         self,
         serialized: dict[str, Any],
-        inputs: dict[str, Any],
+        inputs: Any,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
@@ -179,29 +180,8 @@ class RunTreeHandler(BaseCallbackHandler):
         """Note the run's parent."""
         self._runs.start(run_id, parent_run_id, tool=True)
 
-    def on_llm_start(
-        self,
-        serialized: dict[str, Any],
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Note the run's parent."""
-        self._runs.start(run_id, parent_run_id)
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Note the run's parent."""
-        self._runs.start(run_id, parent_run_id)
+    on_llm_start: Any = on_chain_start
+    on_chat_model_start: Any = on_chain_start
 
     def on_retriever_start(
         self,
@@ -222,10 +202,6 @@ class RunTreeHandler(BaseCallbackHandler):
         self._runs.add_documents(run_id, documents)
         self._runs.end(run_id)
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget the tree when its root ends."""
-        self._runs.end(run_id)
-
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Forget the tree when its root ends."""
         self._runs.end(run_id)
@@ -234,6 +210,8 @@ class RunTreeHandler(BaseCallbackHandler):
         """Write on the message what reports within the tool flag; forget a tree with its root."""
         attach_rejected(output, self._runs.tool_rejected(run_id))
         self._runs.end(run_id)
+
+    on_llm_end: Any = on_chain_end
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Forget the tree when its root fails."""
@@ -247,13 +225,17 @@ _HEARD: Final[ContextVar[list[Any] | None]] = ContextVar("crp_langchain_heard", 
 
 
 @contextmanager
-def inside_window(heard: list[Any]) -> Iterator[None]:
-    """Model calls inside are of a window that is examined and sealed as a whole."""
-    token = _HEARD.set(heard)
+def _set_to(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _HEARD.reset(token)
+        variable.reset(token)
+
+
+def inside_window(heard: list[Any]) -> AbstractContextManager[None]:
+    """Model calls inside are of a window that is examined and sealed as a whole."""
+    return _set_to(_HEARD, heard)
 
 
 def leave_to_window(handler: Any) -> bool:
@@ -272,6 +254,39 @@ class Sent:
 
     messages: tuple[Message, ...] = ()
     rejected: tuple[RejectedClaim, ...] = ()
+
+
+# The run of a model call, while handlers that examine answers hear of its end.
+_ENDING: Final[ContextVar[BaseRunManager | None]] = ContextVar("crp_langchain_ending", default=None)
+
+
+def at_end_of(run: BaseRunManager) -> AbstractContextManager[None]:
+    """What runs inside examines the answer of this run."""
+    return _set_to(_ENDING, run)
+
+
+def run_span() -> Any:
+    """The OpenTelemetry span of the run around what runs now, as a tracer of LangChain's keeps it.
+
+    OpenInference and Langfuse know it by the run's id; None without one of them.
+    """
+    ending = _ENDING.get()
+    config = var_child_runnable_config.get() or {}
+    manager: Any = config.get("callbacks") if ending is None else ending
+    run_id = getattr(manager, "parent_run_id" if ending is None else "run_id", None)
+    for handler in getattr(manager, "handlers", ()):
+        if hasattr(handler, "get_span"):
+            found = handler.get_span(run_id)
+        else:
+            kept = getattr(handler, "_runs", None)
+            found = kept.get(run_id) if isinstance(kept, dict) else None
+            found = getattr(found, "_otel_span", None)
+        if found is not None:
+            return found
+    return None
+
+
+RUN_SPANS.append(run_span)
 
 
 class SentMessages:
@@ -360,14 +375,9 @@ def outer_agent() -> OuterAgent | None:
     return _OUTER.get()
 
 
-@contextmanager
-def inside_agent(agent: OuterAgent) -> Iterator[None]:
+def inside_agent(agent: OuterAgent) -> AbstractContextManager[None]:
     """What runs inside runs in a tool call of this agent."""
-    token = _OUTER.set(agent)
-    try:
-        yield
-    finally:
-        _OUTER.reset(token)
+    return _set_to(_OUTER, agent)
 
 
 def hold_outside(relay: Relay | None, report: Report) -> None:

@@ -289,6 +289,7 @@ class CRPAgentLLM(ChatLLM):
         if model:
             asking["model"] = model
         turn = self._relay.turn(read.question, **asking)
+        turn.agent_turn = agent_position(span).turn
         return _Window(turn, AgentCalls(self._llm, messages, given, read, model), run, span)
 
     def _run(self, span: Span | None) -> _AgentRun:

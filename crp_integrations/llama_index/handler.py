@@ -403,6 +403,8 @@ class DPEEventHandler(BaseEventHandler):
             rejected=rejected,
             model=call.model,
             on_report=self._later_report(call),
+            depth=call.position.depth,
+            turn=call.position.turn,
         )
 
 

@@ -12,6 +12,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from pydantic import Field, ValidationError
@@ -113,15 +114,12 @@ def unpack_bundle(data: bytes, keys: Sequence[bytes]) -> tuple[BundleManifest, d
 
 
 def _verify(signed: Signed, keys: Sequence[bytes]) -> None:
-    failures: list[ReceiptBroken] = []
-    for key in keys:
-        try:
-            signed.verify(key, "manifest")
-        except ReceiptBroken as error:
-            failures.append(error)
-        else:
-            return
-    raise failures[-1] if failures else ReceiptBroken("manifest", "no key was given to check it")
+    if not keys:
+        raise ReceiptBroken("manifest", "no key was given to check it")
+    for key in keys[:-1]:
+        with suppress(ReceiptBroken):
+            return signed.verify(key, "manifest")
+    return signed.verify(keys[-1], "manifest")
 
 
 def _members(data: bytes) -> dict[str, bytes]:

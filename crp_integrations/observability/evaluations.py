@@ -108,16 +108,7 @@ class EvaluationLog:
 
     def read(self) -> Iterator[Evaluation]:
         """Every evaluation, in order; none where there is no file."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-            raise ConfigError(f"{str(self.path)!r:.200} cannot be read: {reason}") from None
-        for number, line in enumerate(text.split("\n"), 1):
-            if not line.strip():
-                continue
+        for number, line in _read_lines(self.path, optional=True):
             try:
                 yield Evaluation.model_validate_json(line)
             except ValidationError as error:
@@ -126,6 +117,18 @@ class EvaluationLog:
                 raise ConfigError(
                     f"line {number} of {str(self.path)!r:.200} is no evaluation: {where}"
                 ) from None
+
+
+def _read_lines(path: Path, *, optional: bool = False) -> list[tuple[int, str]]:
+    """The lines of a file that hold something, with their numbers from 1."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        if optional and isinstance(error, FileNotFoundError):
+            return []
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise ConfigError(f"{str(path)!r:.200} cannot be read: {reason}") from None
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _ends_with_newline(file: BinaryIO) -> bool:
@@ -138,10 +141,7 @@ def merge_evaluations(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation
     """One evaluation a window: of each field the last that says something."""
     found: dict[str, Evaluation] = {}
     for one in evaluations:
-        before = found.get(one.window_id)
-        if before is None:
-            found[one.window_id] = one
-            continue
+        before = found.setdefault(one.window_id, one)
         said = one.feedback.model_dump(exclude_none=True)
         told = {
             name: value
@@ -237,15 +237,8 @@ class GoldenDrift(Record):
 
 def read_golden(path: Path) -> tuple[GoldenQuestion, ...]:
     """A golden set from a file, one JSON a line."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ConfigError(f"{str(path)!r:.200} cannot be read: {reason}") from None
     found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in _read_lines(path):
         try:
             found.append(GoldenQuestion.model_validate(json.loads(line)))
         except (ValueError, ValidationError, RecursionError):
@@ -296,18 +289,17 @@ def compare_runs(
     allowed = limits or DriftLimits()
     # A drop of exactly what is allowed stays below the alarm whatever floats make of it.
     margin = 1e-9
-    alerts = []
-    if baseline.recall - run.recall > allowed.recall_drop + margin:
-        alerts.append(RECALL)
-    if baseline.precision - run.precision > allowed.precision_drop + margin:
-        alerts.append(PRECISION)
+    falls = (
+        (RECALL, baseline.recall - run.recall, allowed.recall_drop),
+        (PRECISION, baseline.precision - run.precision, allowed.precision_drop),
+    )
     before = {one.id: one.recall for one in baseline.scores}
     fallen = [(one.recall - before[one.id], one.id) for one in run.scores]
     return GoldenDrift(
         run=run,
         baseline_recall=baseline.recall,
         baseline_precision=baseline.precision,
-        alerts=tuple(alerts),
+        alerts=tuple(name for name, fall, most in falls if fall > most + margin),
         worse=tuple(id_ for change, id_ in sorted(fallen) if change < 0),
     )
 

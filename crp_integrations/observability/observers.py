@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from crp_integrations.errors import MissingExtra
 from crp_integrations.governance.window_trace import Observer, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
+
+# Each finds the OpenTelemetry span of what a framework runs now, where the framework's tracers do
+# not make it the current one; an adapter adds its own.
+RUN_SPANS: Final[list[Callable[[], Any]]] = []
 
 
 def observe_model(models: Model, observer: Observer | None) -> Model:

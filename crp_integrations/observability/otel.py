@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from typing import Final, TypeAlias
@@ -15,25 +15,14 @@ from crp_integrations.errors import MissingExtra
 from crp_integrations.governance.window_evaluation import WindowEvaluation
 from crp_integrations.governance.window_trace import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.observability.observers import RUN_SPANS
 
 # OpenTelemetry, GenAI.
 OPERATION: Final = "gen_ai.operation.name"
-PROVIDER: Final = "gen_ai.provider.name"
-CONVERSATION: Final = "gen_ai.conversation.id"
-REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
-FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
-INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 TOKEN_TYPE: Final = "gen_ai.token.type"
-RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
-EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 EVALUATION_NAME: Final = "gen_ai.evaluation.name"
-EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
-EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
 ERROR_TYPE: Final = "error.type"
-DURATION: Final = "gen_ai.client.operation.duration"
-TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 # The buckets that the conventions give for the two metrics.
 DURATION_BOUNDS: Final = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
@@ -44,20 +33,7 @@ TOKEN_BOUNDS: Final = (
 
 # OpenInference.
 KIND: Final = "openinference.span.kind"
-SESSION: Final = "session.id"
-DOCUMENTS: Final = "retrieval.documents"
-DOCUMENT_ID: Final = "document.id"
-DOCUMENT_SCORE: Final = "document.score"
-DOCUMENT_METADATA: Final = "document.metadata"
-MODEL_NAME: Final = "llm.model_name"
-PROMPT_TOKENS: Final = "llm.token_count.prompt"
-COMPLETION_TOKENS: Final = "llm.token_count.completion"
-TOTAL_TOKENS: Final = "llm.token_count.total"
-COST: Final = "llm.cost.total"
 
-# Ours.
-OWN: Final = "crp."
-STOPPED: Final = "crp.stopped"
 # The kind of span of a step, by the beginning of its name; the others are parts of a chain.
 KINDS: Final = (
     ("agent.", "AGENT"),
@@ -85,15 +61,22 @@ def provider_of(model: str) -> str:
     >>> provider_of("azure/gpt-4o"), provider_of("extractive"), provider_of("gpt-4o-mini")
     ('azure', 'crp', 'unknown')
     """
-    if model == "extractive":
-        return "crp"
-    return model.partition("/")[0] if "/" in model else "unknown"
+    provider = "crp" if model == "extractive" else "unknown"
+    return model.partition("/")[0] if "/" in model else provider
 
 
 try:
     from opentelemetry import metrics, trace
-    from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.trace import (
+        Span,
+        SpanKind,
+        Status,
+        StatusCode,
+        TracerProvider,
+        set_span_in_context,
+    )
 except ImportError as error:
     raise MissingExtra("observability", "crp_integrations.observability.otel") from error
 
@@ -101,14 +84,17 @@ except ImportError as error:
 Value: TypeAlias = str | int | float | bool
 
 SCOPE = "crp_integrations"
-PACKAGE = "crp-integrations"
 # Steps within others: the stages of the provenance engine, the words of a question, a receipt.
 DETAILS = ("dpe.", "fabric.words", "receipt")
 # Of these, what waits for a model: it has its span.
-WAITING = ("dpe.judge",)
-# What a sampler is told of the two spans of a sealed window.
+WAITING = "dpe.judge"
+# What a sampler is told of the two spans within a sealed window's.
 PACK: Mapping[str, Value] = {OPERATION: "retrieval", KIND: "RETRIEVER"}
 EVALUATION: Mapping[str, Value] = {KIND: "EVALUATOR"}
+SCORES = (
+    "grounding fidelity entailment completeness citation_accuracy precision_proxy recall_proxy"
+).split()
+PACK_FIELDS = "etag state_hash held available assembly_us invocation_hash ledger_hmac".split()
 # The SDK keeps 128 attributes of a span and drops the oldest ones beyond. So many items have their
 # own, three each; where there are more, all of them stand in one attribute of JSON.
 MOST_ITEMS = 24
@@ -129,22 +115,22 @@ class OpenTelemetry:
         details: bool = False,
     ) -> None:
         """Write through providers of the SDK."""
-        release = version(PACKAGE)
+        release = version("crp-integrations")
         self._tracer = (tracers or trace.get_tracer_provider()).get_tracer(SCOPE, release)
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
         self._items = items
         self._details = details
-        self._duration = meter.create_histogram(
-            DURATION,
-            unit="s",
-            description="Time of a model call.",
-            explicit_bucket_boundaries_advisory=DURATION_BOUNDS,
+
+        def histogram(name: str, unit: str, told: str, bounds: Sequence[float]) -> Histogram:
+            return meter.create_histogram(
+                name, unit, told, explicit_bucket_boundaries_advisory=bounds
+            )
+
+        self._duration = histogram(
+            "gen_ai.client.operation.duration", "s", "Time of a model call.", DURATION_BOUNDS
         )
-        self._tokens = meter.create_histogram(
-            TOKEN_USAGE,
-            unit="{token}",
-            description="Tokens of a model call.",
-            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
+        self._tokens = histogram(
+            "gen_ai.client.token.usage", "{token}", "Tokens of a model call.", TOKEN_BOUNDS
         )
         self._windows = meter.create_counter(
             "crp.windows", unit="{window}", description="Windows that were sealed."
@@ -152,29 +138,35 @@ class OpenTelemetry:
         self._judged = meter.create_counter(
             "crp.judge.calls", unit="{call}", description="Calls of the judge."
         )
-        self._judging = meter.create_histogram(
-            "crp.judge.duration",
-            unit="s",
-            description="Time of an answer's judge, all its calls.",
-            explicit_bucket_boundaries_advisory=DURATION_BOUNDS,
+        self._judging = histogram(
+            "crp.judge.duration", "s", "Time of an answer's judge, all its calls.", DURATION_BOUNDS
         )
-        self._judge_tokens = meter.create_histogram(
-            "crp.judge.token.usage",
-            unit="{token}",
-            description="Tokens of an answer's judge.",
-            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
+        self._judge_tokens = histogram(
+            "crp.judge.token.usage", "{token}", "Tokens of an answer's judge.", TOKEN_BOUNDS
         )
-        self._scores = meter.create_histogram(
-            "crp.evaluation.score",
-            unit="1",
-            description="Scores of a window's evaluation.",
-            explicit_bucket_boundaries_advisory=[tenth / 10 for tenth in range(11)],
+        tenths = [tenth / 10 for tenth in range(11)]
+        self._scores = histogram(
+            "crp.evaluation.score", "1", "Scores of a window's evaluation.", tenths
         )
 
-    def step(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
         """A span around a step, the parent of those within it."""
-        detail = name.startswith(DETAILS) and name not in WAITING
-        return nullcontext() if detail and not self._details else _step_span(self._tracer, name)
+        if name.startswith(DETAILS) and name != WAITING and not self._details:
+            yield
+            return
+        with self._tracer.start_as_current_span(
+            f"crp.{name}",
+            _around(),
+            attributes={KIND: kind_of(name)},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                _mark_failed(span, error)
+                raise
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
@@ -185,17 +177,18 @@ class OpenTelemetry:
         model = name_or_hash(call.model)
         said: dict[str, Value] = {
             OPERATION: "chat",
-            PROVIDER: provider_of(model),
-            REQUEST_MODEL: model,
+            "gen_ai.provider.name": provider_of(model),
+            "gen_ai.request.model": model,
         }
         span = self._tracer.start_span(
             f"chat {model}",
+            _around(),
             kind=SpanKind.CLIENT,
             attributes={
                 **said,
                 KIND: "LLM",
-                MODEL_NAME: model,
-                f"{OWN}purpose": call.purpose.value,
+                "llm.model_name": model,
+                "crp.purpose": call.purpose.value,
             },
         )
         began = time.perf_counter()
@@ -206,16 +199,16 @@ class OpenTelemetry:
             span.set_attributes(
                 {
                     RESPONSE_MODEL: said[RESPONSE_MODEL],
-                    FINISH_REASONS: [name_or_hash(reply.finish_reason)],
-                    INPUT_TOKENS: used.prompt_tokens,
-                    OUTPUT_TOKENS: used.completion_tokens,
-                    PROMPT_TOKENS: used.prompt_tokens,
-                    COMPLETION_TOKENS: used.completion_tokens,
-                    TOTAL_TOKENS: used.total_tokens,
+                    "gen_ai.response.finish_reasons": [name_or_hash(reply.finish_reason)],
+                    "gen_ai.usage.input_tokens": used.prompt_tokens,
+                    "gen_ai.usage.output_tokens": used.completion_tokens,
+                    "llm.token_count.prompt": used.prompt_tokens,
+                    "llm.token_count.completion": used.completion_tokens,
+                    "llm.token_count.total": used.total_tokens,
                 }
             )
             if used.cost_usd is not None:
-                span.set_attribute(COST, used.cost_usd)
+                span.set_attribute("llm.cost.total", used.cost_usd)
             for kind, count in (("input", used.prompt_tokens), ("output", used.completion_tokens)):
                 if count:
                     self._tokens.record(count, {**said, TOKEN_TYPE: kind})
@@ -232,35 +225,40 @@ class OpenTelemetry:
             span.end()
 
     def sealed(self, trace: WindowTrace) -> None:
-        """A span of the window's pack, and one of its evaluation."""
+        """A span of the window, and within it one of its pack and one of its evaluation."""
         self._windows.add(1, {"outcome": trace.outcome, "strategy": trace.strategy})
         identity: dict[str, Value] = {
-            CONVERSATION: trace.session_id,
-            SESSION: trace.session_id,
+            "gen_ai.conversation.id": trace.session_id,
+            "session.id": trace.session_id,
             "crp.window.id": trace.window_id,
             "crp.window.outcome": trace.outcome,
             "crp.window.hmac": trace.window_hmac,
             "crp.report.hash": trace.report_hash,
             "crp.receipt.id": trace.receipt_id,
         }
-        # The whole window is found by these, from whatever span is around it.
-        around = current_span()
-        if around.is_recording():
-            around.set_attributes(identity)
+        began = time.time_ns() - trace.duration_us * 1_000
+        window = self._tracer.start_span(
+            "crp.window", _around(), attributes={KIND: "CHAIN"}, start_time=began
+        )
+        if window.is_recording():
+            window.set_attributes({**identity, **_window_attributes(trace)})
+        if trace.error:
+            window.set_status(Status(StatusCode.ERROR, trace.error))
+        within = set_span_in_context(window)
         if trace.pack is not None:
-            span = self._tracer.start_span("retrieval context_pack", attributes=PACK)
+            span = self._tracer.start_span("retrieval context_pack", within, attributes=PACK)
             # What a sampler left out is not put together.
             if span.is_recording():
                 span.set_attributes({**identity, **pack_attributes(trace.pack, self._items)})
             span.end()
         if trace.evaluated is not None:
-            self._evaluated(trace.evaluated, identity)
+            self._evaluated(trace.evaluated, identity, within)
+        window.end()
         if trace.judged is not None and not trace.judged.skipped:
             self._judged_one(trace.judged)
 
     def _judged_one(self, judged: JudgeTrace) -> None:
-        replied = judged.asked + judged.cached - judged.failed
-        for ended, calls in (("read", replied), ("failed", judged.failed)):
+        for ended, calls in (("read", judged.read), ("failed", judged.failed)):
             self._judged.add(calls, {"ended": ended})
         if judged.asked:
             self._judging.record(judged.milliseconds / 1000)
@@ -268,11 +266,13 @@ class OpenTelemetry:
             if count:
                 self._judge_tokens.record(count, {TOKEN_TYPE: kind})
 
-    def _evaluated(self, found: WindowEvaluation, identity: Mapping[str, Value]) -> None:
+    def _evaluated(
+        self, found: WindowEvaluation, identity: Mapping[str, Value], within: Context
+    ) -> None:
         told = scores(found)
         for name, score in told.items():
             self._scores.record(score, {EVALUATION_NAME: name})
-        span = self._tracer.start_span("evaluation context_pack", attributes=EVALUATION)
+        span = self._tracer.start_span("evaluation context_pack", within, attributes=EVALUATION)
         if span.is_recording():
             span.set_attributes(
                 {
@@ -283,52 +283,59 @@ class OpenTelemetry:
                     "crp.citations.held": found.citations_held,
                 }
             )
-            labels = {"risk": found.risk_level.value, "consistency": _consistency(found)}
+            consistency = "consistent" if found.consistent else "inconsistent"
+            labels = {"risk": found.risk_level.value, "consistency": consistency}
             for name, score in told.items():
                 said: dict[str, Value] = {
                     EVALUATION_NAME: name,
-                    EVALUATION_SCORE: score,
+                    "gen_ai.evaluation.score.value": score,
                 }
                 if name in labels:
-                    said[EVALUATION_LABEL] = labels[name]
-                span.add_event(EVALUATION_EVENT, said)
+                    said["gen_ai.evaluation.score.label"] = labels[name]
+                span.add_event("gen_ai.evaluation.result", said)
         span.end()
 
 
-@contextmanager
-def _step_span(tracer: Tracer, name: str) -> Iterator[None]:
-    """A span around a step, the parent of those within it."""
-    with tracer.start_as_current_span(
-        OWN + name,
-        attributes={KIND: kind_of(name)},
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield
-        except BaseException as error:
-            _mark_failed(span, error)
-            raise
-
-
 def current_span() -> Span:
-    """The span around what runs now."""
-    return trace.get_current_span()
+    """The span around what runs now.
+
+    That is OpenTelemetry's own, or the one of a framework that keeps its spans to itself: of the
+    two the one that began last, which is the inner one.
+    """
+    spans: list[Span] = [trace.get_current_span(), *(find() for find in RUN_SPANS)]
+    return max((span for span in spans if span is not None), key=_age)
+
+
+def _age(span: Span) -> tuple[int, bool]:
+    # One that is not recorded, or of another process, does not say when it began.
+    return getattr(span, "start_time", None) or 0, span.get_span_context().is_valid
+
+
+def _around() -> Context:
+    return set_span_in_context(current_span())
+
+
+def _window_attributes(trace: WindowTrace) -> dict[str, Value]:
+    """Where a window stands, and what its answer came to."""
+    said: dict[str, Value] = {
+        "crp.window.number": trace.window_number,
+        "crp.agent.depth": trace.depth,
+        "crp.agent.turn": trace.turn,
+        "crp.session.parent": trace.parent_session,
+    }
+    if trace.risk_level:
+        said |= {
+            "crp.risk.level": trace.risk_level,
+            "crp.claims.flagged": trace.flagged_claims,
+            "crp.distortions": trace.distortions,
+        }
+    return {**said, ERROR_TYPE: trace.error} if trace.error else said
 
 
 def scores(found: WindowEvaluation) -> dict[str, float]:
     """The scores of an evaluation by name; what could not be counted is left out."""
-    told: dict[str, float | None] = {
-        "grounding": found.grounding,
-        "fidelity": found.fidelity,
-        "entailment": found.entailment,
-        "completeness": found.completeness,
-        "risk": found.risk_score,
-        "consistency": float(found.consistent),
-        "citation_accuracy": found.citation_accuracy,
-        "precision_proxy": found.precision_proxy,
-        "recall_proxy": found.recall_proxy,
-    }
+    told: dict[str, float | None] = {name: getattr(found, name) for name in SCORES}
+    told |= {"risk": found.risk_score, "consistency": float(found.consistent)}
     return {name: score for name, score in told.items() if score is not None}
 
 
@@ -342,27 +349,21 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
     ]
     said: dict[str, Value] = {
         **PACK,
-        RETRIEVAL_DOCUMENTS: json.dumps(scored),
-        "crp.pack.etag": pack.etag,
-        "crp.pack.state_hash": pack.state_hash,
+        "gen_ai.retrieval.documents": json.dumps(scored),
         "crp.pack.items": len(items),
-        "crp.pack.held": pack.held,
-        "crp.pack.available": pack.available,
         "crp.pack.tokens": pack.token_count,
         "crp.pack.budget_tokens": pack.token_budget,
-        "crp.pack.assembly_us": pack.assembly_us,
-        "crp.pack.invocation_hash": pack.invocation_hash,
-        "crp.pack.ledger_hmac": pack.ledger_hmac,
+        **{f"crp.pack.{name}": getattr(pack, name) for name in PACK_FIELDS},
     }
     if len(items) > most:
         said["crp.pack.documents"] = json.dumps(
             [{**one, **more} for one, more in zip(scored, described, strict=True)]
         )
     for place, item in enumerate(items[:most]):
-        at = f"{DOCUMENTS}.{place}."
-        said[at + DOCUMENT_ID] = item.id
-        said[at + DOCUMENT_SCORE] = item.score
-        said[at + DOCUMENT_METADATA] = json.dumps(described[place])
+        at = f"{'retrieval.documents'}.{place}."
+        said[at + "document.id"] = item.id
+        said[at + "document.score"] = item.score
+        said[at + "document.metadata"] = json.dumps(described[place])
     for drop in pack.drops:
         at = f"crp.drops.{drop.reason.value}."
         said[at + "count"] = drop.count
@@ -371,17 +372,13 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
     return said
 
 
-def _consistency(found: WindowEvaluation) -> str:
-    return "consistent" if found.consistent else "inconsistent"
-
-
 def _mark_failed(span: Span, error: BaseException) -> None:
     """Mark a span by the error's name; its message could quote a text.
 
     A reader who stops listening to a stream is no error.
     """
     if isinstance(error, GeneratorExit):
-        span.set_attribute(STOPPED, True)
+        span.set_attribute("crp.stopped", True)
         return
     span.set_attribute(ERROR_TYPE, type(error).__name__)
     span.set_status(Status(StatusCode.ERROR, type(error).__name__))

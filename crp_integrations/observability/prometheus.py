@@ -117,7 +117,7 @@ class Metrics:
         """Time a model call; its tokens are counted with its window."""
         began = time.perf_counter()
         try:
-            yield _ignore_reply
+            yield lambda _: None
         except Exception:
             self._errors.inc()
             raise
@@ -137,7 +137,7 @@ class Metrics:
     def feedback(self, said: Feedback) -> None:
         """Count what a user said of an answer."""
         if said.completed is not None:
-            self._completed.labels(_word(said.completed)).inc()
+            self._completed.labels(str(said.completed).lower()).inc()
         if said.csat is not None:
             self._csat.observe(said.csat)
 
@@ -154,8 +154,7 @@ class Metrics:
         if judged.skipped:
             self._unjudged.labels(judged.skipped).inc()
             return
-        replied = judged.asked + judged.cached - judged.failed
-        for ended, count in (("read", replied), ("failed", judged.failed)):
+        for ended, count in (("read", judged.read), ("failed", judged.failed)):
             self._judged.labels(ended).inc(count)
         if judged.asked:
             self._judging.observe(judged.milliseconds / 1000)
@@ -164,7 +163,7 @@ class Metrics:
         self._judge_cost.inc(judged.cost_usd or 0.0)
 
     def _evaluated(self, found: WindowEvaluation) -> None:
-        self._checked.labels(_word(found.consistent)).inc()
+        self._checked.labels(str(found.consistent).lower()).inc()
         self._citations.labels("true").inc(found.citations_held)
         self._citations.labels("false").inc(found.citations - found.citations_held)
         self._risk.labels(found.risk_level.value).inc()
@@ -189,22 +188,18 @@ class LevelGauges:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         """Hold gauges in a registry."""
         into = self.registry = registry or CollectorRegistry()
-        self._value = Gauge("crp_slo_value", "A level, as measured.", ["slo"], registry=into)
-        self._met = Gauge("crp_slo_met", "1 where a level is met.", ["slo"], registry=into)
-        self._golden = Gauge(
-            "crp_golden_score", "A golden set's score, as measured.", ["score"], registry=into
+
+        def gauge(name: str, told: str, *labels: str) -> Gauge:
+            return Gauge(name, told, labels, registry=into)
+
+        self._value = gauge("crp_slo_value", "A level, as measured.", "slo")
+        self._met = gauge("crp_slo_met", "1 where a level is met.", "slo")
+        self._golden = gauge("crp_golden_score", "A golden set's score, as measured.", "score")
+        self._baseline = gauge("crp_golden_baseline", "The same, when it was captured.", "score")
+        self._latency = gauge(
+            "crp_assembly_baseline_seconds", "95th percentile of a context's assembly, before."
         )
-        self._baseline = Gauge(
-            "crp_golden_baseline", "The same, when it was captured.", ["score"], registry=into
-        )
-        self._latency = Gauge(
-            "crp_assembly_baseline_seconds",
-            "95th percentile of a context's assembly, as captured before.",
-            registry=into,
-        )
-        self._ran = Gauge(
-            "crp_golden_run_timestamp_seconds", "When the golden set was last run.", registry=into
-        )
+        self._ran = gauge("crp_golden_run_timestamp_seconds", "When the golden set was last run.")
 
     def text(self) -> str:
         """Everything, as Prometheus reads it."""
@@ -231,11 +226,3 @@ class LevelGauges:
     def write(self, path: Path) -> None:
         """Write everything to a file, which is replaced whole."""
         write_to_textfile(str(path), self.registry)
-
-
-def _ignore_reply(reply: Reply) -> None:
-    """Tokens are counted once, with the window that the call belongs to."""
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"

@@ -327,25 +327,19 @@ def _latency_level(
     packs: Sequence[PackTrace], baseline: LatencyBaseline | None, targets: ServiceTargets
 ) -> ServiceLevel:
     times = _assembly_times(packs)
-    if baseline is None or not times:
-        why = "no baseline was given" if baseline is None else "no window after the baseline"
-        return ServiceLevel(
-            name=LATENCY,
-            value=None,
-            target=targets.latency_factor,
-            met=None,
-            counted=len(times),
-            said=why,
-        )
-    now = percentile(times, targets.percentile)
-    factor = now / baseline.p95_us
+    factor = None
+    said = "no baseline was given" if baseline is None else "no window after the baseline"
+    if baseline is not None and times:
+        now = percentile(times, targets.percentile)
+        factor = now / baseline.p95_us
+        said = f"{now / 1000:.1f} ms, baseline {baseline.p95_us / 1000:.1f} ms"
     return ServiceLevel(
         name=LATENCY,
         value=factor,
         target=targets.latency_factor,
-        met=factor <= targets.latency_factor,
+        met=None if factor is None else factor <= targets.latency_factor,
         counted=len(times),
-        said=f"{now / 1000:.1f} ms, baseline {baseline.p95_us / 1000:.1f} ms",
+        said=said,
     )
 
 

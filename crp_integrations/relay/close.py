@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from crp_integrations.audit import window_seals
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
-from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finished
@@ -23,6 +23,7 @@ from crp_integrations.errors import CRPError, PolicyRelaxed, SafetyHalt, StoreDa
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.session_memory import FactUse
+from crp_integrations.governance.window_trace import PackTrace
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSessionValue
 from crp_integrations.headers.response_headers import WindowContext, render_headers, retry_for
@@ -144,9 +145,21 @@ class ClosedWindow:
 def close(
     namespace: Namespace, world: World, session_id: str, admission: Admission | None, end: WindowEnd
 ) -> ClosedWindow:
-    """Seal a window and commit everything that it leaves behind, together or not at all.
+    """Seal a window, commit everything that it leaves behind, and tell whoever observes.
 
     Spec: CRP-SPEC-005 §15.1, §15.4
+    """
+    with world.tracer.step("close"):
+        closed, trace = _commit(namespace, world, session_id, admission, end)
+    parent = closed.update.session.parent_session
+    observe(world, end, closed.seal, closed.report, trace, closed.receipt_id, parent)
+    return closed
+
+
+def _commit(
+    namespace: Namespace, world: World, session_id: str, admission: Admission | None, end: WindowEnd
+) -> tuple[ClosedWindow, Callable[[], PackTrace] | None]:
+    """Commit a window and everything that it leaves behind, together or not at all.
 
     The window's number is taken inside the transaction, so two turns of one session that end
     at the same time get different numbers and one unbroken chain. The report's
@@ -249,12 +262,10 @@ def close(
     if update.prior is not None and not on_disk:
         world.session_memories.keep_prior(session_id, update.prior)
     receipt_id = world.unwritten.add(receipt, namespace.residency)
-    if world.observer is not None:
-        hmac = _hmac_of_pack(written)
-        trace = None
-        if envelope and pack:
-            trace = partial(trace_of, seal, end, envelope, pack, hmac)
-        observe(world, end, seal, report, trace, receipt_id)
+    trace = None
+    if envelope and pack:
+        retrieved = (one.hmac for one in written if one.event_type is EventType.FACT_RETRIEVED)
+        trace = partial(trace_of, seal, end, envelope, pack, next(retrieved, ""))
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -266,7 +277,7 @@ def close(
     )
     # Values of our own: nothing is validated again.
     sealed = report.model_copy(update={"hmac": seal.hmac, "chain_integrity": integrity})
-    return ClosedWindow(seal, sealed, alone, update, receipt_id)
+    return ClosedWindow(seal, sealed, alone, update, receipt_id), trace
 
 
 def journal_events(
@@ -293,12 +304,6 @@ def _tier_warning(
     history = [*(window.quality_tier for window in before), end.envelope.quality_tier]
     found = find_degradation(history, world.settings.envelope)
     return found.data if found else {}
-
-
-def _hmac_of_pack(written: Sequence[Event]) -> str:
-    """The HMAC under which the journal has the window's pack; empty where it had none."""
-    events = (one.hmac for one in written if one.event_type is EventType.FACT_RETRIEVED)
-    return next(events, "")
 
 
 def _count_uses(transaction: Transaction, end: WindowEnd, now: datetime) -> list[str]:

@@ -163,6 +163,7 @@ class Turn(OpenWindow):
 
     def _take_place(self) -> Outcome | None:
         """Take the window's place in its session; an outcome where no model may be asked."""
+        self._began = None if self._world.observer is None else self._world.clock.now()
         # Before a model is paid. A refusal could not be sealed either, so it is none.
         self._packing.namespace.must_write()
         self._seal_on_error(self._enter)

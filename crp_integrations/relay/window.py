@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
@@ -75,12 +76,15 @@ class OpenWindow:
     Attributes:
         request: as the caller gave it.
         session_id: of the session that it belongs to.
+        agent_turn: which model call of an agent's run it is; 0 where no agent counts them.
     """
 
     def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
         self.request = request
         self.session_id = _session_of(request, world)
+        self.agent_turn = 0
         self._world = world
+        self._began: datetime | None = None
         self._place = place
         self._admission: Admission | None = None
         self._packing = WindowEnvelope(request, self.session_id, world)
@@ -387,6 +391,9 @@ class OpenWindow:
             assembly_us=self._packing.assembly_us,
             usage=calls.usage,
             steps=self._packing.steps,
+            depth=self._packing.request.loop_depth,
+            turn=self.agent_turn,
+            began=self._began,
             transfer=self._carried_context.given if self._carried_context else None,
             born={
                 "parent_session": self.request.parent_session,
@@ -394,8 +401,7 @@ class OpenWindow:
                 "agent_id": self.request.agent_id,
             },
         )
-        with world.tracer.step("close"):
-            closed = close(self._packing.namespace, world, self.session_id, self._admission, end)
+        closed = close(self._packing.namespace, world, self.session_id, self._admission, end)
         self._closed, self._verdict = closed, verdict
         if verdict is not None:
             verdict.post(world, closed.report)

@@ -14,6 +14,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.settings import StepMeasurement
 from crp_integrations.governance.window_evaluation import evaluate_window
 from crp_integrations.governance.window_trace import (
+    ITEM,
     JudgeTrace,
     PackColumns,
     PackTrace,
@@ -66,6 +67,8 @@ class WindowEnd:
         assembly_us: microseconds that the envelope took, by the relay's clock.
         usage: of all model calls.
         steps: what the four steps came to for the last call; empty where none was packed.
+        depth, turn: agents around it, and its place in the agent's run; 0 for none.
+        began: None where nobody observes.
     """
 
     outcome: str
@@ -93,6 +96,9 @@ class WindowEnd:
     assembly_us: int = 0
     usage: Usage = field(default_factory=Usage)
     steps: tuple[StepMeasurement, ...] = ()
+    depth: int = 0
+    turn: int = 0
+    began: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -160,17 +166,7 @@ def trace_of(
         available=envelope.total_facts_available,
         held=columns.held,
         assembly_us=end.assembly_us,
-        items=traced_items(
-            {
-                "id": id_,
-                "source": source,
-                "label": label,
-                "tokens": tokens,
-                "score": score,
-                "decision": decision,
-            }
-            for id_, source, label, tokens, score, decision in rows
-        ),
+        items=traced_items(dict(zip(ITEM, row, strict=True)) for row in rows),
         drops=traced_drops(envelope.dropped),
         ledger_hmac=hmac,
     )
@@ -229,6 +225,7 @@ def observe(
     report: Report,
     pack: Callable[[], PackTrace] | None,
     receipt_id: str,
+    parent_session: str,
 ) -> None:
     """Tell whoever observes of a sealed window; no answer depends on what becomes of it.
 
@@ -236,8 +233,10 @@ def observe(
     """
     if world.observer is None or not end.keep:
         return
-    examined = seal.outcome in ("released", "halted") and end.envelope is not None
+    # A step that only calls tools has no text, and nothing was examined.
+    examined = seal.outcome in ("released", "halted") and bool(end.text.strip())
     try:
+        now = world.clock.now()
         world.observer.sealed(
             WindowTrace(
                 session_id=seal.session_id,
@@ -249,6 +248,14 @@ def observe(
                 report_hash=seal.report_hash,
                 window_hmac=seal.hmac,
                 receipt_id=receipt_id,
+                window_number=seal.window_number,
+                parent_session=parent_session,
+                depth=end.depth,
+                turn=end.turn,
+                risk_level=report.risk_level.value if examined else "",
+                flagged_claims=sum(claim.flagged for claim in report.claims),
+                distortions=report.distortion_count,
+                duration_us=microseconds_between(end.began or now, now),
                 pack=pack() if pack else None,
                 evaluated=evaluate_window(report, end.envelope, end.usage)
                 if examined and end.envelope is not None

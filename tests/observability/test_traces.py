@@ -74,7 +74,9 @@ class Recorded:
 
 def outcomes(spans: Iterable[ReadableSpan]) -> list[str]:
     """How the windows ended that were sealed within these."""
-    told = [span.attributes.get("crp.window.outcome") for span in spans if span.name == "crp.close"]
+    told = [
+        span.attributes.get("crp.window.outcome") for span in spans if span.name == "crp.window"
+    ]
     return [str(one) for one in told if one]
 
 
