@@ -6,9 +6,12 @@ fact's text, only ids.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import Any, Final
 
 
 class CRPError(Exception):
@@ -18,13 +21,18 @@ class CRPError(Exception):
         status_hint: the HTTP status that a gateway answers with.
     """
 
-    status_hint: ClassVar[int] = 500
+    status_hint: int = 500
 
 
 class RequestError(CRPError):
-    """A request, policy, header or argument is malformed."""
+    """A request, policy, header or argument is malformed.
+
+    Attributes:
+        param: the field of a request's body that is meant; None where it is not told.
+    """
 
     status_hint = 400
+    param: str | None = None
 
 
 class HeaderSyntaxError(RequestError):
@@ -220,17 +228,37 @@ class CompactionRefused(CRPError):
         self.faults = faults
 
 
+# What a provider refuses for reasons that the caller can act on.
+_CALLERS: Final = frozenset({400, 401, 403, 404, 409, 422, 429})
+
+
 class ModelError(CRPError):
     """A model call failed.
 
     Attributes:
+        status_hint: the provider's own status for 400, 401, 403, 404, 409, 422 and 429, else 502.
         tried: models that were tried, in order; empty when that is not known.
-        provider_status: HTTP status of the last of them, None without one.
+        refusal: what the provider said, as `message`, `type`, `param` and `code`; None where it
+            said nothing of the kind. It may quote the prompt, so it goes to whoever asked and into
+            no log.
+        retry_after: the provider's `Retry-After`; empty without one.
     """
 
     status_hint = 502
     tried: tuple[str, ...] = ()
-    provider_status: int | None = None
+    refusal: Mapping[str, Any] | None = None
+    retry_after: str = ""
+    _provider_status: int | None = None
+
+    @property
+    def provider_status(self) -> int | None:
+        """HTTP status of the model that was tried last, None without one."""
+        return self._provider_status
+
+    @provider_status.setter
+    def provider_status(self, status: int | None) -> None:
+        self._provider_status = status
+        self.status_hint = status if status in _CALLERS else ModelError.status_hint
 
 
 class ModelNotFound(ModelError):
@@ -282,6 +310,37 @@ def provider_error(status: object, said: str = "") -> type[ModelError]:
     if status in (None, 400) and any(words in said.lower() for words in _TOO_LONG):
         return ModelContextExceeded
     return _BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
+
+
+# Of a refusal's message, which may repeat a whole prompt.
+_LONGEST: Final = 2_000
+# A provider's key, also with stars in it, as a refusal of credentials quotes it.
+_KEY: Final = re.compile(
+    r"\b(?:sk|pk|gsk|xai|hf|r8)[-_][\w*-]{4,}|\bAIza[\w*-]{6,}|[\w-]*\*{3,}[\w*-]*"
+)
+
+
+def provider_refusal(said: object) -> dict[str, Any] | None:
+    """A provider's refusal as `message`, `type`, `param` and `code`; None where it is no such.
+
+    Args:
+        said: its body, as text or JSON, with `error` around what is looked for or without. Keys in
+            it are not repeated.
+    """
+    if isinstance(said, str):
+        with suppress(ValueError, RecursionError):
+            said = json.loads(said)
+    told = (said.get("error") or said) if isinstance(said, Mapping) else None
+    told = told if isinstance(told, Mapping) else {"message": told}
+    message = told.get("message") or told.get("detail")
+    if not message:
+        return None
+    text = message if isinstance(message, str) else json.dumps(message)
+    # A lone surrogate is text in JSON, and nowhere else.
+    text = _KEY.sub("[key]", text).encode(errors="replace").decode()
+    words = {name: told.get(name) for name in ("type", "param", "code")}
+    short = {name: one if isinstance(one, int | str) else None for name, one in words.items()}
+    return {"message": text[:_LONGEST], **short}
 
 
 class StoreError(CRPError):

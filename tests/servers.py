@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +19,10 @@ FAULTS = {
     "unauthorised": (401, "invalid_api_key", "Incorrect API key provided"),
     "forbidden": (403, "forbidden", "You may not use this model"),
     "not-found": (404, "model_not_found", "The model does not exist"),
+    "request-timeout": (408, "request_timeout", "The request took too long"),
+    "conflict": (409, "conflict", "The thread is locked"),
+    "unprocessable": (422, "invalid_type", "temperature is no number"),
+    "no-credit": (402, "no_credit", "Nothing is left on the account"),
     "rate": (429, "rate_limit_exceeded", "Rate limit reached"),
     "broken": (500, "server_error", "The server had an error"),
     "unavailable": (503, "overloaded", "Try again later"),
@@ -175,6 +179,7 @@ class Double:
     Attributes:
         answers: the text for a request; None answers `text` to all.
         piece_words: words of one piece of a stream, in the OpenAI shape.
+        refusal_headers: that go along with a fault's status, such as `Retry-After`.
         windows: what models take, by name; a request that does not fit is refused with numbers.
     """
 
@@ -191,6 +196,7 @@ class Double:
     shape: Any = field(default_factory=OpenAIShape)
     pause_s: float = 0.02
     piece_words: int = 1
+    refusal_headers: dict[str, str] = field(default_factory=dict)
 
     def answer(self, seen: Recorded) -> str:
         return self.answers(seen) if self.answers else self.text
@@ -252,7 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in FAULTS:
             status, code, message = FAULTS[fault]
             return self._send(
-                status, json.dumps(double.shape.refusal(status, code, told or message))
+                status,
+                json.dumps(double.shape.refusal(status, code, told or message)),
+                double.refusal_headers,
             )
         if fault in ("slow", "drop"):
             if fault == "slow":
@@ -267,9 +275,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._stream(double, seen)
         return self._send(200, json.dumps(double.shape.whole(double, seen)))
 
-    def _send(self, status: int, text: str) -> None:
+    def _send(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         data = text.encode()
         self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -27,6 +27,7 @@ from crp_integrations.errors import (
     ModelRateLimited,
     ModelTimeout,
     provider_error,
+    provider_refusal,
 )
 
 _PROXY: Final = "litellm.proxy.proxy_server"
@@ -253,6 +254,12 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
     status = getattr(error, "status_code", None)
     if isinstance(own, ModelError) and isinstance(status, int):
         own.provider_status = status
+        # Further classes of LiteLLM stand around the provider's own error, which has its words.
+        for cause in _causes(error):
+            said = getattr(cause, "body", None) or getattr(cause, "message", None)
+            headers = getattr(getattr(cause, "response", None), "headers", None) or {}
+            own.refusal = own.refusal or provider_refusal(said)
+            own.retry_after = own.retry_after or headers.get("retry-after", "")
     return own
 
 

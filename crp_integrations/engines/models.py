@@ -30,9 +30,9 @@ from crp_integrations.ports import Model
 class Models:
     """The extractive model for `extractive` and `extractive/…`, LiteLLM for every other name."""
 
-    def __init__(self, *, timeout_s: float) -> None:
+    def __init__(self, *, timeout_s: float, options: Mapping[str, Any] | None = None) -> None:
         self._extractive = ExtractiveModel()
-        self._litellm = LiteLLMModel(timeout_s=timeout_s)
+        self._litellm = LiteLLMModel(timeout_s=timeout_s, options=options)
 
     def known(self, model: str) -> None:
         """Check a name before anything is read or written."""

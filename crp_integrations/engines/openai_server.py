@@ -2,7 +2,8 @@
 
 What goes on the wire is the call and the arguments that an operator's gateway hands on; the only
 headers are the server's key and the content's type. No redirect is followed. A server's own
-message may repeat parts of a prompt or key, so it is not copied into an error.
+message may repeat parts of a prompt, so it is no part of an error's text, but stands in its
+`refusal`, for whoever asked.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from crp_integrations.errors import (
     ModelError,
     ModelTimeout,
     provider_error,
+    provider_refusal,
 )
 from crp_integrations.messages import ModelCall, Reply, ToolCall, Usage
 
 OK: Final = 200
 DONE: Final = b"[DONE]"
+SHORTEST_KEY: Final = 8
 
 
 class OpenAIServer:
@@ -150,7 +153,7 @@ class _Connections:
             self._sync.stream("POST", self._url, json=body) as response,
         ):
             if response.status_code != OK:
-                raise _refused(response.status_code, b"".join(self._some(response)), model)
+                raise self._refused(response, b"".join(self._some(response)), model)
             yield self._some(response)
 
     @asynccontextmanager
@@ -164,8 +167,18 @@ class _Connections:
             async with self._async.stream("POST", self._url, json=body) as response:
                 if response.status_code != OK:
                     said = b"".join([piece async for piece in self._asome(response)])
-                    raise _refused(response.status_code, said, model)
+                    raise self._refused(response, said, model)
                 yield self._asome(response)
+
+    def _refused(self, response: httpx.Response, said: bytes, model: str) -> ModelError:
+        status = response.status_code
+        told = f"the upstream answered the call to model {model!r} with status {status}"
+        text = said.decode(errors="replace")
+        for sent in self._options["headers"].values():
+            # A key of any form; what is shorter is a word of a message.
+            secret = str(sent).removeprefix("Bearer ")
+            text = text.replace(secret, "[key]") if len(secret) >= SHORTEST_KEY else text
+        return _error(told, status, text, response.headers.get("Retry-After", ""))
 
     def _some(self, response: httpx.Response) -> Iterator[bytes]:
         read = 0
@@ -229,7 +242,10 @@ class _Events:
     def _read(self, event: Any) -> str:
         try:
             if event.get("error"):
-                raise ModelError(f"the stream of model {self._called!r} ended in an error")
+                told = f"the stream of model {self._called!r} ended in an error"
+                code = event["error"].get("code") if isinstance(event["error"], dict) else None
+                # Where the status has gone out before, servers write it into the error.
+                raise _error(told, code if isinstance(code, int) else None, json.dumps(event))
             if event.get("usage"):
                 self._usage = _usage(event)
             if not event.get("choices"):
@@ -308,10 +324,10 @@ def _no_answer(model: str) -> ModelError:
     return ModelError(f"what the upstream sent for model {model!r} is no OpenAI answer")
 
 
-def _refused(status: int, said: bytes, model: str) -> ModelError:
-    kind = provider_error(status, said.decode(errors="replace"))
-    error = kind(f"the upstream answered the call to model {model!r} with status {status}")
+def _error(told: str, status: int | None, said: str, retry_after: str = "") -> ModelError:
+    error: ModelError = provider_error(status, said)(told)
     error.provider_status = status
+    error.refusal, error.retry_after = provider_refusal(said), retry_after
     return error
 
 

@@ -66,7 +66,7 @@ def completion_of(answer: Answer, id_: str, created: int) -> Completion:
     return Completion(
         id=id_,
         created=created,
-        model=_model(answer),
+        model=answer.reply.model or answer.envelope.model,
         choices=(
             Choice(
                 message=SaidMessage(
@@ -123,10 +123,6 @@ def refusal_event(body: bytes) -> bytes:
 
 def _event(value: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
-
-
-def _model(answer: Answer) -> str:
-    return answer.reply.model or answer.envelope.model
 
 
 def _finish(answer: Answer) -> str:

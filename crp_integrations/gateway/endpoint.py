@@ -150,42 +150,28 @@ class Endpoint:
         if method == "HEAD" and operation is not None and not operation.head:
             operation = None
         if not self._operations:
-            raise _RequestRefused(
-                responses.refusal_response(
-                    404, "unknown_path", "there is nothing here; /openapi.json has all paths", CLOSE
-                )
+            raise _refused(
+                404, "unknown_path", "there is nothing here; /openapi.json has all paths"
             )
         if operation is None:
             allowed = ", ".join(sorted(self._operations))
-            raise _RequestRefused(
-                responses.refusal_response(
-                    405, "method_not_allowed", f"wanted {allowed}", {"Allow": allowed, **CLOSE}
-                )
-            )
+            more = {"Allow": allowed, **CLOSE}
+            raise _refused(405, "method_not_allowed", f"wanted {allowed}", more)
         return operation
 
     def _check_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
         size = sum(len(name) + len(value) + 4 for name, value in headers)
         if size > self._state.settings.header_bytes:
             most = self._state.settings.header_bytes
-            raise _RequestRefused(
-                responses.refusal_response(
-                    431, "headers_too_large", f"headers take {size} bytes, at most {most}", CLOSE
-                )
-            )
+            told = f"headers take {size} bytes, at most {most}"
+            raise _refused(431, "headers_too_large", told)
         for name, value in headers:
             shown = name.decode("latin-1").strip().lower()
             if not shown.startswith(names.PREFIX) and shown not in _CHECKED_HEADERS:
                 continue
             if not (_PRINTABLE.fullmatch(name) and _PRINTABLE.fullmatch(value)):
-                raise _RequestRefused(
-                    responses.refusal_response(
-                        400,
-                        "header_syntax_error",
-                        f"header {shown!r:.60} holds a character that is not printable ASCII",
-                        CLOSE,
-                    )
-                )
+                told = f"header {shown!r:.60} holds a character that is not printable ASCII"
+                raise _refused(400, "header_syntax_error", told)
 
     def _admit(self, exchange: HttpExchange, operation: Operation) -> Key | None:
         """The key of the request, with its right to the operation and its rate checked."""
@@ -207,10 +193,8 @@ class Endpoint:
         exchange.key = key
         state.rates.take(key.key_id, state.now())
         if wanted not in key.scopes:
-            raise _RequestRefused(
-                responses.refusal_response(
-                    403, "access_denied", f"key {key.key_id} has no right to {wanted.value}"
-                )
+            raise _refused(
+                403, "access_denied", f"key {key.key_id} has no right to {wanted.value}", {}
             )
         return key
 
@@ -243,14 +227,8 @@ class Endpoint:
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
-            raise _RequestRefused(
-                responses.refusal_response(
-                    408,
-                    "request_timeout",
-                    f"the body was not there after {settings.body_seconds:g} s",
-                    CLOSE,
-                )
-            ) from None
+            told = f"the body was not there after {settings.body_seconds:g} s"
+            raise _refused(408, "request_timeout", told) from None
 
     async def _work(self, exchange: HttpExchange, operation: Operation, body: bytes) -> None:
         """Do the operation and send its answer, until that is done or the caller is gone."""
@@ -316,11 +294,13 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _too_large(most: int) -> _RequestRefused:
-    return _RequestRefused(
-        responses.refusal_response(
-            413, "body_too_large", f"at most {most} bytes are taken here", CLOSE
-        )
-    )
+    return _refused(413, "body_too_large", f"at most {most} bytes are taken here")
+
+
+def _refused(
+    status: int, code: str, message: str, headers: Mapping[str, str] = CLOSE
+) -> _RequestRefused:
+    return _RequestRefused(responses.refusal_response(status, code, message, headers))
 
 
 def _decode_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

@@ -39,7 +39,7 @@ STATUSES: Final = MappingProxyType(
         431: "The headers are too large.",
         451: "The answer was examined and is withheld.",
         500: "The gateway failed.",
-        502: "The upstream failed.",
+        502: "The upstream failed; its 400, 401, 403, 404, 409, 422 and 429 are handed on as such.",
         503: "No envelope of an accepted quality can be made; or the store is busy.",
     }
 )
@@ -84,7 +84,10 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
 
     def operation(path: str, one: OperationDoc) -> dict[str, Any]:
         said: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
-        parameters = [_path_parameter(name) for name in _path_parameters(path)]
+        named = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+        parameters: list[dict[str, Any]] = [
+            {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in named
+        ]
         parameters += [
             {"name": name, "in": "query", "required": False, "schema": dict(kind)}
             for name, kind in one.query.items()
@@ -97,9 +100,9 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
             content = {JSON: {"schema": schema(one.takes, "validation")}}
             said["requestBody"] = {"required": True, "content": content}
         content = {JSON: {"schema": schema(one.gives, "serialization")}} if one.gives else {}
-        content |= {
-            media.partition(";")[0]: {"schema": _media_schema(media)} for media in one.media
-        }
+        for media in one.media:
+            kind = {"type": "object" if media == JSON else "string"}
+            content[media.partition(";")[0]] = {"schema": kind}
         responses: dict[str, Any] = {"200": {"description": "Done.", "content": content}}
         common = (*WITH_KEY, 405) if one.keyed else OPEN
         taken = (415,) if one.takes else ()
@@ -149,15 +152,3 @@ def _header_schema(name: str) -> dict[str, str]:
     """A header's grammar, as regular expressions are written in JSON schemas."""
     pattern = grammar.GRAMMAR[name].pattern.replace(r"\-", "-")
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
-
-
-def _media_schema(media: str) -> dict[str, str]:
-    return {"type": "object" if media == JSON else "string"}
-
-
-def _path_parameters(path: str) -> list[str]:
-    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
-
-
-def _path_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": _TEXT}

@@ -226,12 +226,16 @@ class ModelList(Part):
 
 
 class ErrorObject(Part):
-    """What OpenAI clients read of an error."""
+    """What OpenAI clients read of an error.
+
+    Attributes:
+        type, param, code: the upstream's own, as they are, where the error is the upstream's.
+    """
 
     message: str
-    type: str
-    param: str | None = None
-    code: str | None = None
+    type: str | int
+    param: str | int | None = None
+    code: str | int | None = None
 
 
 class Refused(Record):
@@ -240,11 +244,11 @@ class Refused(Record):
     Spec: related facts §3, §6; CRP-SPEC-003 §8.4
 
     Attributes:
-        crp_halt_reason, session_id, audit_trail_uri, oversight_required, retry_condition: of a
-            451.
+        crp_halt_reason, session_id, audit_trail_uri, oversight_required, retry_condition, value:
+            of a 451.
         accepted, best_achievable, caps, envelope_score, coverage_score, relevance_mean,
             saturation, facts_included, facts_available: of a 503 for quality.
-        directive, parent, child: of a 403 for a relaxed policy.
+        directive, parent, child: of a 403 for a relaxed policy; a 451 has the first.
         column: of a 400 for a policy's syntax.
     """
 
@@ -267,6 +271,7 @@ class Refused(Record):
     facts_included: int | None = None
     facts_available: int | None = None
     directive: str | None = None
+    value: str | None = None
     parent: str | None = None
     child: str | None = None
     column: int | None = None

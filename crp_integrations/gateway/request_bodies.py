@@ -40,6 +40,7 @@ class ModelUnlisted(RequestError):
     """The gateway does not ask a model of that name."""
 
     status_hint = 404
+    param = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,10 @@ def read_as(kind: type[_Model], given: Any) -> _Model:
         return kind.model_validate(given)
     except ValidationError as error:
         field, problem = first_problem(error)
-        raise RequestError(f"{field[:MOST_PLACE] or 'the body'} is not usable: {problem}") from None
+        place = field[:MOST_PLACE]
+        refused = RequestError(f"{place or 'the body'} is not usable: {problem}")
+        refused.param = place or None
+        raise refused from None
 
 
 def read_question(

@@ -24,7 +24,6 @@ from crp_integrations.gateway.admission import Key
 from crp_integrations.gateway.endpoint import GatewayState
 from crp_integrations.gateway.records import (
     FactsPage,
-    GivenFact,
     GivenFacts,
     SessionTrail,
     StoredFacts,
@@ -141,11 +140,7 @@ def _given(call: GatewayRequest) -> list[Fact]:
         raise RequestError(
             f"the batch has {len(given.facts)} facts, at most {call.settings.facts_batch} are taken"
         )
-    return [_fact(one) for one in given.facts]
-
-
-def _fact(given: GivenFact) -> Fact:
-    return Fact.model_validate(given.model_dump(exclude_none=True))
+    return [Fact.model_validate(one.model_dump(exclude_none=True)) for one in given.facts]
 
 
 def _where(call: GatewayRequest) -> Where:

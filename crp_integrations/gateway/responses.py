@@ -26,7 +26,14 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import CRPError, QualityUnreachable, RequestError, StaleTip
+from crp_integrations.errors import (
+    CRPError,
+    LimitReached,
+    ModelError,
+    QualityUnreachable,
+    RequestError,
+    StaleTip,
+)
 from crp_integrations.gateway.admission import GatewayBusy, GatewayMetrics, Key
 from crp_integrations.gateway.records import ErrorObject, Refused
 from crp_integrations.gateway.settings import GatewaySettings
@@ -59,8 +66,11 @@ ERROR_TYPES: Final = MappingProxyType(
     }
 )
 # Clients of OpenAI ask again by themselves after these statuses, which changes nothing here.
-NOT_RETRYABLE: Final = (StaleTip, QualityUnreachable)
+NOT_RETRYABLE: Final = (StaleTip, QualityUnreachable, LimitReached)
 NO_RETRY: Final = MappingProxyType({"X-Should-Retry": "false"})
+# What an upstream may answer otherwise the next time, as it may from 500 on.
+PASSING: Final = frozenset({408, 429})
+_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{1,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +127,50 @@ def outcome_response(outcome: Outcome) -> GatewayResponse:
         case Halt(answer=withheld):
             headers = withheld.headers
         case Refusal(headers=headers, error=error):
-            headers = dict(headers)
-            if isinstance(error, NOT_RETRYABLE):
-                headers |= NO_RETRY
-            if isinstance(error, GatewayBusy):
-                headers["Retry-After"] = str(error.retry_seconds)
+            headers = {**headers, **_retry_headers(error)}
         case _:
             raise TypeError(f"{type(outcome).__name__} is no refusal")
     if body is None:
         raise TypeError(f"{type(outcome).__name__} has no body")
-    return _encode_refusal(status, _refusal_record(body, status), {**headers, **body.headers})
+    cause = outcome.error if isinstance(outcome, Refusal) else None
+    said = _refusal_record(body, status, cause)
+    return _encode_refusal(status, said, {**headers, **body.headers})
 
 
-def _refusal_record(body: Body, status: int) -> Refused:
+def _retry_headers(error: CRPError) -> Mapping[str, str]:
+    """When a caller may ask again, or that it is of no use."""
+    if isinstance(error, GatewayBusy):
+        return {"Retry-After": str(error.retry_seconds)}
+    if isinstance(error, NOT_RETRYABLE):
+        return NO_RETRY
+    if not isinstance(error, ModelError):
+        return {}
+    status, after = error.provider_status, error.retry_after
+    told = {"Retry-After": after} if _HEADER_VALUE.fullmatch(after) else {}
+    passing = status is None or status in PASSING or status >= INTERNAL_ERROR
+    return told if passing else {**told, **NO_RETRY}
+
+
+def _refusal_record(body: Body, status: int, error: CRPError | None) -> Refused:
     fields = body.model_dump(exclude_none=True)
     fields = {name: value for name, value in fields.items() if name in Refused.model_fields}
-    fields |= {"status": status, "error": _error_object(body, status)}
+    fields |= {"status": status, "error": _error_object(body, status, error)}
     return Refused.model_validate(fields)
 
 
-def _error_object(body: Body, status: int) -> ErrorObject:
+def _error_object(body: Body, status: int, error: CRPError | None) -> ErrorObject:
+    """The upstream's own words where the caller can act on them, else ours."""
+    said = error.refusal if isinstance(error, ModelError) and status < INTERNAL_ERROR else None
+    if said is not None:
+        return ErrorObject(**{**said, "type": said["type"] or _error_type(status)})
     if isinstance(body, HaltBody):
         code = str(body.crp_halt_reason)
-        message = f"the answer was withheld: {code}; {body.retry_condition}"
+        named = f" ({body.directive}, found {body.value})" if body.directive else ""
+        message = f"the answer was withheld: {code}{named}; {body.retry_condition}"
     else:
         code = body.error.replace(" ", "_")
         message = body.message or "the gateway or its upstream failed; its log says more"
-    param = None
+    param = error.param if isinstance(error, RequestError) else None
     if isinstance(body, PolicySyntaxBody | InheritanceBody):
         param = "CRP-Safety-Policy"
     return ErrorObject(message=message, type=_error_type(status), code=code, param=param)
@@ -152,7 +179,10 @@ def _error_object(body: Body, status: int) -> ErrorObject:
 def _encode_refusal(status: int, said: Refused, headers: Mapping[str, str]) -> GatewayResponse:
     if status == 401:
         headers = {**headers, "WWW-Authenticate": "Bearer"}
-    return GatewayResponse(status, headers, said.model_dump_json(exclude_none=True).encode())
+    fields = said.model_dump(mode="json", exclude_none=True)
+    # Clients of OpenAI read all four fields of an error.
+    fields["error"] = said.error.model_dump(mode="json")
+    return GatewayResponse(status, headers, json.dumps(fields, separators=(",", ":")).encode())
 
 
 def _error_type(status: int) -> str:
@@ -198,8 +228,8 @@ class LogEntry:
 
 
 def log_failure(request_id: str, error: CRPError) -> None:
-    """Say in the log what a caller is not told: why his request failed, from status 500 on."""
-    if error.status_hint >= INTERNAL_ERROR:
+    """Say in the log why a request failed: from status 500 on, and of every upstream."""
+    if error.status_hint >= INTERNAL_ERROR or isinstance(error, ModelError):
         _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, error)
 
 

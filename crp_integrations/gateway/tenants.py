@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
-from crp_integrations.engines.litellm import LiteLLMModel
+from crp_integrations.engines.models import Models
 from crp_integrations.engines.openai_server import OpenAIServer
 from crp_integrations.errors import ModelError
 from crp_integrations.guard.decisions import Subject
@@ -138,9 +137,8 @@ class Routed:
         self, *, timeout_s: float = 60.0, options: Mapping[str, Any] | None = None
     ) -> None:
         """Choose what is the same for every question."""
-        self._timeout_s = timeout_s
-        self._options = dict(options or {})
-        self._plain = LiteLLMModel(timeout_s=timeout_s, options=self._options)
+        self._timeout_s, self._options = timeout_s, dict(options or {})
+        self._plain = Models(timeout_s=timeout_s, options=self._options)
 
     def known(self, model: str) -> None:
         """Check that a provider follows from a name.
@@ -148,41 +146,17 @@ class Routed:
         Raises:
             ModelNotFound: none does.
         """
-        if not _is_extractive(model):
-            self._plain.known(model)
+        self._plain.known(model)
 
     def shaped(self, arguments: Mapping[str, Any]) -> Model:
         """The model of one question."""
         given = {name: value for name, value in arguments.items() if name != LENGTH_FIELD}
         if not given:
-            return _RoutedModel(self._plain)
-        options = {**self._options, **given}
-        return _RoutedModel(LiteLLMModel(timeout_s=self._timeout_s, options=options))
+            return self._plain
+        return Models(timeout_s=self._timeout_s, options={**self._options, **given})
 
     async def aclose(self) -> None:
         """Close nothing: LiteLLM keeps its own clients."""
-
-
-class _RoutedModel:
-    """The extractive model or LiteLLM's, by the call's name."""
-
-    def __init__(self, routed: Model) -> None:
-        self._routed = routed
-
-    def call(self, call: ModelCall) -> Reply:
-        return self._of(call).call(call)
-
-    async def acall(self, call: ModelCall) -> Reply:
-        return await self._of(call).acall(call)
-
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        return self._of(call).stream(call)
-
-    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        return self._of(call).astream(call)
-
-    def _of(self, call: ModelCall) -> Model:
-        return ExtractiveModel() if _is_extractive(call.model) else self._routed
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +214,3 @@ class QuestionModel:
         if not call.tools:
             given = {name: value for name, value in given.items() if name not in TOOL_FIELDS}
         return self.upstream.shaped(given)
-
-
-def _is_extractive(model: str) -> bool:
-    return model.partition("/")[0] == EXTRACTIVE

@@ -189,35 +189,6 @@ DIRECTIONS: Final = MappingProxyType(
 # Names are case-insensitive; this finds the way they are written here.
 BY_LOWER: Final = MappingProxyType({name.lower(): name for name in DIRECTIONS})
 
-# The headers of the provenance engine's stages 1–5, all eleven (CRP-SPEC-005 §20).
-OF_STAGES_1_TO_5: Final = (
-    CLAIM_COUNT,
-    ATTRIBUTION,
-    GROUNDING_PCT,
-    ATTRIBUTION_SCORE,
-    FABRICATIONS,
-    DISTORTIONS,
-    CONTRADICTIONS,
-    ENTAILMENT,
-    FIDELITY,
-    RISK,
-    RISK_SCORE,
-)
-
-# Those of stages 7–12 and of the quality score, all ten, and those of stage 13.
-OF_STAGES_7_TO_12: Final = (
-    REPETITION,
-    COMPLETENESS,
-    FLOW,
-    QUALITY_SCORE,
-    OMISSIONS,
-    PERSONAL,
-    AI_ACT,
-    NIST_TIER,
-    ISO_CONTROLS,
-    CONTROLS_MET,
-)
-OF_STAGE_13: Final = (CHAINED_HMAC, CHAIN_INTEGRITY, REPORT_URI)
 # What never passes between agents, whichever way.
 NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})
 

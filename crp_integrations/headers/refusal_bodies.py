@@ -11,6 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 from crp_integrations.envelope.records import Cap, Envelope
 from crp_integrations.errors import (
     CRPError,
+    NoRelevantFacts,
     PolicyRelaxed,
     PolicySyntaxError,
     QualityUnreachable,
@@ -21,7 +22,7 @@ from crp_integrations.headers.names import RetryCondition
 from crp_integrations.headers.records import RetryAfter
 from crp_integrations.headers.response_headers import retry_for
 from crp_integrations.records import Record
-from crp_integrations.vocabulary import HaltReason, QualityTier
+from crp_integrations.vocabulary import CacheStatus, HaltReason, QualityTier
 
 UNKNOWN_DIRECTIVE: Final = "unknown directive"
 INTERNAL: Final = 500
@@ -151,8 +152,12 @@ class RefusalBody(Record):
 
     @property
     def headers(self) -> dict[str, str]:
-        """None."""
-        return {}
+        """The header that must accompany a 424.
+
+        Spec: related facts §3
+        """
+        missed = self.status == NoRelevantFacts.status_hint
+        return {names.CACHE_STATUS: CacheStatus.MISS.value} if missed else {}
 
 
 Body: TypeAlias = HaltBody | QualityGapBody | InheritanceBody | PolicySyntaxBody | RefusalBody

@@ -125,11 +125,9 @@ class Policy(Record):
         """Whether a tier is one that the policy accepts."""
         return not self.require_quality or tier in self.require_quality
 
-    def overseen(self, asked: Oversight | None = None) -> Oversight | None:
-        """Who decides about an answer: the strictest of the policy's modes and the one asked
-        for.
-        """
-        modes = [mode for mode in (self.require_oversight, self.oversight, asked) if mode]
+    def overseen(self, *asked: Oversight | None) -> Oversight | None:
+        """Who decides about an answer: the strictest of the policy's modes and those asked for."""
+        modes = [mode for mode in (self.require_oversight, self.oversight, *asked) if mode]
         return max(modes, key=OVERSIGHTS.index, default=None)
 
 

@@ -39,7 +39,7 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.safeguards import EXAMINED, count_findings, count_shared, quarantine
 from crp_integrations.relay.session_admission import Admission, new_nonce, token_scope
 from crp_integrations.relay.strategies.single_window import AnswerPasses
-from crp_integrations.relay.verdict import AnswerVerdict
+from crp_integrations.relay.verdict import AnswerVerdict, halted_mode, oversight_of
 from crp_integrations.relay.window_end import (
     Note,
     WindowCalls,
@@ -375,7 +375,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
     return WindowContext(
         policy_applied=written(policy) if policy else "",
         violation=tuple(dict.fromkeys(one.directive.partition(" ")[0] for one in told)),
-        oversight_mode=policy.overseen(request.oversight) if policy else None,
+        oversight_mode=oversight_of(request, parts.admission, world.settings),
         halt_reason=verdict.reason if verdict else None,
         seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,
         nonce=new_nonce(policy, world)
@@ -409,16 +409,15 @@ def refusal_headers(
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
-    left = closed.update.session.safety_budget
+    left, budget = closed.update.session.safety_budget, world.settings.sessions.budget
     return write_response(
         ResponseHeaders(
             session_id=closed.seal.session_id,
             violation=(INHERITANCE,) if relaxed else None,
+            oversight_mode=halted_mode(reason),
             retry_after=retry_for(reason) if halted else None,
             safety_budget=left if halted else None,
-            budget_warning=safety.warning_of(left, world.settings.sessions.budget)
-            if halted
-            else None,
+            budget_warning=safety.warning_of(left, budget) if halted else None,
             trail_id=trail_id(closed.seal.session_id, residency),
             trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
         )

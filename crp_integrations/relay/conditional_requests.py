@@ -33,7 +33,7 @@ from crp_integrations.relay.steps import NotModified
 from crp_integrations.relay.world import World
 from crp_integrations.scores import from_fixed
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import CacheStatus, Changed, QualityTier, RiskLevel
+from crp_integrations.vocabulary import CacheStatus, Changed, Oversight, QualityTier, RiskLevel
 
 
 def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> Envelope:
@@ -165,7 +165,7 @@ class ConditionalRequest:
                 "and only-if-ckf accepts nothing else"
             )
 
-    def unmodified(self, policy: Policy) -> NotModified | None:
+    def unmodified(self, policy: Policy, mode: Oversight | None) -> NotModified | None:
         """The outcome for a caller who has the answer already; None for anybody else.
 
         Spec: CRP-SPEC-003 §11.2 (decision E12)
@@ -175,6 +175,8 @@ class ConditionalRequest:
             return None
         if known.envelope is None or known.headers is None:
             return None
+        if known.headers.get(names.OVERSIGHT_MODE, "") != (mode or ""):
+            return None
         if not self._vouched(known.envelope.quality_tier, known.headers, policy):
             return None
         headers = {**known.headers, names.CACHE_STATUS: CacheStatus.HIT.value}
@@ -183,10 +185,7 @@ class ConditionalRequest:
     def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
         """Whether an earlier answer passed what is demanded of this request's answer."""
         request, risk = self._request, headers.get(names.RISK)
-        mode = policy.overseen(request.oversight)
         if headers.get(names.POLICY_APPLIED) != render_policy(policy):
-            return False
-        if headers.get(names.OVERSIGHT_MODE, "") != ("" if mode is None else mode.value):
             return False
         if not accepts_tier(tier, request.accept_quality):
             return False

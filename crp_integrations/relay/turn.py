@@ -46,6 +46,7 @@ from crp_integrations.relay.verdict import (
     Unreachable,
     Withhold,
     may_show_at_once,
+    oversight_of,
 )
 from crp_integrations.relay.window import AUGMENTED, PLACE_TAKEN, OpenWindow
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
@@ -232,7 +233,8 @@ class Turn(OpenWindow):
         """
         self._packing.match()
         admission = self._admission
-        ended = self._packing.conditional.unmodified(admission.policy) if admission else None
+        mode = oversight_of(self.request, admission, self._world.settings)
+        ended = self._packing.conditional.unmodified(admission.policy, mode) if admission else None
         with self._end_lock:
             self._outcome = ended or self._outcome
         return ended

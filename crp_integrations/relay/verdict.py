@@ -354,8 +354,8 @@ class AnswerVerdict:
                 }
                 notes.append((EventType.POLICY_VIOLATION, told))
         if self.approved or self.reason is HaltReason.OVERSIGHT:
-            mode = self.judgement.oversight or Oversight.HUMAN_REVIEW
-            seen = {"mode": mode.value, "approved": self.approved}
+            mode = self.policy.overseen(self.judgement.oversight, Oversight.HUMAN_REVIEW)
+            seen = {"mode": str(mode), "approved": self.approved}
             notes.append((EventType.OVERSIGHT_TRIGGERED, seen))
         return tuple(notes)
 
@@ -382,6 +382,24 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
     return world.reviewer is not None and world.reviewer(report, reply.text)
+
+
+def oversight_of(
+    request: Request, admission: Admission | None, settings: Settings
+) -> Oversight | None:
+    """Who decides about a window's answer: under a low safety budget a person, whoever is asked.
+
+    Spec: related facts §3, §8
+    """
+    if admission is None:
+        return None
+    low = safety.needs_review(admission.safety_budget, settings.sessions.budget)
+    return admission.policy.overseen(request.oversight, Oversight.HUMAN_REVIEW if low else None)
+
+
+def halted_mode(reason: HaltReason | None) -> Oversight | None:
+    """The mode by which no model was asked; None where something else is the reason."""
+    return Oversight.HALT if reason is HaltReason.OVERSIGHT else None
 
 
 def may_show_at_once(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import CRPError
+from crp_integrations.gateway import GatewaySettings
 from tests.gateway.application import ASKED, BODY, FAST, QUESTION, Gateway, opened
 from tests.servers import Double
 
@@ -202,6 +203,7 @@ def test_424_without_a_relevant_fact(gateway: Gateway) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "zyx wvu tsr?"}]}
     response = gateway.post(CHAT, body, **{"CRP-Context-Cache": "only-if-ckf"})
     assert response.status_code == 424
+    assert response.headers["CRP-Context-Cache-Status"] == "MISS"
     assert response.json()["error"]["code"] == "no_relevant_facts"
 
 
@@ -228,24 +230,50 @@ def test_503_tells_the_best_achievable_tier(gateway: Gateway) -> None:
     assert said["caps"]
 
 
-@pytest.mark.parametrize("fault", ["unauthorised", "rate", "broken", "malformed", "drop", "empty"])
-def test_a_failing_upstream_is_502_and_quotes_nothing(
-    gateway: Gateway, server: Double, fault: str
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("headers", "mode"),
+    [
+        ({}, None),
+        ({"CRP-Safety-Oversight-Mode": "auto"}, "auto"),
+        ({"CRP-Safety-Oversight-Mode": "human-review"}, "human-review"),
+        ({"CRP-Safety-Oversight-Mode": "halt"}, "halt"),
+        ({"CRP-Safety-Policy": "require-oversight human-review"}, "human-review"),
+        ({"CRP-Safety-Policy": "oversight halt"}, "halt"),
+        # A safety budget below 0.25 wants a person, whatever the policy and the caller say.
+        ({"CRP-Agent-Safety-Budget": "0.2"}, "human-review"),
+        (
+            {"CRP-Agent-Safety-Budget": "0.2", "CRP-Safety-Oversight-Mode": "log-only"},
+            "human-review",
+        ),
+    ],
+)
+def test_a_forced_review_shows_in_the_oversight_header(
+    tmp_path: Path, server: Double, headers: dict[str, str], mode: str | None, stream: bool
 ) -> None:
-    server.fault = fault
-    response = gateway.ask()
-    assert response.status_code == 502
-    assert response.headers["CRP-Context-Session-Id"]
-    assert "API key" not in response.text
-    with gateway.relay() as relay:
-        assert relay.verify().windows == 1
+    settings = GatewaySettings(**FAST, live_streams=False)
+    with opened(tmp_path, server, profile="protocol", settings=settings) as gateway:
+        response = gateway.post(CHAT, {**BODY, "stream": stream}, **headers)
+    assert response.status_code == (200 if mode in (None, "auto") else 451)
+    assert response.headers.get("CRP-Safety-Oversight-Mode") == mode
+    if response.status_code == 451:
+        assert response.json()["oversight_required"] is True
+        assert response.headers["CRP-Safety-Retry-After"] == "oversight-required"
 
 
-def test_a_message_of_the_upstream_is_not_repeated(gateway: Gateway, server: Double) -> None:
-    server.fault = "bad-request"
-    response = gateway.ask()
-    assert response.status_code == 502
-    assert "SECRET-ECHO" not in response.text
+def test_an_answer_that_nobody_reviewed_is_no_304_once_a_review_is_forced(
+    tmp_path: Path, server: Double
+) -> None:
+    with opened(tmp_path, server, profile="protocol") as gateway:
+        first = gateway.ask()
+        asked = {
+            "CRP-Context-Session-Id": first.headers["CRP-Context-Session-Id"],
+            "CRP-Context-If-Match": first.headers["CRP-Context-ETag"],
+        }
+        assert gateway.ask(**asked).status_code == 304
+        forced = gateway.ask(**asked, **{"CRP-Agent-Safety-Budget": "0.2"})
+    assert forced.status_code == 451
+    assert forced.headers["CRP-Safety-Oversight-Mode"] == "human-review"
 
 
 # --- what a request may be ----------------------------------------------------------------
@@ -307,8 +335,6 @@ def test_a_body_that_is_no_request_is_400(gateway: Gateway, body: bytes) -> None
 
 
 def test_fields_that_an_operator_lists_are_handed_on(tmp_path: Path, server: Double) -> None:
-    from crp_integrations.gateway import GatewaySettings
-
     settings = GatewaySettings(pass_fields=("top_k",), models=("gpt-4o-mini",))
     with opened(tmp_path, server, settings=settings) as gateway:
         assert gateway.post(CHAT, {**BODY, "top_k": 5}).status_code == 200
@@ -357,8 +383,6 @@ def test_every_error_of_ours_has_a_status_that_http_knows() -> None:
 
 def test_the_models_that_may_be_asked_are_listed(tmp_path: Path, server: Double) -> None:
     """Chat front ends ask for them first; a stranger's list is not handed on."""
-    from crp_integrations.gateway import GatewaySettings
-
     names = ("gpt-4o-mini", "openai/x")
     with opened(tmp_path, server, settings=GatewaySettings(models=names, **FAST)) as gateway:
         listed = gateway.get("/v1/models")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report, StageRun
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact, Section
+from crp_integrations.headers import names
 from crp_integrations.vocabulary import (
     Attribution,
     ChainIntegrity,
@@ -141,3 +142,34 @@ def seal(**fields: Any) -> WindowSeal:
             **fields,
         }
     )
+
+
+# The headers of the provenance engine's stages 1–5, all eleven (CRP-SPEC-005 §20).
+OF_STAGES_1_TO_5: Final = (
+    names.CLAIM_COUNT,
+    names.ATTRIBUTION,
+    names.GROUNDING_PCT,
+    names.ATTRIBUTION_SCORE,
+    names.FABRICATIONS,
+    names.DISTORTIONS,
+    names.CONTRADICTIONS,
+    names.ENTAILMENT,
+    names.FIDELITY,
+    names.RISK,
+    names.RISK_SCORE,
+)
+
+# Those of stages 7–12 and of the quality score, all ten, and those of stage 13.
+OF_STAGES_7_TO_12: Final = (
+    names.REPETITION,
+    names.COMPLETENESS,
+    names.FLOW,
+    names.QUALITY_SCORE,
+    names.OMISSIONS,
+    names.PERSONAL,
+    names.AI_ACT,
+    names.NIST_TIER,
+    names.ISO_CONTROLS,
+    names.CONTROLS_MET,
+)
+OF_STAGE_13: Final = (names.CHAINED_HMAC, names.CHAIN_INTEGRITY, names.REPORT_URI)

@@ -20,7 +20,17 @@ from crp_integrations.vocabulary import (
     RiskLevel,
     Strategy,
 )
-from tests.headers.header_samples import CONTENT, ETAG, NOW, SESSION, envelope, fact, report, seal
+from tests.headers.header_samples import (
+    CONTENT,
+    ETAG,
+    NOW,
+    OF_STAGES_1_TO_5,
+    SESSION,
+    envelope,
+    fact,
+    report,
+    seal,
+)
 
 
 def said(**changes: object) -> dict[str, str]:
@@ -139,10 +149,10 @@ def test_what_was_not_computed_has_no_header() -> None:
 def test_a_window_without_an_examined_answer_has_no_verdict() -> None:
     for outcome in ("failed", "cancelled", "refused"):
         headers = said(seal={"outcome": outcome})
-        assert not set(names.OF_STAGES_1_TO_5) & set(headers)
+        assert not set(OF_STAGES_1_TO_5) & set(headers)
         assert headers[names.CHAINED_HMAC] == seal().hmac
         assert headers[names.QUALITY_TIER] == "A"
-    assert set(names.OF_STAGES_1_TO_5) <= set(said(seal={"outcome": "halted"}))
+    assert set(OF_STAGES_1_TO_5) <= set(said(seal={"outcome": "halted"}))
 
 
 @pytest.mark.requirement("005-20-1")
