@@ -25,7 +25,11 @@ UNWRITABLE = "the output cannot be written, and what the command did before stay
 COMMANDS = {
     "quickstart": (
         "ingest:quickstart",
-        "Ingest pages of the package's documentation and ask three questions, without any key.",
+        "Ask one question of this package's documentation, and see a changed figure caught.",
+    ),
+    "check": (
+        "check:check",
+        "Check an answer against documents: each claim with its status and what it rests on.",
     ),
     "ingest": (
         "ingest:ingest",
@@ -33,70 +37,58 @@ COMMANDS = {
     ),
     "ask": (
         "ask:ask",
-        "Ask a question: the answer, what the model saw, the verdict per claim, the headers.",
-    ),
-    "preview": (
-        "ask:preview",
-        "Show what the context for a question would be, without asking a model.",
-    ),
-    "assemble": (
-        "ask:assemble",
-        "Print a context with a marker for each document (CFS-021); no model is called.",
-    ),
-    "tokens": (
-        "ask:tokens",
-        "Count the tokens of a file as a model does, and say how sure the count is.",
-    ),
-    "conformance": (
-        "audit:conformance",
-        "Print the weights, amplifiers and thresholds in force, and what was verified.",
-    ),
-    "serve": (
-        "serve:serve",
-        "Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM.",
-    ),
-    "models": (
-        "models:app",
-        "List and fetch published verifiers.",
+        "Ask a question: the answer, what the model saw, and the verdict per claim.",
     ),
     "fabric": (
         "fabric:app",
         "Look after what is stored.",
     ),
-    "audit": (
-        "audit:app",
-        "Check, export and show the trail of what was asked.",
-    ),
     "receipt": (
         "receipt:app",
         "Show, check, replay and share the receipt of an answer.",
     ),
-    "memory": (
-        "memory:app",
-        "Memory items.",
-    ),
-    "guard": (
-        "guard:app",
-        "Who may read what.",
-    ),
-    "slo": (
-        "slo:app",
-        "Service levels of what was sealed, and evidence.",
+    "audit": (
+        "audit:app",
+        "Check, export and show the trail of what was asked.",
     ),
     "eval": (
         "evaluate:app",
-        "Figures on your own data.",
+        "Measure on your own data: answers, selection, context rot, drift.",
+    ),
+    "memory": (
+        "memory:app",
+        "Check memory items in files or in a store.",
+    ),
+    "guard": (
+        "guard:guard",
+        "Run the tests of an access policy; status 1 when a decision is another one.",
+    ),
+    "slo": (
+        "slo:slo",
+        "Compute the service levels of what was sealed; status 1 when one is not met.",
+    ),
+    "conformance": (
+        "audit:conformance",
+        "Print the weights, amplifiers and thresholds in force, and what was verified.",
+    ),
+    "models": (
+        "check:models",
+        "List the published verifiers, or fetch one into CRP_MODELS.",
+    ),
+    "serve": (
+        "serve:serve",
+        "Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM.",
     ),
     "keys": (
-        "serve:app",
-        "Make, list and revoke the gateway's keys.",
+        "serve:keys",
+        "List the gateway's keys, make one for a tenant, or revoke one.",
     ),
 }
 
 app = group(
     COMMANDS,
     name="crp",
-    help="Put facts into a fabric, ask a model, and see what its answer rests on.",
+    help="Check answers against their sources, claim by claim, and keep the facts they rest on.",
     no_args_is_help=True,
 )
 
@@ -119,6 +111,8 @@ def common(
 def main() -> None:
     """Run the command; an error of ours is one sentence on standard error and status 1.
 
+    Of `check`, whose status 1 says that an answer failed, the status of an error is 2.
+
     An output that cannot be written, to a full disk say, is such an error; of a pipe that was
     closed nothing is said, since who closed it has read enough.
     """
@@ -133,7 +127,7 @@ def main() -> None:
             what = f"{error.filename!r:.200} cannot be used" if error.filename else UNWRITABLE
             with suppress(OSError):
                 typer.echo(f"crp: {what}: {error.strerror or error}", err=True)
-        sys.exit(1)
+        sys.exit(_error_status())
 
 
 def _run() -> None:
@@ -142,7 +136,7 @@ def _run() -> None:
         app()
     except CRPError as error:
         typer.echo(f"crp: {error}", err=True)
-        sys.exit(1)
+        sys.exit(_error_status())
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             typer.echo("crp: interrupted; what was not finished is not in the store", err=True)
@@ -151,6 +145,10 @@ def _run() -> None:
         # Python would write what is held back at its very end, and there a failure is a traceback.
         if sys.stdout is not None:
             sys.stdout.flush()
+
+
+def _error_status() -> int:
+    return 2 if sys.argv[1:2] == ["check"] else 1
 
 
 def _set_output_encoding() -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from crp_integrations.cli import options
+from crp_integrations.cli.command_groups import PLAIN
 from crp_integrations.cli.store_access import opened_namespace, printable_store
 from crp_integrations.cli.terminal import counted, plain
 from crp_integrations.errors import FactRejected, RequestError
@@ -117,7 +118,7 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-app = typer.Typer(help="Memory items.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check memory items in files or in a store.", **PLAIN)
 
 # Where an item is, and what is wrong with it; None for nothing.
 CheckedItem = tuple[str, str | None]

@@ -92,7 +92,7 @@ def list_for_review(facts: Sequence[Fact], *, as_json: bool) -> None:
         for fact in facts
     ]
     lines.append(
-        "Take one out with crp fabric quarantine FACT_ID."
+        "Take one out with crp fabric mark quarantined FACT_ID."
         if facts
         else "No fact was found at fault often enough."
     )

@@ -10,9 +10,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from crp_integrations.cli.models import app
+from crp_integrations.cli.check import models
 from crp_integrations.engines.verifiers.model_catalogue import (
     PUBLISHED,
     RECORD,
@@ -120,16 +121,18 @@ def test_other_files_than_the_pinned_ones_are_refused(hub: str, tmp_path: Path) 
     with pytest.raises(EngineError, match="wanted sha256:0000"):
         fetch(NAME, COMMIT, "sha256:" + "0" * 64)
     assert not (tmp_path / "models" / NAME / RECORD).exists()
-    with pytest.raises(ConfigError, match="crp models get nli"):
+    with pytest.raises(ConfigError, match="crp models nli"):
         published_verifier(NAME)
 
 
 @pytest.mark.enable_socket
 def test_who_takes_what_comes_says_so(hub: str) -> None:
-    found = CliRunner().invoke(app, ["get", NAME, "--revision", COMMIT, "--take-what-comes"])
+    app = typer.Typer()
+    app.command()(models)
+    found = CliRunner().invoke(app, [NAME, "--revision", COMMIT, "--take-what-comes"])
     assert found.exit_code == 0, found.output
     assert "not compared" in found.output
-    assert "fetched" in CliRunner().invoke(app, ["list"]).output
+    assert "fetched" in CliRunner().invoke(app, []).output
 
 
 def test_a_model_without_a_hash_or_a_name_is_refused(
@@ -141,5 +144,5 @@ def test_a_model_without_a_hash_or_a_name_is_refused(
     with pytest.raises(ConfigError, match="wanted one of lettucedetect"):
         fetch("unknown", COMMIT)
     default_verifier.cache_clear()
-    with pytest.raises(ConfigError, match="crp models get lettucedetect"):
+    with pytest.raises(ConfigError, match="crp models lettucedetect"):
         default_verifier("lettucedetect")

@@ -123,7 +123,7 @@ def _crp_lines() -> list[list[str]]:
 
 def _command(words: list[str]) -> list[str]:
     """The command's name, or the names of its group and itself."""
-    return words[1:3] if words[1] in ("fabric", "keys", "receipt") else words[1:2]
+    return words[1:3] if words[1] in ("fabric", "receipt", "audit", "eval") else words[1:2]
 
 
 @pytest.mark.parametrize("words", _crp_lines(), ids=lambda words: " ".join(_command(words)))

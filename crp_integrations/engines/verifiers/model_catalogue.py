@@ -123,7 +123,7 @@ def published_verifier(name: str) -> Verifier:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"model {name!r} is not in {models_folder()}; fetch it with `crp models get {name}`"
+            f"model {name!r} is not in {models_folder()}; fetch it with `crp models {name}`"
         ) from error
     revision = str(record["revision"]) if record["pinned"] else "not pinned"
     sha256 = str(record["sha256"])
