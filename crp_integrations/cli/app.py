@@ -23,66 +23,20 @@ UNWRITABLE = "the output cannot be written, and what the command did before stay
 
 # Where each command is, and the first paragraph of its help, which a test compares.
 COMMANDS = {
-    "quickstart": (
-        "ingest:quickstart",
-        "Ask one question of this package's documentation, and see a changed figure caught.",
-    ),
-    "check": (
-        "check:check",
-        "Check an answer against documents: each claim with its status and what it rests on.",
-    ),
-    "ingest": (
-        "ingest:ingest",
-        "Put files and folders into the store: all of them, or none when one cannot be read.",
-    ),
-    "ask": (
-        "ask:ask",
-        "Ask a question: the answer, what the model saw, and the verdict per claim.",
-    ),
-    "fabric": (
-        "fabric:app",
-        "Look after what is stored.",
-    ),
-    "receipt": (
-        "receipt:app",
-        "Show, check, replay and share the receipt of an answer.",
-    ),
-    "audit": (
-        "audit:app",
-        "Check, export and show the trail of what was asked.",
-    ),
-    "eval": (
-        "evaluate:app",
-        "Measure on your own data: answers, selection, context rot, drift.",
-    ),
-    "memory": (
-        "memory:app",
-        "Check memory items in files or in a store.",
-    ),
-    "guard": (
-        "guard:guard",
-        "Run the tests of an access policy; status 1 when a decision is another one.",
-    ),
-    "slo": (
-        "slo:slo",
-        "Compute the service levels of what was sealed; status 1 when one is not met.",
-    ),
-    "conformance": (
-        "audit:conformance",
-        "Print the weights, amplifiers and thresholds in force, and what was verified.",
-    ),
-    "models": (
-        "check:models",
-        "List the published verifiers, or fetch one into CRP_MODELS.",
-    ),
-    "serve": (
-        "serve:serve",
-        "Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM.",
-    ),
-    "keys": (
-        "serve:keys",
-        "List the gateway's keys, make one for a tenant, or revoke one.",
-    ),
+    "quickstart": ("ingest:quickstart", "Answer one question, and see a changed figure caught."),
+    "check": ("check:check", "Check an answer against documents, claim by claim."),
+    "ingest": ("ingest:ingest", "Put files and folders into the store, all or none."),
+    "ask": ("ask:ask", "Ask a question: answer, context, verdict per claim."),
+    "fabric": ("fabric:app", "Look after what is stored."),
+    "receipt": ("receipt:app", "Show, check, replay and share receipts of answers."),
+    "audit": ("audit:app", "Check, export and show the trail of what was asked."),
+    "eval": ("evaluate:app", "Measure answers, selection, context rot and drift on your data."),
+    "memory": ("memory:app", "Check memory items in files or in a store."),
+    "guard": ("guard:guard", "Run the tests of an access policy, or ask what it decides."),
+    "slo": ("slo:slo", "Compute the service levels of what was sealed."),
+    "conformance": ("audit:conformance", "Print the weights and thresholds in force."),
+    "serve": ("serve:serve", "Serve the protocol over HTTP in front of your models."),
+    "keys": ("serve:keys", "List the gateway's keys, make or revoke one."),
 }
 
 app = group(

@@ -44,7 +44,7 @@ def ask(
     tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask a question: the answer, what the model saw, and the verdict per claim."""
+    """Ask a question: answer, context, verdict per claim."""
     if receipt and Path(receipt).exists():
         # Before a model is paid.
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")

@@ -250,7 +250,7 @@ def conformance(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Print the weights, amplifiers and thresholds in force, and what was verified."""
+    """Print the weights and thresholds in force."""
     found = report(load(None if store is None else Path(store)))
     if as_json:
         typer.echo(found.model_dump_json(indent=2))

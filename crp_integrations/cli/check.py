@@ -1,4 +1,4 @@
-"""`crp check` and `crp models`: answers against documents, and verifiers that can be fetched."""
+"""`crp check`: answers against documents, claim by claim."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel, ValidationError
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +28,12 @@ STANDARD_INPUT = "-"
 # The file that GitHub shows below a run, by the variable that names it.
 SUMMARY = "GITHUB_STEP_SUMMARY"
 LEVELS = tuple(RiskLevel)
+# The claims that a table of answers counts.
+COUNTED = {
+    "wrong": ClaimStatus.CONTRADICTED,
+    "unsupported": ClaimStatus.UNSUPPORTED,
+    "not checked": ClaimStatus.NOT_CHECKED,
+}
 # Name and text of each passage by the id that a report gives it.
 Passages = Mapping[str, tuple[str, str]]
 
@@ -47,53 +54,44 @@ class CheckedAnswer:
     report: Report
 
 
+class LoggedAnswer(BaseModel):
+    """A line of a log; further fields are passed over."""
+
+    answer: str
+    context: str | list[str]
+    question: str | None = None
+
+
 def check(
     answer: Annotated[
-        str,
-        typer.Argument(
-            help="File, folder or saved page of answers; - reads standard input.",
-            metavar="ANSWER",
-            show_default=False,
-        ),
+        str, typer.Argument(help="File, folder or saved page of answers; - reads standard input.")
     ] = "",
     context: Annotated[
         list[str] | None,
-        typer.Option(
-            "--context",
-            help="File, folder or saved page that the answer must agree with; repeatable.",
-        ),
+        typer.Option("--context", help="File, folder or saved page to agree with; repeatable."),
     ] = None,
-    question: Annotated[
-        str | None, typer.Option("--question", help="What was asked, where it is known.")
-    ] = None,
+    question: Annotated[str | None, typer.Option("--question", help="What was asked.")] = None,
     watch: Annotated[
         str,
-        typer.Option(
-            "--watch",
-            help="Log with one JSON object a line: answer, context (a text or a list), question.",
-        ),
+        typer.Option("--watch", help="Log with answer, context and question as JSON a line."),
     ] = "",
-    judge: Annotated[
-        str | None,
-        typer.Option("--judge", help="Model that reads each answer once, as LiteLLM names it."),
-    ] = None,
+    judge: options.Judge = None,
     judge_base: options.JudgeBase = None,
     fail_on: Annotated[
         RiskLevel | None,
-        typer.Option(
-            "--fail-on", case_sensitive=False, help="Status 1 from this risk on; else always 0."
-        ),
+        typer.Option("--fail-on", case_sensitive=False, help="Status 1 from this risk on."),
     ] = None,
     github: Annotated[
         bool,
-        typer.Option("--github", help="Annotations and a summary, as GitHub Actions shows them."),
+        typer.Option("--github", help="Annotations and a summary as GitHub Actions shows them."),
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check an answer against documents: each claim with its status and what it rests on.
+    """Check an answer against documents, claim by claim.
 
-    The status is 0, 1 from the risk of --fail-on on, and 2 where something cannot be checked at
-    all. No store is needed, and no model is called without --judge.
+    Each claim is printed with what is known of it and the words that it rests on. The exit status
+    is 0, 1 from the risk of --fail-on on, and 2 where something cannot be checked at all. No store
+    is needed, and no model is called without --judge.
     """
     if bool(answer) == bool(watch):
         raise RequestError("give ANSWER with --context, or --watch with a log; one of the two")
@@ -109,7 +107,7 @@ def check(
     else:
         passages = _passages(context or ())
         done = [
-            _checked(name, file, text, passages, question, judging)
+            _checked((name, file), text, passages, question, judging)
             for name, file, text in _answers(answer)
         ]
     if as_json:
@@ -118,18 +116,13 @@ def check(
         _print_for_github(done)
     else:
         _draw(done, whole=not watch)
-    failed = [
-        one
-        for one in done
-        if fail_on is not None and LEVELS.index(one.report.risk_level) >= LEVELS.index(fail_on)
-    ]
-    if failed:
+    least = len(LEVELS) if fail_on is None else LEVELS.index(fail_on)
+    if any(LEVELS.index(one.report.risk_level) >= least for one in done):
         raise typer.Exit(1)
 
 
 def _checked(
-    name: str,
-    file: str,
+    place: tuple[str, str],
     text: str,
     passages: Passages,
     question: str | None,
@@ -139,7 +132,7 @@ def _checked(
 
     # By their order, which is how a report names texts: context-1, context-2, ….
     report = examine(text, [one for _, one in passages.values()], question, **judging)
-    return CheckedAnswer(name, file, text, passages, report)
+    return CheckedAnswer(*place, text, passages, report)
 
 
 def _named(texts: Sequence[tuple[str, str]]) -> Passages:
@@ -191,42 +184,32 @@ def _answers(path: str) -> Iterator[tuple[str, str, str]]:
 
 def _check_log(path: str, judging: Mapping[str, Any], *, quiet: bool) -> list[CheckedAnswer]:
     """Check every line of a log, under a progress bar."""
-    rows = list(_log_rows(path))
-    if not rows:
-        raise RequestError(f"there is no answer in {path!r:.200}, so nothing was checked")
-    done = []
-    with terminal.progress_bar(quiet=quiet) as advance:
-        for number, (name, text, texts, question) in enumerate(rows, 1):
-            passages = _named([("context", one) for one in texts])
-            done.append(_checked(name, "", text, passages, question, judging))
-            advance("answers", number, len(rows))
-    return done
-
-
-def _log_rows(path: str) -> Iterator[tuple[str, str, list[str], str | None]]:
     from crp_integrations.loaders.files import decode, read_bytes
 
     data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_bytes(Path(path))
-    for number, line in enumerate(decode(data, name=path).split("\n"), 1):
-        if not line.strip():
-            continue
-        place = f"line {number} of {path!r:.200}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise RequestError(f"{place} is no JSON object: {error!s:.80}") from None
-        if not isinstance(row, dict):
-            raise RequestError(f"{place} is no JSON object; wanted answer, context and question")
-        context = row.get("context")
-        texts = [context] if isinstance(context, str) else context
-        answer, question = row.get("answer"), row.get("question")
-        if not isinstance(answer, str):
-            raise RequestError(f"{place} has no text as answer")
-        if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-            raise RequestError(f"{place} has no context; wanted a text or a list of texts")
-        if question is not None and not isinstance(question, str):
-            raise RequestError(f"{place} has a question that is no text")
-        yield f"{path}:{number}", answer, texts, question
+    lines = enumerate(decode(data, name=path).split("\n"), 1)
+    rows = [(number, _logged(line, number, path)) for number, line in lines if line.strip()]
+    done = []
+    with terminal.progress_bar(quiet=quiet) as advance:
+        for number, row in rows:
+            texts = [row.context] if isinstance(row.context, str) else row.context
+            passages = _named([("context", one) for one in texts])
+            place = (f"{path}:{number}", "")
+            done.append(_checked(place, row.answer, passages, row.question, judging))
+            advance("answers", len(done), len(rows))
+    return done
+
+
+def _logged(line: str, number: int, path: str) -> LoggedAnswer:
+    try:
+        return LoggedAnswer.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"][:1])) or "it"
+        raise RequestError(
+            f"line {number} of {path!r:.200}: {field}: {first['msg']:.80}; wanted a JSON object "
+            "with answer and question (texts) and context (a text or a list of texts)"
+        ) from None
 
 
 def _quoted(one: CheckedAnswer, claim: Claim) -> list[tuple[str, str]]:
@@ -258,22 +241,15 @@ def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
             console.print(terminal.verdict(one.report, one.passages))
     if whole and len(done) == 1:
         return
-    table = Table(title=f"{counted(len(done), 'answer')} checked", title_justify="left")
-    table.add_column("answer", overflow="fold")
-    table.add_column("risk")
-    for name in ("claims", "wrong", "unsupported", "not checked"):
-        table.add_column(name, justify="right")
-    table.add_column("why", overflow="fold")
+    title = f"{counted(len(done), 'answer')} checked"
+    table = Table("answer", "risk", *COUNTED, "why", title=title, title_justify="left")
     for one in done:
         count = Counter(claim.status for claim in one.report.claims)
         level = one.report.risk_level
         table.add_row(
             Text(plain(one.name)),
             Text(level.value, style=terminal.RISK_STYLE[level]),
-            str(len(one.report.claims)),
-            str(count[ClaimStatus.CONTRADICTED]),
-            str(count[ClaimStatus.UNSUPPORTED]),
-            str(count[ClaimStatus.NOT_CHECKED]),
+            *(str(count[status]) for status in COUNTED.values()),
             Text(plain(next(iter(one.report.reasons), ""))),
         )
     levels = Counter(one.report.risk_level for one in done)
@@ -319,57 +295,3 @@ def _escaped(text: str, more: str = "") -> str:
 
 def _cell(text: str) -> str:
     return " ".join(plain(text, whole=True).split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def models(
-    name: Annotated[str, typer.Argument(help="Short name of the one to fetch.")] = "",
-    revision: Annotated[
-        str, typer.Option(help="Commit of the hub; with --take-what-comes a branch.")
-    ] = "",
-    sha256: Annotated[str, typer.Option(help="Hash of the files, with `sha256:`.")] = "",
-    take_what_comes: Annotated[
-        bool, typer.Option("--take-what-comes", help="Use files that nobody compared.")
-    ] = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """List the published verifiers, or fetch one into CRP_MODELS.
-
-    The list has what their authors say of them; none was run here. CRP_MODELS_MIRROR names a folder
-    or server in the place of the hub.
-    """
-    from crp_integrations.engines.verifiers.model_catalogue import (
-        PUBLISHED,
-        RECORD,
-        fetch,
-        models_folder,
-    )
-
-    if name:
-        record = fetch(name, revision, sha256, unpinned=take_what_comes)
-        if as_json:
-            typer.echo(json.dumps({"folder": str(models_folder() / name), **record}, indent=2))
-            return
-        typer.echo(f"{models_folder() / name}: {record['sha256']}")
-        if not record["pinned"]:
-            typer.echo("The files were not compared with a hash, and every report says so.")
-        return
-    rows = [
-        {
-            "name": name,
-            "megabytes": model.megabytes,
-            "licence": model.licence,
-            "fetched": (models_folder() / name / RECORD).exists(),
-            "repository": model.repository,
-            "accuracy": model.accuracy,
-        }
-        for name, model in PUBLISHED.items()
-    ]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        here = "fetched" if row["fetched"] else "-"
-        typer.echo(
-            f"{row['name']:14} {row['megabytes']:>6} MB  {row['licence']:11} {here:8} "
-            f"{row['repository']}  {row['accuracy']}"
-        )

@@ -225,7 +225,7 @@ def _print_progress(line: str) -> None:
 
 
 app = typer.Typer(
-    help="Measure on your own data: answers, selection, context rot, drift.",
+    help="Measure answers, selection, context rot and drift on your data.",
     no_args_is_help=True,
     **PLAIN,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -54,7 +54,7 @@ class ExportStatus(StrEnum):
 
 
 class FactMark(StrEnum):
-    """What facts are marked as, by the verb that does it."""
+    """What facts are marked as."""
 
     QUARANTINED = "quarantined"
     LIFTED = "lifted"
@@ -62,6 +62,15 @@ class FactMark(StrEnum):
     ARCHIVED = "archived"
     RESTORED = "restored"
     FORGOTTEN = "forgotten"
+
+
+# The verbs of a namespace that take ids and nothing else.
+_VERBS = {
+    FactMark.LIFTED: "lift",
+    FactMark.STALE: "mark_stale",
+    FactMark.ARCHIVED: "archive",
+    FactMark.RESTORED: "restore",
+}
 
 
 @options.with_scope
@@ -94,27 +103,17 @@ def mark(
     if not ids and status is not FactMark.FORGOTTEN:
         raise RequestError("no fact is named; give FACT_ID")
     with opened_namespace(scope) as namespace:
-        match status:
-            case FactMark.QUARANTINED:
-                report = namespace.quarantine(ids, reason)
-            case FactMark.LIFTED:
-                report = namespace.lift(ids)
-            case FactMark.STALE:
-                report = namespace.mark_stale(ids)
-            case FactMark.ARCHIVED:
-                report = namespace.archive(ids)
-            case FactMark.RESTORED:
-                report = namespace.restore(ids)
-            case FactMark.FORGOTTEN:
-                chosen = None
-                if source is not None:
-                    named = sources_named(namespace, source)
-                    if (count := len(named)) > 1:
-                        raise RequestError(
-                            f"{source!r:.80} is {count} sources, one a line; give one by its id"
-                        )
-                    chosen = named[0].source_id
-                report = namespace.forget(facts=ids, source=chosen)
+        if status is FactMark.QUARANTINED:
+            report = namespace.quarantine(ids, reason)
+        elif status in _VERBS:
+            report = getattr(namespace, _VERBS[status])(ids)
+        else:
+            named = [] if source is None else sources_named(namespace, source)
+            if (count := len(named)) > 1:
+                raise RequestError(
+                    f"{source!r:.80} is {count} sources, one a line; give one by its id"
+                )
+            report = namespace.forget(facts=ids, source=named[0].source_id if named else None)
     store_views.draw_change(report, as_json=as_json, reason=reason)
 
 
@@ -190,9 +189,21 @@ def new_file(out: str) -> Iterator[TextIO]:
             raise ConfigError("standard output is closed; open it, or give --out")
         yield sys.stdout
         return
+    with _opened(out, "x", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+def write_bytes(data: bytes, out: str) -> None:
+    """Write a new file; one that is not finished is removed."""
+    with _opened(out, "xb") as file:
+        file.write(data)
+
+
+@contextmanager
+def _opened(out: str, mode: str, **how: Any) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(Path(out).open("x", encoding="utf-8", newline="\n"))
+            file = stack.enter_context(Path(out).open(mode, **how))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"{out!r:.200} cannot be written: {reason}") from error

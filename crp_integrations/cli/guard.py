@@ -59,9 +59,10 @@ def guard(
     store: options.Store = options.DEFAULT_STORE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run the tests of an access policy; status 1 when a decision is another one.
+    """Run the tests of an access policy, or ask what it decides.
 
-    With --tenant it says what the policy decides about a class of things, and denies with status 1.
+    The status is 1 when a decision is another one than a test wants. With --tenant it says what the
+    policy decides about a class of things, and the status is 1 when it denies.
     """
     if tenant and exceptions:
         raise RequestError("give one of --tenant and --exceptions")

@@ -35,7 +35,7 @@ def ingest(
     tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Put files and folders into the store: all of them, or none when one cannot be read."""
+    """Put files and folders into the store, all or none."""
     from crp_integrations.loaders.files import skipped_files
 
     subject = subject_of(tenant, shared)
@@ -84,7 +84,10 @@ def quickstart(
     headers: Annotated[bool, typer.Option("--headers", help="Print the headers too.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask one question of this package's documentation, and see a changed figure caught."""
+    """Answer one question, and see a changed figure caught.
+
+    The question is asked of pages of this package's documentation, without any key.
+    """
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))

@@ -161,7 +161,7 @@ def _rego_bundle(path: str) -> Bundle:
 
 
 app = typer.Typer(
-    help="Show, check, replay and share the receipt of an answer.",
+    help="Show, check, replay and share receipts of answers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

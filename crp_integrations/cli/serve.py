@@ -82,7 +82,10 @@ def serve(
         typer.Option("--observe", help="Windows on /metrics, and spans to OTEL_EXPORTER_OTLP_…"),
     ] = False,
 ) -> None:
-    """Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM."""
+    """Serve the protocol over HTTP in front of your models.
+
+    They are those of an OpenAI-compatible server, or what LiteLLM routes to.
+    """
     from crp_integrations.gateway import (
         GatewaySettings,
         KeyFile,
@@ -174,7 +177,7 @@ def keys(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the gateway's keys, make one for a tenant, or revoke one.
+    """List the gateway's keys, make or revoke one.
 
     A new key is printed this once, and the file keeps its hash. A gateway that runs notices a key
     that was revoked within a second.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -15,7 +14,7 @@ from rich.text import Text
 from crp_integrations import Relay, __version__
 from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options, terminal
-from crp_integrations.cli.fabric import new_file
+from crp_integrations.cli.fabric import new_file, write_bytes
 from crp_integrations.cli.receipt_files import read_bytes
 from crp_integrations.cli.store_access import opened_relay
 from crp_integrations.cli.terminal import counted
@@ -82,7 +81,10 @@ def slo(
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compute the service levels of what was sealed; status 1 when one is not met."""
+    """Compute the service levels of what was sealed.
+
+    The status is 1 when one is not met.
+    """
     if reports and not bundle:
         raise RequestError("--report goes with --bundle; give both")
     before = read_record(baseline, LatencyBaseline) if baseline else None
@@ -149,7 +151,7 @@ def _write_bundle(
         version=__version__,
         state_hash=namespace.state_hash(),
     )
-    _write_new_file(made, out)
+    write_bytes(made, out)
 
 
 def read_record(path: str, kind: type[_RecordType]) -> _RecordType:
@@ -158,19 +160,6 @@ def read_record(path: str, kind: type[_RecordType]) -> _RecordType:
         return kind.model_validate_json(read_bytes(path))
     except ValidationError:
         raise ConfigError(f"{path!r:.200} is no {kind.SCHEMA}") from None
-
-
-def _write_new_file(data: bytes, path: str) -> None:
-    """Write a new file; one that is not finished is removed."""
-    try:
-        with Path(path).open("xb") as target, ExitStack() as unfinished:
-            unfinished.callback(Path(path).unlink, missing_ok=True)
-            target.write(data)
-            # A disk that is full is noticed here at the latest, and not while the file is closed.
-            target.flush()
-            unfinished.pop_all()
-    except OSError as error:
-        raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
 def _write_levels(path: str, found: ServiceLevelTable, before: LatencyBaseline | None) -> None:

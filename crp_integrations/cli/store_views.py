@@ -209,14 +209,8 @@ _ELSEWHERE = frozenset(
 
 def trail_fields(trail: AuditTrail) -> dict[str, Any]:
     """A trail for a program."""
-    return {
-        "state": trail.state,
-        "events": trail.events,
-        "windows": trail.windows,
-        "sessions": trail.sessions,
-        "left_out": trail.left_out,
-        "tip": trail.tip,
-    }
+    names = ("state", "events", "windows", "sessions", "left_out", "tip")
+    return {name: getattr(trail, name) for name in names}
 
 
 def draw_trail(trail: AuditTrail) -> None:

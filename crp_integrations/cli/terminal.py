@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.store_access import printable_store
-from crp_integrations.vocabulary import Attribution, ClaimStatus, RiskLevel
+from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,12 +47,6 @@ STATUS_STYLE = {
     ClaimStatus.UNSUPPORTED: "red",
     ClaimStatus.NOT_CHECKABLE: "dim",
     ClaimStatus.NOT_CHECKED: "yellow",
-}
-ATTRIBUTION_STYLE = {
-    Attribution.CONTEXT_GROUNDED: "green",
-    Attribution.MIXED: "yellow",
-    Attribution.PARAMETRIC: "yellow",
-    Attribution.UNVERIFIABLE: "red",
 }
 
 
@@ -180,17 +174,15 @@ def progress_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], N
 
 
 def _envelope(envelope: Envelope) -> Group:
-    table = Table(title="Envelope: what the model saw", title_justify="left")
-    for name in ("#", "score", "tokens"):
-        table.add_column(name, justify="right")
-    table.add_column("fact", overflow="fold")
-    for fact in envelope.facts:
-        table.add_row(
+    rows = [
+        (
             f"{fact.position} part" if fact.spans else str(fact.position),
             f"{fact.composite_score:.3f}",
             str(fact.token_count),
-            Text(plain(fact.content)),
+            plain(fact.content),
         )
+        for fact in envelope.facts
+    ]
     counter = f"{envelope.token_exactness.value}, {envelope.tokenizer.split('+')[0]}"
     counts = (
         f"{envelope.total_facts_included} of {envelope.total_facts_available} facts, "
@@ -202,14 +194,26 @@ def _envelope(envelope: Envelope) -> Group:
         f"coverage {envelope.coverage_score:.3f}, saturation {envelope.saturation:.3f}, "
         f"relevance {envelope.relevance_mean:.3f}"
     )
-    lines = [counts, why]
-    lines += [f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps]
-    reasons = Counter(drop.reason.value for drop in envelope.dropped)
-    if reasons:
-        lines.append(
-            "Dropped: " + ", ".join(f"{n} for {reason}" for reason, n in sorted(reasons.items()))
-        )
-    return Group(table, Text("\n".join(lines)))
+    lines = [
+        counts,
+        why,
+        *(f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps),
+    ]
+    return envelope_table(rows, lines, (drop.reason.value for drop in envelope.dropped))
+
+
+def envelope_table(
+    rows: Iterable[tuple[str, str, str, str]], lines: list[str], dropped: Iterable[str]
+) -> Group:
+    """The facts of an envelope, each with number, score, tokens and text, and lines below."""
+    table = Table(title="Envelope: what the model saw", title_justify="left")
+    for name in ("#", "score", "tokens"):
+        table.add_column(name, justify="right")
+    table.add_column("fact", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    reasons = ", ".join(f"{n} for {reason}" for reason, n in sorted(Counter(dropped).items()))
+    return Group(table, Text("\n".join([*lines, *([f"Dropped: {reasons}"] if reasons else [])])))
 
 
 def verdict(report: Report, passages: Mapping[str, tuple[str, str]]) -> Group:

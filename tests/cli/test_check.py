@@ -166,7 +166,7 @@ def test_a_log_is_checked_line_by_line(here: Here, desk: Path) -> None:
     done = here("check", "--watch", "run.jsonl", "--fail-on", "high", cwd=desk)
     assert (done.returncode, done.stderr) == (1, "")
     assert "2 answers checked" in done.stdout
-    assert re.search(r"run\.jsonl:1 +│ HIGH +│ +1 │ +1 │ +0 │ +0 │", done.stdout)
+    assert re.search(r"run\.jsonl:1 +│ HIGH +│ 1 +│ 0 +│ 0 +│", done.stdout)
     assert re.search(r"run\.jsonl:3 +│ LOW", done.stdout)
     assert done.stdout.rstrip().endswith("1 LOW, 1 HIGH")
     told = json.loads(here("check", "--watch", "run.jsonl", "--json", cwd=desk).stdout)
@@ -197,11 +197,14 @@ def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None
         (("right.md", "--context", ""), "--context is empty"),
         (("right.md", "--context", "blank.md"), "blank.md is empty"),
         (("--watch", "blank.md"), "holds no text"),
-        (("--watch", "run.jsonl"), "line 1 of 'run.jsonl' is no JSON object"),
-        (("--watch", "list.jsonl"), "line 1 of 'list.jsonl' is no JSON object"),
-        (("--watch", "answer.jsonl"), "has no text as answer"),
-        (("--watch", "context.jsonl"), "has no context; wanted a text or a list"),
-        (("--watch", "question.jsonl"), "has a question that is no text"),
+        (("--watch", "run.jsonl"), "line 1 of 'run.jsonl': it: Invalid JSON"),
+        (("--watch", "list.jsonl"), "line 1 of 'list.jsonl': it: Input should be an object"),
+        (
+            ("--watch", "answer.jsonl"),
+            "answer: Input should be a valid string; wanted a JSON object",
+        ),
+        (("--watch", "context.jsonl"), "context: Field required; wanted"),
+        (("--watch", "question.jsonl"), "question: Input should be a valid string"),
         (("right.md", "--context", "docs", "--judge", "self"), "needs the model that answered"),
         (("right.md", "--context", "docs", "--judge-base", "http://x"), "goes with --judge"),
         (("right.md", "--context", "docs", "--judge", "no-such-model"), "no-such-model"),

@@ -395,7 +395,7 @@ def test_help_wraps_to_the_terminal(here, tmp_path, words: tuple[str, ...], colu
     lengths = [len(line) for line in done.stdout.splitlines()]
     assert max(lengths) <= columns
     # As wide as it is, and nothing is cut off.
-    assert max(lengths) > min(columns, 100) - 20
+    assert max(lengths) > min(columns, 100) - 30
     assert "..." not in done.stdout.replace("FACT_ID...", "").replace("[ARGS]...", "")
 
 

@@ -14,7 +14,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.cli.app import COMMANDS
 from crp_integrations.cli.command_groups import load_command
-from crp_integrations.cli.slo import _write_new_file
+from crp_integrations.cli.fabric import write_bytes
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability.evaluations import Evaluation, EvaluationLog
 from crp_integrations.receipt.records import write
@@ -125,7 +125,7 @@ def test_a_bundle_that_cannot_be_written_whole_is_removed(
 
     monkeypatch.setattr(Path, "open", opened)
     with pytest.raises(ConfigError, match="bundle' cannot be written: No space left on device"):
-        _write_new_file(b"bytes", str(tmp_path / "bundle"))
+        write_bytes(b"bytes", str(tmp_path / "bundle"))
     assert list(tmp_path.iterdir()) == []
 
 
