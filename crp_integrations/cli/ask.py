@@ -50,15 +50,14 @@ def ask(
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
     judging = options.judging(judge, judge_base, judge_when, judge_failure)
     if preview:
-        idle = {
-            "--session": session,
-            "--policy": policy,
-            "--strategy": strategy,
-            "--continue": continues,
-            "--judge": judging,
-            "--receipt": receipt,
+        idle: dict[str, object] = {
+            "session": session,
+            "policy": policy,
+            "strategy": strategy,
+            "judge": judging,
         }
-        if given := [name for name, value in idle.items() if value]:
+        idle |= {"continue": continues, "receipt": receipt}
+        if given := [f"--{name}" for name, value in idle.items() if value]:
             raise RequestError(f"--preview calls no model; leave {', '.join(given)} out")
         with questioned_relay(store, tenant) as relay:
             seen = relay.preview(

@@ -270,8 +270,7 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
             if claim.flagged:
                 typer.echo(_annotation(one, claim, evidence))
         lines.append("")
-    path = os.environ.get(SUMMARY)
-    if path:
+    if path := os.environ.get(SUMMARY):
         with Path(path).open("a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
     else:

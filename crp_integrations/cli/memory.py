@@ -83,16 +83,12 @@ def _items_in_file(name: str) -> Iterator[FoundItem]:
 def _parse_object(line: bytes) -> dict[str, Any] | str:
     found = _parse(line)
     if isinstance(found, _Unreadable):
-        return found.why
+        return str(found)
     return found if isinstance(found, dict) else NO_OBJECT
 
 
 class _Unreadable(ValueError):
     """What is no JSON, and why."""
-
-    @property
-    def why(self) -> str:
-        return str(self)
 
 
 def _parse(data: bytes) -> Any:

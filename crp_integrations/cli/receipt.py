@@ -200,13 +200,11 @@ def show(
     Status 1 when it does not verify, or differs from the one of --diff in more than ids, times and
     places in the chain.
     """
-    if others and not html:
-        raise RequestError("--with goes with --html; give both")
-    if against and html:
-        raise RequestError("give one of --diff and --html")
+    if (others and not html) or (against and html):
+        raise RequestError("--with goes with --html, and --diff goes alone")
+    if not file and (against or html):
+        raise RequestError("no receipt is named; give RECEIPT")
     if not file:
-        if against or html:
-            raise RequestError("no receipt is named; give RECEIPT")
         receipt_files.list_receipts(session, scope, as_json=as_json)
         return
     if session:

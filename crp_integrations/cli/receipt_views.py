@@ -285,14 +285,9 @@ def report_redacted(before: Receipt, after: Receipt, out: str) -> None:
 def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
     """One line a receipt, in the order of the log."""
     if as_json:
+        names = ("timestamp", "session_id", "window_number", "window_id")
         told = [
-            {
-                "receipt_id": one.receipt_id,
-                "timestamp": one.chain.timestamp,
-                "session_id": one.chain.session_id,
-                "window_number": one.chain.window_number,
-                "window_id": one.chain.window_id,
-            }
+            {"receipt_id": one.receipt_id, **{name: getattr(one.chain, name) for name in names}}
             for one in receipts
         ]
         typer.echo(json.dumps(told, indent=2))

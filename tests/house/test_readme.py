@@ -20,6 +20,7 @@ from tests.requirements.rows import ROOT
 README = ROOT / "README.md"
 FABRIC = ROOT / "docs" / "fabric.md"
 INSTALL = ROOT / "docs" / "install.md"
+GALLERY = ROOT / "docs" / "gallery.md"
 REUSE = ROOT / "docs" / "reuse.md"
 CHECK = ROOT / ".ci" / "run"
 CODE = [block for block in blocks(README) if block.language == "python"]
@@ -96,6 +97,14 @@ def test_the_code_of_the_readme_runs_in_order(tmp_path: Path) -> None:
     assert "langchain HIGH" in done.stdout
     assert "llama_index " in done.stdout
     assert re.search(r"litellm LOW .*30 days", done.stdout, re.DOTALL)
+
+
+def test_the_gallery_shows_what_its_code_prints(tmp_path: Path) -> None:
+    done = script(_page(GALLERY, tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = [block.body for block in blocks(GALLERY) if block.language == "text"]
+    assert len(shown) == 5
+    assert done.stdout == "".join(shown)
 
 
 def test_the_readme_has_at_most_700_words_beside_code() -> None:
