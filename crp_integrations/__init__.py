@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from crp_integrations.relay.relay import Relay
     from crp_integrations.vocabulary import GroundingMode, SourceKind
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "AccessDenied": "errors",

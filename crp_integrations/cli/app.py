@@ -23,80 +23,26 @@ UNWRITABLE = "the output cannot be written, and what the command did before stay
 
 # Where each command is, and the first paragraph of its help, which a test compares.
 COMMANDS = {
-    "quickstart": (
-        "ingest:quickstart",
-        "Ingest pages of the package's documentation and ask three questions, without any key.",
-    ),
-    "ingest": (
-        "ingest:ingest",
-        "Put files and folders into the store: all of them, or none when one cannot be read.",
-    ),
-    "ask": (
-        "ask:ask",
-        "Ask a question: the answer, what the model saw, the verdict per claim, the headers.",
-    ),
-    "preview": (
-        "ask:preview",
-        "Show what the context for a question would be, without asking a model.",
-    ),
-    "assemble": (
-        "ask:assemble",
-        "Print a context with a marker for each document (CFS-021); no model is called.",
-    ),
-    "tokens": (
-        "ask:tokens",
-        "Count the tokens of a file as a model does, and say how sure the count is.",
-    ),
-    "conformance": (
-        "audit:conformance",
-        "Print the weights, amplifiers and thresholds in force, and what was verified.",
-    ),
-    "serve": (
-        "serve:serve",
-        "Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM.",
-    ),
-    "models": (
-        "models:app",
-        "List and fetch published verifiers.",
-    ),
-    "fabric": (
-        "fabric:app",
-        "Look after what is stored.",
-    ),
-    "audit": (
-        "audit:app",
-        "Check, export and show the trail of what was asked.",
-    ),
-    "receipt": (
-        "receipt:app",
-        "Show, check, replay and share the receipt of an answer.",
-    ),
-    "memory": (
-        "memory:app",
-        "Memory items.",
-    ),
-    "guard": (
-        "guard:app",
-        "Who may read what.",
-    ),
-    "slo": (
-        "slo:app",
-        "Service levels of what was sealed, and evidence.",
-    ),
-    "eval": (
-        "evaluate:app",
-        "Figures on your own data.",
-    ),
-    "keys": (
-        "serve:app",
-        "Make, list and revoke the gateway's keys.",
-    ),
+    "quickstart": ("ingest:quickstart", "Answer one question, and see a changed figure caught."),
+    "check": ("check:check", "Check an answer against documents, claim by claim."),
+    "ingest": ("ingest:ingest", "Put files and folders into the store, all or none."),
+    "ask": ("ask:ask", "Ask a question: answer, context, verdict per claim."),
+    "fabric": ("fabric:app", "Look after what is stored."),
+    "receipt": ("receipt:app", "Show, check, replay and share receipts of answers."),
+    "audit": ("audit:app", "Check, export and show the trail of what was asked."),
+    "eval": ("evaluate:app", "Measure answers, selection, context rot and drift on your data."),
+    "memory": ("memory:app", "Check memory items in files or in a store."),
+    "guard": ("guard:guard", "Run the tests of an access policy, or ask what it decides."),
+    "slo": ("slo:slo", "Compute the service levels of what was sealed."),
+    "conformance": ("audit:conformance", "Print the weights and thresholds in force."),
+    "serve": ("serve:serve", "Serve the protocol over HTTP in front of your models."),
+    "keys": ("serve:keys", "List the gateway's keys, make or revoke one."),
 }
 
 app = group(
     COMMANDS,
     name="crp",
-    help="Put facts into a fabric, ask a model, and see what its answer rests on.",
+    help="Check answers against their sources, claim by claim, and keep the facts they rest on.",
     no_args_is_help=True,
 )
 
@@ -119,6 +65,8 @@ def common(
 def main() -> None:
     """Run the command; an error of ours is one sentence on standard error and status 1.
 
+    Of `check`, whose status 1 says that an answer failed, the status of an error is 2.
+
     An output that cannot be written, to a full disk say, is such an error; of a pipe that was
     closed nothing is said, since who closed it has read enough.
     """
@@ -133,7 +81,7 @@ def main() -> None:
             what = f"{error.filename!r:.200} cannot be used" if error.filename else UNWRITABLE
             with suppress(OSError):
                 typer.echo(f"crp: {what}: {error.strerror or error}", err=True)
-        sys.exit(1)
+        sys.exit(_error_status())
 
 
 def _run() -> None:
@@ -142,7 +90,7 @@ def _run() -> None:
         app()
     except CRPError as error:
         typer.echo(f"crp: {error}", err=True)
-        sys.exit(1)
+        sys.exit(_error_status())
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             typer.echo("crp: interrupted; what was not finished is not in the store", err=True)
@@ -151,6 +99,10 @@ def _run() -> None:
         # Python would write what is held back at its very end, and there a failure is a traceback.
         if sys.stdout is not None:
             sys.stdout.flush()
+
+
+def _error_status() -> int:
+    return 2 if sys.argv[1:2] == ["check"] else 1
 
 
 def _set_output_encoding() -> None:

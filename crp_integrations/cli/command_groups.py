@@ -17,6 +17,8 @@ PLAIN: Final[dict[str, Any]] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
 }
+# Help is as wide as the terminal; without this it ends at 80 columns.
+WIDE: Final = {"max_content_width": 10_000}
 
 
 class LazyGroup(TyperGroup):
@@ -40,9 +42,10 @@ class LazyGroup(TyperGroup):
 def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
     """A group of commands that are elsewhere."""
     places = {name: place for name, (place, _) in said.items()}
-    app = typer.Typer(cls=type("Rooms", (LazyGroup,), {"places": places}), **PLAIN, **settings)
+    made = type("Rooms", (LazyGroup,), {"places": places})
+    app = typer.Typer(cls=made, context_settings=dict(WIDE), **PLAIN, **settings)
     for name, (_, paragraph) in said.items():
-        app.command(name, help=paragraph)(_placeholder)
+        app.command(name, help=paragraph, short_help=paragraph)(_placeholder)
     return app
 
 
@@ -72,6 +75,8 @@ def _refuse_empty_options(command: Any) -> None:
     """
     for one in getattr(command, "commands", {}).values():
         _refuse_empty_options(one)
+        # A list of commands is wrapped, and not cut off.
+        one.short_help = " ".join((one.help or "").split("\n\n")[0].split())
     for parameter in command.params:
         if parameter.param_type_name == "option" or parameter.default == "":
             parameter.process_value = partial(_refuse_empty, parameter, parameter.process_value)

@@ -16,15 +16,8 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from crp_integrations.cli import options
-from crp_integrations.cli.options import PLAIN
-from crp_integrations.cli.slo import (
-    BaselinePath,
-    JsonPath,
-    MetricsPath,
-    read_record,
-    save_record,
-    write_metrics,
-)
+from crp_integrations.cli.command_groups import PLAIN
+from crp_integrations.cli.slo import BaselinePath, MetricsPath, read_record, write_metrics
 from crp_integrations.cli.store_access import opened_relay
 from crp_integrations.cli.terminal import counted, terminal
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
@@ -68,7 +61,6 @@ from crp_integrations.relay.defaults import clock
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import load
 
-Json = Annotated[Path | None, typer.Option("--json", help="File for the report.")]
 Cache = Annotated[
     Path | None, typer.Option("--cache", help="Folder that keeps vectors between runs.")
 ]
@@ -76,7 +68,6 @@ Cache = Annotated[
 
 def selection(
     data: Annotated[Path, typer.Option("--data", help="A set's folder, or one that holds sets.")],
-    json_path: Json = None,
     systems: Annotated[
         str, typer.Option("--systems", help="Names with commas between; all without.")
     ] = ",".join(SYSTEMS),
@@ -90,6 +81,7 @@ def selection(
         int | None, typer.Option("--queries", min=1, help="At most so many questions of each set.")
     ] = None,
     cache: Cache = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure how much of the evidence for your questions stands in the context.
 
@@ -100,7 +92,9 @@ def selection(
     folders = find(data, _parse_names(sets))
     cache = cache or Path(tempfile.gettempdir()) / "crp-eval-vectors"
     report = measure_sets(folders, plan, cache=cache, say=_print_progress).report(plan)
-    _write_report(json_path, report)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+        return
     drawn = Drawn(title="Share of the evidence in the context, per cent", title_justify="left")
     for name in headings(report):
         drawn.add_column(name, justify="left" if name == "system" else "right", overflow="fold")
@@ -113,7 +107,6 @@ def rot(
     data: Annotated[
         Path, typer.Option("--data", help="Questions with passages, or a folder of them.")
     ],
-    json_path: Json = None,
     questions: Annotated[
         int, typer.Option("--questions", min=1, help="At most so many for each point.")
     ] = context_rot.QUESTIONS,
@@ -130,6 +123,7 @@ def rot(
         str, typer.Option("--model", help="Answers by depth and length too; a LiteLLM name.")
     ] = "",
     cache: Cache = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure how contexts hold up as they grow, and a model's answers over them.
 
@@ -146,7 +140,9 @@ def rot(
         cache=cache,
         say=_print_progress,
     )
-    _write_report(json_path, report)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+        return
     for name, points in report["results"].items():
         typer.echo(name)
         for point in points:
@@ -159,11 +155,11 @@ def drift(
         str, typer.Argument(help="Golden questions, one JSON a line: id, question, sources.")
     ],
     baseline: BaselinePath = "",
-    json_path: JsonPath = "",
     metrics: MetricsPath = "",
     model: options.ModelName = None,
     budget_tokens: options.BudgetTokens = None,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
     questions = read_golden(Path(golden))
@@ -182,9 +178,10 @@ def drift(
     found = compare_runs(run, before) if before else None
     if metrics:
         _write_golden_metrics(metrics, run, before)
-    if json_path:
-        save_record(found or run, json_path)
-    _draw_golden_run(run, before, found)
+    if as_json:
+        typer.echo((found or run).model_dump_json(indent=2))
+    else:
+        _draw_golden_run(run, before, found)
     if found and found.alerts:
         raise typer.Exit(1)
 
@@ -223,16 +220,15 @@ def _parse_numbers(option: str, text: str, least: int) -> list[int]:
     return [int(name) for name in names]
 
 
-def _write_report(path: Path | None, report: dict[str, Any]) -> None:
-    if path is not None:
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
 def _print_progress(line: str) -> None:
     typer.echo(line, err=True)
 
 
-app = typer.Typer(help="Figures on your own data.", no_args_is_help=True, **PLAIN)
+app = typer.Typer(
+    help="Measure answers, selection, context rot and drift on your data.",
+    no_args_is_help=True,
+    **PLAIN,
+)
 THREADS = 8
 
 
@@ -283,7 +279,7 @@ def answers(
         int | None, typer.Option("--most", min=1, help="Answers of each file, at most.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
-    json_path: Annotated[Path | None, typer.Option("--json", help="File for the report.")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Score verdicts on labelled answers: right ones that are flagged, wrong ones that pass.
 
@@ -327,9 +323,10 @@ def answers(
     found: dict[str, Any] = {**figures(done), "failed": dict(failed)}
     if any(ways):
         found["when"] = doubt_curve(plain, done)
-    if json_path is not None:
-        json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    _print_figures(found)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        _print_figures(found)
 
 
 app.command("selection")(selection)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -25,8 +26,6 @@ from crp_integrations.vocabulary import FactStatus
 if TYPE_CHECKING:
     from crp_integrations.fabric.ports import Store
     from crp_integrations.fabric.records import Source, Where
-
-FactIds = Annotated[list[str], typer.Argument(help="Fact ids.", metavar="FACT_ID...")]
 
 
 class FactExportFormat(StrEnum):
@@ -54,73 +53,68 @@ class ExportStatus(StrEnum):
         return Where(statuses=(FactStatus(self.value.upper()),), archived=archived)
 
 
-def fact_command(change: str) -> Callable[..., None]:
-    """The command of a namespace's verb that takes fact ids and nothing else."""
+class FactMark(StrEnum):
+    """What facts are marked as."""
 
-    @options.with_scope
-    def command(
-        facts: FactIds,
-        scope: options.StoreScope = options.DEFAULT_SCOPE,
-        as_json: options.AsJson = False,
-    ) -> None:
-        with opened_namespace(scope) as namespace:
-            report = getattr(namespace, change)(facts)
-        store_views.draw_change(report, as_json=as_json)
+    QUARANTINED = "quarantined"
+    LIFTED = "lifted"
+    STALE = "stale"
+    ARCHIVED = "archived"
+    RESTORED = "restored"
+    FORGOTTEN = "forgotten"
 
-    return command
+
+# The verbs of a namespace that take ids and nothing else.
+_VERBS = {
+    FactMark.LIFTED: "lift",
+    FactMark.STALE: "mark_stale",
+    FactMark.ARCHIVED: "archive",
+    FactMark.RESTORED: "restore",
+}
 
 
 @options.with_scope
-def quarantine(
-    facts: FactIds,
+def mark(
+    status: Annotated[FactMark, typer.Argument(help="What the facts are from now on.")],
+    facts: Annotated[
+        list[str] | None, typer.Argument(help="Fact ids.", metavar="FACT_ID...")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="With forgotten: a source by id, URI or path, as a whole."),
+    ] = None,
     reason: Annotated[
-        str, typer.Option("--reason", help="One sentence for who reviews it; shown, never stored.")
+        str,
+        typer.Option("--reason", help="With quarantined: a sentence for who reviews it; not kept."),
     ] = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Take facts out of retrieval until they were reviewed."""
+    """Mark facts as quarantined, lifted, stale, archived, restored or forgotten.
+
+    Quarantined and archived facts are found by no search until they are lifted or restored; stale
+    ones are found as old; the bytes of forgotten ones go after the retention period.
+    """
+    if reason and status is not FactMark.QUARANTINED:
+        raise RequestError("--reason goes with quarantined; leave it out")
+    if source is not None and status is not FactMark.FORGOTTEN:
+        raise RequestError("--source goes with forgotten; give the ids of facts")
+    ids = facts or []
+    if not ids and status is not FactMark.FORGOTTEN:
+        raise RequestError("no fact is named; give FACT_ID")
     with opened_namespace(scope) as namespace:
-        report = namespace.quarantine(facts, reason)
-    store_views.draw_change(report, as_json=as_json, reason=reason)
-
-
-@options.with_scope
-def review(
-    least: Annotated[
-        int | None,
-        typer.Option("--least", min=1, help="Findings against a fact, at least."),
-    ] = None,
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-    as_json: options.AsJson = False,
-) -> None:
-    """List facts that answers are repeatedly found to distort; nothing is taken out."""
-    with opened_namespace(scope) as namespace:
-        found = namespace.facts(namespace.due_for_review(least))
-    store_views.list_for_review(found, as_json=as_json)
-
-
-@options.with_scope
-def forget(
-    facts: Annotated[list[str] | None, typer.Argument(metavar="FACT_ID...")] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="A source by id, URI or path: all of its facts.")
-    ] = None,
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-    as_json: options.AsJson = False,
-) -> None:
-    """Delete facts, or a source; their bytes go after the retention period."""
-    with opened_namespace(scope) as namespace:
-        chosen = None
-        if source is not None:
-            named = sources_named(namespace, source)
-            if len(named) > 1:
+        if status is FactMark.QUARANTINED:
+            report = namespace.quarantine(ids, reason)
+        elif status in _VERBS:
+            report = getattr(namespace, _VERBS[status])(ids)
+        else:
+            named = [] if source is None else sources_named(namespace, source)
+            if (count := len(named)) > 1:
                 raise RequestError(
-                    f"{source!r:.80} is {len(named)} sources, one a line; give one by its id"
+                    f"{source!r:.80} is {count} sources, one a line; give one by its id"
                 )
-            chosen = named[0].source_id
-        report = namespace.forget(facts=facts or (), source=chosen)
-    store_views.draw_change(report, as_json=as_json)
+            report = namespace.forget(facts=ids, source=named[0].source_id if named else None)
+    store_views.draw_change(report, as_json=as_json, reason=reason)
 
 
 @options.with_scope
@@ -195,9 +189,21 @@ def new_file(out: str) -> Iterator[TextIO]:
             raise ConfigError("standard output is closed; open it, or give --out")
         yield sys.stdout
         return
+    with _opened(out, "x", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+def write_bytes(data: bytes, out: str) -> None:
+    """Write a new file; one that is not finished is removed."""
+    with _opened(out, "xb") as file:
+        file.write(data)
+
+
+@contextmanager
+def _opened(out: str, mode: str, **how: Any) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(Path(out).open("x", encoding="utf-8", newline="\n"))
+            file = stack.enter_context(Path(out).open(mode, **how))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"{out!r:.200} cannot be written: {reason}") from error
@@ -215,6 +221,7 @@ def new_file(out: str) -> Iterator[TextIO]:
 def migrate(
     source: Annotated[str, typer.Option("--from", help="Folder or postgresql:// address.")],
     target: Annotated[str, typer.Option("--to", help="Folder or postgresql:// address.")],
+    as_json: options.AsJson = False,
 ) -> None:
     """Copy every namespace of a store to another one; the state hashes are compared."""
     from crp_integrations.stores.address import holds_store
@@ -238,14 +245,23 @@ def migrate(
                 f"{new.name} has {counted(len(refused), 'namespace')} of these names already, such "
                 f"as {refused[0]!r:.80}, with other content; nothing was copied"
             )
+        told = []
         for name in names:
             there = done.get(name)
             moved = there or move(old, new, name, lambda table, rows: None)
+            if as_json:
+                fields = {"facts": moved.facts, "events": moved.events}
+                hashed = {"state_hash": moved.state_hash, "there_already": bool(there)}
+                told.append({"namespace": name, **fields, **hashed})
+                continue
             typer.echo(
                 f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
                 f"{counted(moved.events, 'event')}, state hash {moved.state_hash}"
                 f"{', there already' if there else ''}"
             )
+    if as_json:
+        typer.echo(json.dumps(told, indent=2))
+        return
     keys = Path(source) / "keys"
     if "://" not in source and keys.is_file():
         typer.echo(
@@ -267,16 +283,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("review")(review)
-app.command("quarantine")(quarantine)
-for _name, _help, _change in (
-    ("lift", "End the quarantine of facts after review.", "lift"),
-    ("archive", "Put facts aside until they are restored.", "archive"),
-    ("restore", "Bring archived facts back.", "restore"),
-    ("stale", "Mark facts as out of date; they keep being found, as old.", "mark_stale"),
-):
-    app.command(_name, help=_help)(fact_command(_change))
-app.command("forget")(forget)
+app.command("mark")(mark)
 app.command("erase")(erase)
 app.command("export")(export)
 app.command("migrate")(migrate)
@@ -285,11 +292,25 @@ app.command("migrate")(migrate)
 @app.command("stats")
 @options.with_scope
 def stats(
+    distorted: Annotated[
+        bool,
+        typer.Option("--distorted", help="List the facts that answers repeatedly distort instead."),
+    ] = False,
+    least: Annotated[
+        int | None,
+        typer.Option("--least", min=1, help="With --distorted: findings against a fact, at least."),
+    ] = None,
     scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what is stored: counts, hashes, sizes."""
+    """Show what is stored: counts, hashes, sizes; or which facts to review."""
+    if least is not None and not distorted:
+        raise RequestError("--least goes with --distorted; give both")
     with opened_namespace(scope) as namespace:
+        if distorted:
+            due = namespace.facts(namespace.due_for_review(least))
+            store_views.list_for_review(due, as_json=as_json)
+            return
         found = namespace.stats()
     terminal.print_record(found, store_views.draw_stats, as_json=as_json)
 
@@ -308,69 +329,52 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command("recluster")
-@options.with_scope
-def recluster(
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-    as_json: options.AsJson = False,
-) -> None:
-    """Find the communities of facts anew, whether or not it is due."""
-    with (
-        opened_namespace(scope) as namespace,
-        terminal.progress_bar(quiet=as_json),
-    ):
-        report = namespace.recluster()
-    terminal.print_record(report, store_views.draw_clusters, as_json=as_json)
-
-
 @app.command("maintain")
 @options.with_scope
 def maintain(
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-    as_json: options.AsJson = False,
-) -> None:
-    """Do what time has made due: ttl, retention, disuse, communities, index."""
-    with (
-        opened_namespace(scope) as namespace,
-        terminal.progress_bar(quiet=as_json) as advance,
-    ):
-        report = namespace.maintain(advance)
-    terminal.print_record(report, store_views.draw_maintenance, as_json=as_json)
-
-
-@app.command("reembed")
-def reembed(
+    recluster: Annotated[
+        bool, typer.Option("--recluster", help="Only find the communities anew, due or not.")
+    ] = False,
+    compact: Annotated[
+        bool,
+        typer.Option("--compact", help="Only rewrite the files, without free space."),
+    ] = False,
+    reembed: Annotated[
+        bool,
+        typer.Option("--reembed", help="Only make all vectors anew; a kill loses nothing."),
+    ] = False,
     model: Annotated[
         str,
         typer.Option(
             "--model",
-            help="Folder of another embedder's files and card; the shipped one when left out.",
+            help="With --reembed: folder of another embedder; the shipped one when left out.",
         ),
     ] = "",
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    tenant: options.Tenant = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make all vectors anew by another embedder, and switch to it; a kill loses nothing."""
-    with (
-        reembedding(store, shared, model, tenant) as move,
-        terminal.progress_bar(quiet=as_json) as advance,
-    ):
-        report = move(advance)
-    terminal.print_record(report, store_views.draw_reembedding, as_json=as_json)
-
-
-@app.command("compact")
-def compact(
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    tenant: options.Tenant = "",
-    as_json: options.AsJson = False,
-) -> None:
-    """Rewrite the files without free space and without bytes of what was removed."""
-    with opened_namespace(options.StoreScope(store, shared, tenant=tenant)) as namespace:
-        before = namespace.stats().files
-        namespace.compact()
-        after = namespace.stats().files
-    store_views.draw_compaction(sum(before.values()), sum(after.values()), as_json=as_json)
+    """Do what time has made due: ttl, retention, disuse, communities, index."""
+    if sum((recluster, compact, reembed)) > 1:
+        raise RequestError("give one of --recluster, --compact and --reembed")
+    if model and not reembed:
+        raise RequestError("--model goes with --reembed; give both")
+    if reembed and scope.residency:
+        raise RequestError("--reembed takes no --residency; give the region's folder as --store")
+    with ExitStack() as stack:
+        advance = stack.enter_context(terminal.progress_bar(quiet=as_json))
+        if reembed:
+            move = stack.enter_context(reembedding(scope.store, scope.shared, model, scope.tenant))
+            terminal.print_record(move(advance), store_views.draw_reembedding, as_json=as_json)
+            return
+        namespace = stack.enter_context(opened_namespace(scope))
+        if recluster:
+            found = namespace.recluster()
+            terminal.print_record(found, store_views.draw_clusters, as_json=as_json)
+        elif compact:
+            before = sum(namespace.stats().files.values())
+            namespace.compact()
+            after = sum(namespace.stats().files.values())
+            store_views.draw_compaction(before, after, as_json=as_json)
+        else:
+            report = namespace.maintain(advance)
+            terminal.print_record(report, store_views.draw_maintenance, as_json=as_json)

@@ -1,9 +1,10 @@
-"""`crp guard …`: what a policy decides, whether its tests hold, and the registered exceptions."""
+"""`crp guard`: whether a policy's tests hold, what it decides, and the registered exceptions."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, get_args
@@ -25,7 +26,6 @@ from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import EventType
 
-app = typer.Typer(help="Who may read what.", no_args_is_help=True, rich_markup_mode=None)
 Bundle = Annotated[
     Path | None,
     typer.Option(
@@ -35,39 +35,68 @@ Bundle = Annotated[
 ]
 
 
-@app.command("decide")
-def decide(
-    tenant: Annotated[str, typer.Option("--tenant", help="Of the subject.")],
+def guard(
+    bundle: Bundle = None,
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="Say what the policy decides for this tenant instead.")
+    ] = "",
     labels: Annotated[
-        list[str] | None, typer.Option("--label", help="Of the things; may be repeated.")
+        list[str] | None,
+        typer.Option("--label", help="With --tenant: of the things; may be repeated."),
     ] = None,
     roles: Annotated[
-        list[str] | None, typer.Option("--role", help="Of the subject; may be repeated.")
+        list[str] | None,
+        typer.Option("--role", help="With --tenant: of the subject; may be repeated."),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Of the subject.")] = "local",
-    action: Annotated[str, typer.Option("--action", help="read, write or erase.")] = "read",
-    bundle: Bundle = None,
+    name: Annotated[str, typer.Option("--name", help="With --tenant: of the subject.")] = "local",
+    action: Annotated[
+        str, typer.Option("--action", help="With --tenant: read, write or erase.")
+    ] = "read",
+    exceptions: Annotated[
+        bool,
+        typer.Option("--exceptions", help="List the registered exceptions of --store instead."),
+    ] = False,
+    store: options.Store = options.DEFAULT_STORE,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Say what the policy decides about a class of things, as one JSON object; status 1 denies."""
+    """Run the tests of an access policy, or ask what it decides.
+
+    The status is 1 when a decision is another one than a test wants. With --tenant it says what the
+    policy decides about a class of things, and the status is 1 when it denies.
+    """
+    if tenant and exceptions:
+        raise RequestError("give one of --tenant and --exceptions")
+    if (labels or roles) and not tenant:
+        raise RequestError("--label and --role go with --tenant; give it too")
+    if exceptions:
+        _list_exceptions(store, as_json=as_json)
+    elif tenant:
+        _decide(Subject(tenant=tenant, name=name, roles=tuple(roles or ())), action, labels, bundle)
+    else:
+        _run_tests(bundle, as_json=as_json)
+
+
+def _decide(
+    subject: Subject, action: str, labels: Sequence[str] | None, bundle: Path | None
+) -> None:
+    """Print a decision as one JSON object; status 1 when it denies."""
     if action not in get_args(Action):
         wanted = ", ".join(get_args(Action))
         raise RequestError(f"--action is {action!r:.40}, wanted one of {wanted}")
     # A server that the settings name decides here too; a bundle that is given goes first.
     ours = Settings().guard
-    guard = guard_of(
+    asked = guard_of(
         GuardSettings(policy=True, bundle=bundle, entrypoint=ours.entrypoint)
         if bundle is not None
         else ours.model_copy(update={"policy": True})
     )
-    subject = Subject(tenant=tenant, name=name, roles=tuple(roles or ()))
-    found = guard.decide(subject, action, tuple(sorted(set(labels or ()))))  # type: ignore[arg-type]
+    found = asked.decide(subject, action, tuple(sorted(set(labels or ()))))  # type: ignore[arg-type]
     typer.echo(json.dumps(found.model_dump(mode="json"), indent=2))
     if not found.allowed:
         raise typer.Exit(1)
 
 
-@app.command("test")
-def run(bundle: Bundle = None) -> None:
+def _run_tests(bundle: Path | None, *, as_json: bool) -> None:
     """Ask a policy what its `*_test.rego` files ask; status 1 when a decision is another one."""
     ours = Settings().guard
     # What decides is what is to be tested: the settings' own, before the one that ships.
@@ -87,22 +116,23 @@ def run(bundle: Bundle = None) -> None:
         raise RequestError(f"policy {policy.name} has no *_test.rego file, so nothing holds it")
     results = list(run_tests(policy, tests))
     wrong = [one for one in results if not one.passed]
-    for one in wrong:
-        typer.echo(f"{one.module}: {one.name}: {one.failure}")
-    typer.echo(f"{policy.name}: {len(results)} cases, {len(wrong)} failed")
+    if as_json:
+        failed = [{"module": o.module, "name": o.name, "failure": o.failure} for o in wrong]
+        told = {"policy": policy.name, "cases": len(results), "failed": failed}
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for one in wrong:
+            typer.echo(f"{one.module}: {one.name}: {one.failure}")
+        typer.echo(f"{policy.name}: {len(results)} cases, {len(wrong)} failed")
     if wrong:
         raise typer.Exit(1)
 
 
-@app.command("exceptions")
-def exceptions(
-    store: options.Store = options.DEFAULT_STORE,
-    as_json: options.AsJson = False,
-) -> None:
+def _list_exceptions(store: str, *, as_json: bool) -> None:
     """List the registered exceptions: what each allows, who answers, its state and its uses."""
     with _open_unmaintained(store, LOCAL.tenant) as relay:
-        guard = relay.fabric.guard
-        entries = guard.ledger() if isinstance(guard, ExceptionGuard) else ()
+        registered = relay.fabric.guard
+        entries = registered.ledger() if isinstance(registered, ExceptionGuard) else ()
     uses: Counter[object] = Counter()
     for tenant in sorted({one.scope.tenant for one in entries}):
         # Each use stands in the journal of the tenant that it was for.

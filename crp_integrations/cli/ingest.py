@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from crp_integrations import Relay
+from crp_integrations import Relay, examine
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.store_access import subject_of
 from crp_integrations.errors import ConfigError
@@ -32,7 +35,7 @@ def ingest(
     tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Put files and folders into the store: all of them, or none when one cannot be read."""
+    """Put files and folders into the store, all or none."""
     from crp_integrations.loaders.files import skipped_files
 
     subject = subject_of(tenant, shared)
@@ -66,25 +69,9 @@ def documentation_path() -> Path:
     )
 
 
-QUESTIONS = (
-    "How is the quality tier of an envelope computed?",
-    "What happens to a fact that does not fit into the token budget?",
-    "When is a claim grounded in the context?",
-)
-# The pages that say how it works; the whole documentation would take a minute to embed.
-PAGES = (
-    "audit",
-    "cfs",
-    "glossary",
-    "main-path",
-    "quality",
-    "relay",
-    "selection",
-    "tokens",
-    "verifier",
-    "why",
-)
-BUDGET_TOKENS = 600
+QUESTION = "When is a claim grounded in the context?"
+PAGES = ("main-path", "tokens", "why")
+BUDGET_TOKENS = 170
 URI_PREFIX = "package:crp-integrations/"
 FOLDER_PREFIX = "crp-quickstart-"
 
@@ -94,25 +81,36 @@ def quickstart(
         str | None,
         typer.Option("--store", envvar="CRP_STORE", help="Keep the store here; else temporary."),
     ] = None,
+    headers: Annotated[bool, typer.Option("--headers", help="Print the headers too.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Ingest pages of the package's documentation and ask three questions, without any key."""
-    if store is not None:
-        _run_quickstart(store)
-        return
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-        _run_quickstart(folder)
+    """Answer one question, and see a changed figure caught.
 
-
-def _run_quickstart(store: str) -> None:
-    with Relay.open(store) as relay:
-        with terminal.progress_bar() as advance:
-            report = relay.ingest(
+    The question is asked of pages of this package's documentation, without any key.
+    """
+    with ExitStack() as stack:
+        if store is None:
+            store = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX))
+        relay = stack.enter_context(Relay.open(store))
+        with terminal.progress_bar(quiet=as_json) as advance:
+            ingested = relay.ingest(
                 [documentation_path() / f"{page}.md" for page in PAGES],
                 kind=SourceKind.OFFICIAL,
                 prefix=URI_PREFIX,
                 progress=advance,
             )
-        terminal.draw_ingestion(report, store, ())
-        for question in QUESTIONS:
-            terminal.draw_question(question)
-            terminal.draw_answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))
+        answer = relay.ask(QUESTION, budget_tokens=BUDGET_TOKENS)
+    # A sentence of the answer, as a model might have got it wrong.
+    said = next(one.text for claim in answer.report.claims for one in claim.quotations)
+    changed = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]) + 0.1:.2f}", said, count=1)
+    report = examine(changed, answer.envelope, QUESTION)
+    if as_json:
+        parts = {"ingested": ingested, "answer": answer, "report_on_changed": report}
+        told = {name: part.model_dump(mode="json") for name, part in parts.items()}
+        typer.echo(json.dumps({**told, "changed": changed}, indent=2))
+        return
+    terminal.draw_ingestion(ingested, store, ())
+    terminal.draw_question(QUESTION)
+    terminal.draw_answer(answer, headers=headers)
+    terminal.draw_question("The same answer with one changed figure")
+    terminal.draw_verdict(changed, report, answer.envelope)

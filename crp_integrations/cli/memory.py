@@ -13,6 +13,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from crp_integrations.cli import options
+from crp_integrations.cli.command_groups import PLAIN
 from crp_integrations.cli.store_access import opened_namespace, printable_store
 from crp_integrations.cli.terminal import counted, plain
 from crp_integrations.errors import FactRejected, RequestError
@@ -82,16 +83,12 @@ def _items_in_file(name: str) -> Iterator[FoundItem]:
 def _parse_object(line: bytes) -> dict[str, Any] | str:
     found = _parse(line)
     if isinstance(found, _Unreadable):
-        return found.why
+        return str(found)
     return found if isinstance(found, dict) else NO_OBJECT
 
 
 class _Unreadable(ValueError):
     """What is no JSON, and why."""
-
-    @property
-    def why(self) -> str:
-        return str(self)
 
 
 def _parse(data: bytes) -> Any:
@@ -117,7 +114,7 @@ def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-app = typer.Typer(help="Memory items.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check memory items in files or in a store.", **PLAIN)
 
 # Where an item is, and what is wrong with it; None for nothing.
 CheckedItem = tuple[str, str | None]

@@ -151,11 +151,3 @@ def judging(
         source = {"model": judge, "api_base": base}
     given = {"judge": source, "judge_when": when, "judge_failure": failure}
     return {name: value for name, value in given.items() if value is not None}
-
-
-# As everywhere in this room: no completion, help as plain text, exceptions as they are.
-PLAIN: Final[dict[str, Any]] = {
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,
-}

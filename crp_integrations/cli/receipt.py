@@ -34,19 +34,12 @@ from crp_integrations.receipt.redaction import redact as without
 from crp_integrations.receipt.replay import replay as again
 from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.verify import verify as check
-from crp_integrations.receipt.verify import verify as verify_receipt
 from crp_integrations.receipt.whatif import Change, whatif
 
 if TYPE_CHECKING:
     from crp_integrations.relay.settings import Settings
 
 _BUNDLE = ("name", "module", "data", "entrypoint")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group."""
-    app.command("replay")(replay)
-    app.command("diff")(diff)
 
 
 def replay(
@@ -107,22 +100,10 @@ def replay(
         raise typer.Exit(1)
 
 
-def diff(
-    left: File,
-    right: Annotated[str, typer.Argument(help="File of another receipt.", metavar="OTHER")],
-    as_json: options.AsJson = False,
-) -> None:
-    """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
-    found = compare(verified_receipt(left), verified_receipt(right))
-    terminal.print_record(found, receipt_views.draw_comparison, as_json=as_json)
-    if not found.same:
-        raise typer.Exit(1)
-
-
 def verified_receipt(file: str) -> Receipt:
     """The receipt of a file, with signature, tree and texts checked."""
     data = read_bytes(file)
-    found = verify_receipt(data)
+    found = check(data)
     if not found.ok:
         raise ReceiptBroken(f"{file!r:.200}, {found.place}", found.reason)
     return read(data)
@@ -180,24 +161,69 @@ def _rego_bundle(path: str) -> Bundle:
 
 
 app = typer.Typer(
-    help="Show, check, replay and share the receipt of an answer.",
+    help="Show, check, replay and share receipts of answers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-register(app)
-receipt_files.register(app)
+app.command("replay")(replay)
+app.command("export")(receipt_files.export)
 
 
 @app.command("show")
-def show(file: File, as_json: options.AsJson = False) -> None:
+@options.with_scope
+def show(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="File of a receipt; without, the store's are listed.", metavar="RECEIPT"
+        ),
+    ] = "",
+    against: Annotated[
+        str, typer.Option("--diff", help="Another receipt: show what differs, with status 1.")
+    ] = "",
+    html: Annotated[
+        str,
+        typer.Option("--html", help="Write a page instead, which checks itself: a new file."),
+    ] = "",
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="With --html: receipt of another window; may be repeated."),
+    ] = None,
+    session: Annotated[
+        str, typer.Option("--session", help="Of a list: only those of this session.")
+    ] = "",
+    scope: options.StoreScope = options.DEFAULT_SCOPE,
+    as_json: options.AsJson = False,
+) -> None:
     """Show a receipt: question, answer, what the model saw, verdict per claim, policy.
 
-    Status 1 when it does not verify.
+    Status 1 when it does not verify, or differs from the one of --diff in more than ids, times and
+    places in the chain.
     """
-    data = read_bytes(file)
-    found = check(data)
-    # What is no receipt is refused here.
+    if (others and not html) or (against and html):
+        raise RequestError("--with goes with --html, and --diff goes alone")
+    if not file and (against or html):
+        raise RequestError("no receipt is named; give RECEIPT")
+    if not file:
+        receipt_files.list_receipts(session, scope, as_json=as_json)
+        return
+    if session:
+        raise RequestError("--session chooses from a store's list; leave RECEIPT out")
+    if against:
+        compared = compare(verified_receipt(file), verified_receipt(against))
+        terminal.print_record(compared, receipt_views.draw_comparison, as_json=as_json)
+        if not compared.same:
+            raise typer.Exit(1)
+        return
+    # What is no receipt is refused here; one that does not hold gets a page that says so.
     receipt = read_receipt(file)
+    data = read_bytes(file)
+    if html:
+        beside = [(read_receipt(one), read_bytes(one))[1] for one in others or ()]
+        write_text(page(data, beside).encode(), html)
+        receipt_views.report_written(html, "page")
+        return
+    found = check(data)
     if as_json:
         # What was signed, and no text.
         typer.echo(receipt.signed.payload.decode())
@@ -281,20 +307,3 @@ def redact(
     )
     write_receipt(copy, out)
     receipt_views.report_redacted(receipt, copy, out)
-
-
-@app.command("html")
-def html(
-    file: File,
-    others: Annotated[
-        list[str] | None,
-        typer.Option("--with", help="Receipt of another window of the session; may be repeated."),
-    ] = None,
-    out: Out = "",
-) -> None:
-    """Write a page that shows the receipt and checks it in the browser, without a network."""
-    # What is no receipt gets no page; one that does not hold gets a page that says so.
-    for one in (file, *(others or ())):
-        read_receipt(one)
-    write_text(page(read_bytes(file), [read_bytes(one) for one in others or ()]).encode(), out)
-    receipt_views.report_written(out, "page")

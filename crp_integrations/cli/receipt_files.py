@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -103,106 +102,83 @@ def write_text(data: bytes, out: str) -> None:
         file.write(data.decode("utf-8"))
 
 
-Name = Annotated[str, typer.Argument(help="Id of a receipt or of its window.", metavar="ID")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the group."""
-    app.command("list")(list_)
-    app.command("export")(export)
-    app.command("key")(key)
-    app.command("head")(head)
-    app.command("proof")(proof)
-
-
-@contextmanager
-def _opened_receipts(scope: options.StoreScope) -> Iterator[Receipts]:
-    """The receipts of a store that is there, as it is."""
-    with opened_relay(scope) as relay:
-        yield relay.receipts()
-
-
-@options.with_scope
-def list_(
-    session: Annotated[str, typer.Option("--session", help="Only those of this session.")] = "",
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-    as_json: options.AsJson = False,
-) -> None:
-    """List the receipts of a store: id, time, session, number and id of the window."""
-    with _opened_receipts(scope) as receipts:
-        ids = receipts.ids(session, limit=receipts.head().head.size)
-        receipt_views.draw_receipt_list(
-            (found for id_ in ids if (found := receipts.get(id_))), as_json=as_json
-        )
-
-
 @options.with_scope
 def export(
-    name: Name,
-    out: Out = "",
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-) -> None:
-    """Write the receipt of a window to a file, with the texts that the store still has."""
-    with _opened_receipts(scope) as receipts:
-        found = _receipt_named(receipts, name)
-    write_receipt(found, out)
-    receipt_views.report_written(out, found.receipt_id)
-
-
-def _receipt_named(receipts: Receipts, name: str) -> Receipt:
-    found = receipts.get(name)
-    if found is None:
-        raise RequestError(f"the store has no receipt {name!r:.80}; crp receipt list names them")
-    return found
-
-
-@options.with_scope
-def key(
-    out: Out = "",
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-) -> None:
-    """Write the public key of a store's receipts as PEM, and after it those of earlier epochs."""
-    with _opened_receipts(scope) as receipts:
-        blocks = [public_key_pem(one) for one in reversed(receipts.keys)]
-    write_text("".join(blocks).encode(), out)
-    receipt_views.report_written(out, "public key")
-
-
-@options.with_scope
-def head(
-    since: Annotated[
-        str, typer.Option("--since", help="An earlier head: the log must only go on from it.")
+    name: Annotated[
+        str, typer.Argument(help="Id of a receipt or of its window.", metavar="ID")
     ] = "",
-    out: Out = "",
-    scope: options.StoreScope = options.DEFAULT_SCOPE,
-) -> None:
-    """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
-    before = read_signed(since, SignedHead.read) if since else None
-    with _opened_receipts(scope) as receipts:
-        now = receipts.head()
-        if before is not None:
-            before.check(receipts.keys)
-            if before.head.size > now.head.size:
-                reason = f"is {now.head.size}, that before was {before.head.size}"
-                raise ReceiptBroken("head.size", reason)
-            path = receipts.consistency(before.head.size, now.head.size)
-            check_consistency(path, before.head, now.head)
-    write_text(now.write(), out)
-    receipt_views.report_written(out, f"head of a log of {counted(now.head.size, 'receipt')}")
-
-
-@options.with_scope
-def proof(
-    name: Name,
+    key: Annotated[
+        bool,
+        typer.Option(
+            "--key", help="The store's public keys as PEM instead, the present one first."
+        ),
+    ] = False,
+    head: Annotated[
+        bool, typer.Option("--head", help="The signed head of the log of receipts instead.")
+    ] = False,
+    since: Annotated[
+        str, typer.Option("--since", help="With --head: an earlier head that must be continued.")
+    ] = "",
+    proof: Annotated[
+        bool, typer.Option("--proof", help="The proof that the receipt is in the log instead.")
+    ] = False,
     size: Annotated[
         int | None,
-        typer.Option("--size", min=1, help="Size of the log, as its head says; the present one."),
+        typer.Option("--size", min=1, help="With --proof: size of the log; the present one."),
     ] = None,
     out: Out = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,
 ) -> None:
-    """Write the proof that a receipt is in the log, for `crp receipt verify --proof`."""
-    with _opened_receipts(scope) as receipts:
-        made = receipts.inclusion(_receipt_named(receipts, name).receipt_id, size)
-    write_text(made.write(), out)
-    receipt_views.report_written(out, f"proof in a log of {counted(made.size, 'receipt')}")
+    """Write a receipt of a store to a file, or the public key, head or proof that go with it.
+
+    With --since, status 1 when the log does not go on from the earlier head.
+    """
+    if key + head + proof > 1:
+        raise RequestError("give one of --key, --head and --proof")
+    if bool(name) == (key or head):
+        raise RequestError("give ID for a receipt or a proof, and none with --key or --head")
+    if (since and not head) or (size is not None and not proof):
+        raise RequestError("--since goes with --head, and --size with --proof")
+    before = read_signed(since, SignedHead.read) if since else None
+    with opened_relay(scope) as relay:
+        receipts = relay.receipts()
+        if key:
+            made = "".join(map(public_key_pem, reversed(receipts.keys))).encode()
+            what = "public key"
+        elif head:
+            now = receipts.head()
+            if before is not None:
+                _check_continued(receipts, before, now)
+            made, what = now.write(), f"head of a log of {counted(now.head.size, 'receipt')}"
+        else:
+            found = receipts.get(name)
+            if found is None:
+                raise RequestError(
+                    f"the store has no receipt {name!r:.80}; crp receipt show lists them"
+                )
+            made, what = write(found), found.receipt_id
+            if proof:
+                included = receipts.inclusion(found.receipt_id, size)
+                made = included.write()
+                what = f"proof in a log of {counted(included.size, 'receipt')}"
+    write_text(made, out)
+    receipt_views.report_written(out, what)
+
+
+def _check_continued(receipts: Receipts, before: SignedHead, now: SignedHead) -> None:
+    before.check(receipts.keys)
+    if before.head.size > now.head.size:
+        reason = f"is {now.head.size}, that before was {before.head.size}"
+        raise ReceiptBroken("head.size", reason)
+    path = receipts.consistency(before.head.size, now.head.size)
+    check_consistency(path, before.head, now.head)
+
+
+def list_receipts(session: str, scope: options.StoreScope, *, as_json: bool) -> None:
+    """List the receipts of a store: id, time, session, number and id of the window."""
+    with opened_relay(scope) as relay:
+        receipts = relay.receipts()
+        ids = receipts.ids(session, limit=receipts.head().head.size)
+        receipt_views.draw_receipt_list(
+            (found for id_ in ids if (found := receipts.get(id_))), as_json=as_json
+        )

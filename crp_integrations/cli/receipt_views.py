@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any
@@ -15,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.terminal import (
-    ATTRIBUTION_STYLE,
     RISK_STYLE,
     STATUS_STYLE,
     counted,
+    envelope_table,
     plain,
     terminal,
 )
@@ -37,7 +36,7 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.scores import SCALE
-from crp_integrations.vocabulary import Attribution, ClaimStatus, RiskLevel
+from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 MARK = {
     True: ("holds", "green"),
@@ -150,28 +149,21 @@ def _envelope(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     envelope = content.get("envelope")
     if not envelope:
         return Group(Text("No context was sent."))
-    table = Table(title="Envelope: what the model saw", title_justify="left")
-    for name in ("#", "score", "tokens"):
-        table.add_column(name, justify="right")
-    table.add_column("fact", overflow="fold")
-    for fact in envelope["facts"]:
-        candidate = content["candidates"][fact["at"]]
-        table.add_row(
+    rows = [
+        (
             f"{fact['position']} part" if fact.get("spans") else str(fact["position"]),
             _score(content, fact["composite"]),
             str(fact["tokens"]),
-            Text(_text(receipt, candidate["leaf"])),
+            _text(receipt, content["candidates"][fact["at"]]["leaf"]),
         )
+        for fact in envelope["facts"]
+    ]
     counts = f"{envelope['token_count']} of {counted(envelope['token_budget'], 'token')}"
     score = _score(content, envelope["envelope_score"])
     tier = f"tier {envelope['quality_tier']}, score {score}"
     lines = [f"{counted(len(envelope['facts']), 'fact')}, {counts}; {tier}"]
     lines += [f"  at most {ceiling}: {plain(reason)}" for ceiling, reason in envelope["caps"]]
-    reasons = Counter(drop["reason"] for drop in envelope["dropped"])
-    if reasons:
-        told = ", ".join(f"{count} for {reason}" for reason, count in sorted(reasons.items()))
-        lines.append(f"Dropped: {told}")
-    return Group(table, Text("\n".join(lines)))
+    return envelope_table(rows, lines, (drop["reason"] for drop in envelope["dropped"]))
 
 
 def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
@@ -179,47 +171,34 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     if not report:
         return Group(Text("No answer was examined."))
     answer = receipt.text(_answer_leaf(receipt))
-    table = Table(title="Verdict per claim", title_justify="left")
-    for name in ("claim", "verdict", "rests on"):
-        table.add_column(name, overflow="fold")
+    table = Table.grid(padding=(0, 2, 0, 0))
     for claim in report["claims"]:
         start, end = claim["start"], claim["end"]
         said = f"characters {start} to {end}" if answer is None else plain(answer[start:end])
-        table.add_row(Text(said), _verdict(receipt, claim), Text(_basis(content, claim)))
+        status = ClaimStatus(claim.get("status") or ClaimStatus.NOT_CHECKED)
+        table.add_row(Text(status, style=STATUS_STYLE[status]), _claim(receipt, claim, said))
     level = RiskLevel(report["risk_level"])
     risk = Text.assemble(
         "Risk ",
         (level.value, RISK_STYLE[level]),
-        f" ({_score(content, report['risk_score'])}): grounding "
-        f"{_score(content, report['grounding_pct'])}, fidelity "
-        f"{_score(content, report['fidelity_score'])}, entailment "
-        f"{_score(content, report['entailment_score'])}",
+        f" ({_score(content, report['risk_score'])}): {plain(str(report['verification']))} by "
+        f"{plain(str(report['checked_by']))}",
     )
-    said = f"Checked by {plain(str(report['checked_by']))}: {plain(str(report['verification']))}"
-    return Group(table, risk, Text(said))
+    return Group(Text("Verdict per claim", style="italic"), table, risk)
 
 
-def _verdict(receipt: Receipt, claim: Mapping[str, Any]) -> Text:
-    word, text = claim.get("attribution"), Text()
-    if status := claim.get("status"):
-        text.append(status, style=STATUS_STYLE[ClaimStatus(status)])
-        text.append(f", {plain(claim['error'])}\n" if claim.get("error") else "\n")
-        for one in claim.get("quotations", ()):
-            said = _expected(receipt, one)
-            text.append(f"“{said}”\n" if said else "")
-    if not word:
-        return text.append(f"{claim['claim_type']}, not scored")
-    text.append(word, style=ATTRIBUTION_STYLE[Attribution(word)])
-    if claim["checked"] != "CHECKED":
-        text.append(f"\n{claim['checked']}", style="yellow")
+def _claim(receipt: Receipt, claim: Mapping[str, Any], said: str) -> Text:
+    text = Text(said)
+    quotations = claim.get("quotations", ())
+    for words in dict.fromkeys(_words(receipt, one) for one in quotations):
+        text.append(f"\n“{words}”" if words else "", style="dim")
     for finding in claim.get("findings", ()):
-        expected = _expected(receipt, finding.get("evidence"))
-        has = f", context has {expected}" if expected else ""
-        text.append(f"\n{finding['kind']}{has}", style="red")
+        words = _words(receipt, finding.get("evidence"))
+        text.append(f"\n{finding['kind']}{f', context has {words}' if words else ''}", style="red")
     return text
 
 
-def _expected(receipt: Receipt, evidence: Mapping[str, Any] | None) -> str:
+def _words(receipt: Receipt, evidence: Mapping[str, Any] | None) -> str:
     """The words of the context that a finding rests on; empty for none, or in a parted copy."""
     if evidence is None:
         return ""
@@ -246,13 +225,6 @@ def shown_text(receipt: Receipt, fact_id: str) -> str | None:
                 return text
             return ELLIPSIS.join(text[start:end] for start, end in spans)
     return None
-
-
-def _basis(content: Mapping[str, Any], claim: Mapping[str, Any]) -> str:
-    return "\n".join(
-        f"{item['fact_id'][:8]} [{item['start']}:{item['end']}] {_score(content, item['score'])}"
-        for item in claim.get("evidence", ())
-    )
 
 
 def _policy(content: Mapping[str, Any]) -> Text:
@@ -313,14 +285,9 @@ def report_redacted(before: Receipt, after: Receipt, out: str) -> None:
 def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
     """One line a receipt, in the order of the log."""
     if as_json:
+        names = ("timestamp", "session_id", "window_number", "window_id")
         told = [
-            {
-                "receipt_id": one.receipt_id,
-                "timestamp": one.chain.timestamp,
-                "session_id": one.chain.session_id,
-                "window_number": one.chain.window_number,
-                "window_id": one.chain.window_id,
-            }
+            {"receipt_id": one.receipt_id, **{name: getattr(one.chain, name) for name in names}}
             for one in receipts
         ]
         typer.echo(json.dumps(told, indent=2))

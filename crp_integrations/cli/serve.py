@@ -1,7 +1,8 @@
-"""`crp serve` and `crp keys …`: the gateway, and who may use it."""
+"""`crp serve` and `crp keys`: the gateway, and who may use it."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from contextlib import ExitStack
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 # The extra is asked for by the commands, so that the others work without it.
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
-app = typer.Typer(
-    help="Make, list and revoke the gateway's keys.", no_args_is_help=True, rich_markup_mode=None
-)
 Keys = Annotated[
-    str, typer.Option("--keys", envvar="CRP_KEYS", help="File of keys, made by crp keys new.")
+    str, typer.Option("--keys", envvar="CRP_KEYS", help="File of keys, made by crp keys TENANT.")
 ]
 
 
@@ -84,7 +82,10 @@ def serve(
         typer.Option("--observe", help="Windows on /metrics, and spans to OTEL_EXPORTER_OTLP_…"),
     ] = False,
 ) -> None:
-    """Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM."""
+    """Serve the protocol over HTTP in front of your models.
+
+    They are those of an OpenAI-compatible server, or what LiteLLM routes to.
+    """
     from crp_integrations.gateway import (
         GatewaySettings,
         KeyFile,
@@ -98,7 +99,7 @@ def serve(
 
     if not Path(keys).is_file():
         raise ConfigError(
-            f"there is no key file {keys!r:.200}; make one with: crp keys new TENANT --keys {keys}"
+            f"there is no key file {keys!r:.200}; make one with: crp keys TENANT --keys {keys}"
         )
     limits = GatewaySettings(
         models=tuple(model or ()),
@@ -112,7 +113,7 @@ def serve(
     )
     known = KeyFile(keys, every_seconds=limits.keys_seconds)
     if not known.all():
-        raise ConfigError(f"key file {keys!r:.200} has no key; make one with: crp keys new TENANT")
+        raise ConfigError(f"key file {keys!r:.200} has no key; make one with: crp keys TENANT")
     server = None
     if upstream:
         server = OpenAIServer(
@@ -153,9 +154,13 @@ def _warn(host: str, missing: str) -> None:
         )
 
 
-@app.command("new")
-def new_key_command(
-    tenant: Annotated[str, typer.Argument(help="Whose facts, sessions and windows it reaches.")],
+def keys(
+    tenant: Annotated[
+        str, typer.Argument(help="Make a key: whose facts, sessions and windows it reaches.")
+    ] = "",
+    revoke: Annotated[
+        str, typer.Option("--revoke", help="Take a key out of the file: its id, or the key.")
+    ] = "",
     keys: Keys = "crp-keys.jsonl",
     name: Annotated[
         str, typer.Option("--name", help="User or process within the tenant, for the guard.")
@@ -170,42 +175,39 @@ def new_key_command(
     days: Annotated[
         int | None, typer.Option("--days", min=1, max=36_500, help="Until it expires.")
     ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Make a key, write its hash to the file, and print the key: it is shown this once."""
+    """List the gateway's keys, make or revoke one.
+
+    A new key is printed this once, and the file keeps its hash. A gateway that runs notices a key
+    that was revoked within a second.
+    """
     from crp_integrations.gateway.admission import EVERYTHING, KeyFile, new_key
 
-    made, kept = new_key(
-        tenant,
-        name=name,
-        roles=tuple(role or ()),
-        scopes=_scopes(scope) or EVERYTHING,
-        expires_at=None if days is None else datetime.now(UTC) + timedelta(days=days),
-    )
-    KeyFile(keys).add(kept)
-    typer.echo(made)
-
-
-@app.command("list")
-def list_keys(keys: Keys = "crp-keys.jsonl") -> None:
-    """List the keys of a file: id, tenant, name, scopes, until when."""
-    from crp_integrations.gateway.admission import KeyFile
-
-    for key in KeyFile(keys).all().values():
-        until = key.expires_at.date().isoformat() if key.expires_at else "never expires"
-        typer.echo(f"{key.key_id}  {key.tenant}  {key.name}  {','.join(key.scopes)}  {until}")
-
-
-@app.command("revoke")
-def revoke_key(
-    key_id: Annotated[
-        str, typer.Argument(help="Id of the key, as crp keys list has it, or the key.")
-    ],
-    keys: Keys = "crp-keys.jsonl",
-) -> None:
-    """Take a key out of the file; a gateway that runs notices within a second."""
-    from crp_integrations.gateway.admission import KeyFile
-
-    KeyFile(keys).revoke(key_id)
+    file = KeyFile(keys)
+    if tenant and revoke:
+        raise RequestError("give one of TENANT and --revoke")
+    if not tenant and (role or scope or days is not None):
+        raise RequestError("--role, --scope and --days go with TENANT; name the tenant")
+    if revoke:
+        file.revoke(revoke)
+    elif tenant:
+        made, kept = new_key(
+            tenant,
+            name=name,
+            roles=tuple(role or ()),
+            scopes=_scopes(scope) or EVERYTHING,
+            expires_at=None if days is None else datetime.now(UTC) + timedelta(days=days),
+        )
+        file.add(kept)
+        typer.echo(json.dumps({"key_id": kept.key_id, "key": made}) if as_json else made)
+    elif as_json:
+        held = [key.model_dump(mode="json", exclude={"secret_hash"}) for key in file.all().values()]
+        typer.echo(json.dumps(held, indent=2))
+    else:
+        for key in file.all().values():
+            until = key.expires_at.date().isoformat() if key.expires_at else "never expires"
+            typer.echo(f"{key.key_id}  {key.tenant}  {key.name}  {','.join(key.scopes)}  {until}")
 
 
 def _scopes(given: list[str] | None) -> tuple[Scope, ...]:

@@ -92,7 +92,7 @@ def list_for_review(facts: Sequence[Fact], *, as_json: bool) -> None:
         for fact in facts
     ]
     lines.append(
-        "Take one out with crp fabric quarantine FACT_ID."
+        "Take one out with crp fabric mark quarantined FACT_ID."
         if facts
         else "No fact was found at fault often enough."
     )
@@ -209,14 +209,8 @@ _ELSEWHERE = frozenset(
 
 def trail_fields(trail: AuditTrail) -> dict[str, Any]:
     """A trail for a program."""
-    return {
-        "state": trail.state,
-        "events": trail.events,
-        "windows": trail.windows,
-        "sessions": trail.sessions,
-        "left_out": trail.left_out,
-        "tip": trail.tip,
-    }
+    names = ("state", "events", "windows", "sessions", "left_out", "tip")
+    return {name: getattr(trail, name) for name in names}
 
 
 def draw_trail(trail: AuditTrail) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.store_access import printable_store
-from crp_integrations.vocabulary import Attribution, Checked, ClaimStatus, RiskLevel
+from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _Record = TypeVar("_Record", bound=BaseModel)
 EXCERPT = 96
+# Characters of a sentence that is quoted whole.
+SENTENCE = 240
+# Where a claim's evidence decides, and is not only the nearest that there is.
+DECIDED = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
 # So many of the files that were left out are named.
 MOST_NAMES = 5
 RISK_STYLE = {
@@ -43,12 +47,6 @@ STATUS_STYLE = {
     ClaimStatus.UNSUPPORTED: "red",
     ClaimStatus.NOT_CHECKABLE: "dim",
     ClaimStatus.NOT_CHECKED: "yellow",
-}
-ATTRIBUTION_STYLE = {
-    Attribution.CONTEXT_GROUNDED: "green",
-    Attribution.MIXED: "yellow",
-    Attribution.PARAMETRIC: "yellow",
-    Attribution.UNVERIFIABLE: "red",
 }
 
 
@@ -72,14 +70,27 @@ def draw_question(text: str) -> None:
     console.rule(Text(text, style="bold"))
 
 
-def draw_answer(given: Answer) -> None:
-    """Answer, envelope, verdict per claim and headers, in this order."""
+def draw_answer(given: Answer, *, headers: bool = False) -> None:
+    """Answer, envelope and verdict per claim, in this order, and the headers where asked for."""
     terminal().print(
-        Panel(Text(plain(given.text, whole=True)), title="Answer", title_align="left"),
+        _answer(given.text),
         _envelope(given.envelope),
-        _verdict(given.report),
-        _headers(given.headers),
+        verdict(given.report, _facts(given.envelope)),
+        *([_headers(given.headers)] if headers else []),
     )
+
+
+def draw_verdict(answer: str, report: Report, envelope: Envelope) -> None:
+    """An answer and the verdict on it, beside the facts that the model saw."""
+    terminal().print(_answer(answer), verdict(report, _facts(envelope)))
+
+
+def _answer(text: str) -> Panel:
+    return Panel(Text(plain(text, whole=True)), title="Answer", title_align="left")
+
+
+def _facts(envelope: Envelope) -> dict[str, tuple[str, str]]:
+    return {fact.fact_id: (f"fact {fact.position}", fact.content) for fact in envelope.facts}
 
 
 def counted(count: int, noun: str) -> str:
@@ -163,17 +174,15 @@ def progress_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], N
 
 
 def _envelope(envelope: Envelope) -> Group:
-    table = Table(title="Envelope: what the model saw", title_justify="left")
-    for name in ("#", "score", "tokens"):
-        table.add_column(name, justify="right")
-    table.add_column("fact", overflow="fold")
-    for fact in envelope.facts:
-        table.add_row(
+    rows = [
+        (
             f"{fact.position} part" if fact.spans else str(fact.position),
             f"{fact.composite_score:.3f}",
             str(fact.token_count),
-            Text(plain(fact.content)),
+            plain(fact.content),
         )
+        for fact in envelope.facts
+    ]
     counter = f"{envelope.token_exactness.value}, {envelope.tokenizer.split('+')[0]}"
     counts = (
         f"{envelope.total_facts_included} of {envelope.total_facts_available} facts, "
@@ -185,34 +194,51 @@ def _envelope(envelope: Envelope) -> Group:
         f"coverage {envelope.coverage_score:.3f}, saturation {envelope.saturation:.3f}, "
         f"relevance {envelope.relevance_mean:.3f}"
     )
-    lines = [counts, why]
-    lines += [f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps]
-    reasons = Counter(drop.reason.value for drop in envelope.dropped)
-    if reasons:
-        lines.append(
-            "Dropped: " + ", ".join(f"{n} for {reason}" for reason, n in sorted(reasons.items()))
-        )
-    return Group(table, Text("\n".join(lines)))
+    lines = [
+        counts,
+        why,
+        *(f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps),
+    ]
+    return envelope_table(rows, lines, (drop.reason.value for drop in envelope.dropped))
 
 
-def _verdict(report: Report) -> Group:
-    table = Table(title="Verdict per claim", title_justify="left")
-    for name in ("claim", "verdict", "rests on"):
-        table.add_column(name, overflow="fold")
+def envelope_table(
+    rows: Iterable[tuple[str, str, str, str]], lines: list[str], dropped: Iterable[str]
+) -> Group:
+    """The facts of an envelope, each with number, score, tokens and text, and lines below."""
+    table = Table(title="Envelope: what the model saw", title_justify="left")
+    for name in ("#", "score", "tokens"):
+        table.add_column(name, justify="right")
+    table.add_column("fact", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    reasons = ", ".join(f"{n} for {reason}" for reason, n in sorted(Counter(dropped).items()))
+    return Group(table, Text("\n".join([*lines, *([f"Dropped: {reasons}"] if reasons else [])])))
+
+
+def verdict(report: Report, passages: Mapping[str, tuple[str, str]]) -> Group:
+    """Each claim with its status and the words that it rests on, then the risk and why.
+
+    Args:
+        passages: name and text of each passage by the id that the report gives it.
+    """
+    claims = Table.grid(padding=(0, 2, 0, 0))
+    claims.add_column(no_wrap=True)
+    claims.add_column(overflow="fold")
     for claim in report.claims:
-        table.add_row(Text(plain(claim.text)), _claim_verdict(claim), Text(_basis(claim)))
+        claims.add_row(
+            Text(claim.status.value, style=STATUS_STYLE[claim.status]),
+            _claim(claim, passages, judged=report.was_read),
+        )
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
-        f" ({report.risk_score:.3f}): grounding {report.grounding_pct:.3f}, fidelity "
-        f"{report.fidelity_score:.3f}, entailment {report.entailment_score:.3f}; "
-        f"{report.checked_share:.0%} of what can be checked was checked; stages "
-        + ", ".join(str(stage.number) for stage in report.stages),
+        f" ({report.risk_score:.3f}): {report.verification.value} by {plain(report.checked_by)}; "
+        f"{report.checked_share:.0%} of what can be checked was checked",
     )
-    said = f"Checked by {plain(report.checked_by)}: {report.verification.value}"
-    lines = [said, *(f"  {plain(one)}" for one in report.reasons)]
+    lines = [f"  {plain(one, whole=True)}" for one in report.reasons]
     lines += [_judge(report, report.judge)] if report.judge is not None else []
-    return Group(table, summary, Text("\n".join(lines)))
+    return Group(Text("Verdict per claim", style="italic"), claims, summary, *map(Text, lines))
 
 
 def _judge(report: Report, run: JudgeRun) -> str:
@@ -230,26 +256,47 @@ def _judge(report: Report, run: JudgeRun) -> str:
     return said
 
 
-def _claim_verdict(claim: Claim) -> Text:
-    text = Text(claim.status.value, style=STATUS_STYLE[claim.status])
+def _claim(claim: Claim, passages: Mapping[str, tuple[str, str]], *, judged: bool) -> Text:
+    """A claim with the wrong words marked, and below it what it rests on."""
+    text = Text(plain(claim.text, whole=True).replace("\n", " "))
+    if claim.wrong is not None:
+        text.stylize("bold red", claim.wrong[0] - claim.start, claim.wrong[1] - claim.start)
+    for name, words in quoted(claim, passages, judged=judged):
+        if words in " ".join(claim.text.split()):
+            text.append(f"\nword for word in {plain(name)}", style="dim")
+            continue
+        nearest = "" if claim.status in DECIDED else "nearest: "
+        text.append(f"\n{nearest}“{plain(words, whole=True)}” ({plain(name)})", style="dim")
     if claim.error is not None:
-        text.append(f", {claim.error.value}")
-    if claim.attribution is None:
-        text.append(f"\n{claim.claim_type.value}, not scored", style="default")
-        return text
-    text.append(f"\n{claim.attribution.value}", style=ATTRIBUTION_STYLE[claim.attribution])
-    if claim.checked is not Checked.CHECKED:
-        text.append(f"\n{claim.checked.value}", style="yellow")
-    for finding in claim.findings:
-        expected = f", context has {plain(finding.expected)}" if finding.expected else ""
-        text.append(f"\n{finding.kind}{expected}", style="red")
+        # A judge's word stands alone; what the stages before it found are hints.
+        findings = () if judged else claim.findings
+        expected = next((one.expected for one in findings if one.expected), None)
+        said = ", ".join(dict.fromkeys(one.kind for one in findings)) or claim.error.value
+        said += f": the context has {plain(expected)}" if expected else ""
+        text.append(f"\n{said}", style="red")
+    if claim.reason:
+        text.append(f"\n{plain(claim.reason, whole=True)}")
     return text
 
 
-def _basis(claim: Claim) -> str:
-    return "\n".join(
-        f"{item.fact_id[:8]} [{item.start}:{item.end}] {item.score:.2f}" for item in claim.evidence
-    )
+def quoted(
+    claim: Claim, passages: Mapping[str, tuple[str, str]], *, judged: bool
+) -> list[tuple[str, str]]:
+    """The evidence of a claim as names of passages and words of theirs."""
+    if claim.status is ClaimStatus.NOT_CHECKABLE:
+        return []
+    found: list[tuple[str, str]] = []
+    # The sentence, where it is short enough to be read at a glance; else the words that count.
+    for one in () if judged else claim.evidence[:1]:
+        name, text = passages.get(one.fact_id, (one.fact_id, ""))
+        if 0 < one.end - one.start <= SENTENCE and text:
+            found.append((name, " ".join(text[one.start : one.end].split())))
+    if not found:
+        found = [
+            (passages.get(one.fact_id, (one.fact_id, ""))[0], " ".join(one.text.split()))
+            for one in claim.quotations
+        ]
+    return found
 
 
 def _headers(headers: dict[str, str]) -> Table:

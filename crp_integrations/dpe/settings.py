@@ -275,7 +275,7 @@ class DpeSettings(Part):
     Attributes:
         verifier: which shipped verifier reads: `features`, a fitted model whose probability also
             drives attribution, or `alignment` (decisions D2, D12, D13); or one that was fetched
-            with `crp models get`.
+            with `model_catalogue.fetch`.
         decides: what the level comes from where a judge, or a verifier of the user's own, read the
             claims: their statuses (`claims`), or the document's `composite` (decision D13).
         rule: how claims are attributed: `cosine` is §4.3 to the letter, `alignment` the better

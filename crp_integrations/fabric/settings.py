@@ -171,7 +171,8 @@ class LifecycleSettings(Part):
         retention_days: days from deletion until the bytes are gone (§2.2).
         archive_after_days: days without use after which a fact is archived (§8.2); None never.
         quarantine: whether a fact that answers are consistently found to distort is taken out of
-            retrieval by itself (§8.4); else its findings are counted, for `crp fabric review`.
+            retrieval by itself (§8.4); else its findings are counted, for
+            `crp fabric stats --distorted`.
         quarantine_findings, quarantine_share: fewest findings against a fact, and their share
             of its uses, that count as "consistently" (§8.4).
         session_idle_hours: hours without a call after which the facts that a `no-store` session

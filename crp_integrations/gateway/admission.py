@@ -213,7 +213,7 @@ class KeyFile:
             kept = self._read()
             left = [key for key in kept if key.key_id != key_id]
             if len(left) == len(kept):
-                raise RequestError(f"no key has the id {key_id!r:.40}; crp keys list names them")
+                raise RequestError(f"no key has the id {key_id!r:.40}; crp keys lists them")
             self._write(left)
 
     def _state(self) -> tuple[int, int, int] | None:

@@ -1,4 +1,4 @@
-"""`crp ingest`, `ask`, `preview` and `quickstart`, with directives for caches and a judge."""
+"""`crp ingest`, `ask` and `quickstart`, with directives for caches and a judge."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_ask_shows_answer_envelope_verdict_and_headers(here, world):
+def test_ask_shows_answer_envelope_and_verdict_and_headers_where_they_are_wanted(here, world):
     asked = ["ask", "How much power does the Meridian reactor deliver?"]
     shown = here(*asked, cwd=world, CRP_STORE="kb", **FIXED)
     assert shown.returncode == 0, shown.stderr
@@ -60,10 +60,13 @@ def test_ask_shows_answer_envelope_verdict_and_headers(here, world):
         "412 megawatts",
         "Envelope",
         "Verdict per claim",
-        "CONTEXT_GROUNDED",
-        "CRP-Context-ETag",
+        "SUPPORTED",
     ):
         assert part in shown.stdout
+    assert "CRP-Context-ETag" not in shown.stdout
+    assert (
+        "CRP-Context-ETag" in here(*asked, "--headers", cwd=world, CRP_STORE="kb", **FIXED).stdout
+    )
     assert re.search(r"Tier [SABCD]: score", shown.stdout)
 
 
@@ -79,7 +82,7 @@ def test_ask_json_says_when_and_in_which_session_it_was_asked(here, world, tmp_p
 
 
 def test_preview_shows_what_an_envelope_would_be(here, world):
-    asked = ["preview", "Who operates the reactor?", "--json", "--store", "kb"]
+    asked = ["ask", "Who operates the reactor?", "--preview", "--json", "--store", "kb"]
     shown = here(*asked, cwd=world, **FIXED)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["facts_available"] >= 2
@@ -100,7 +103,7 @@ def test_front_matter_names_the_kind(here, world):
         (["ingest", "binary.txt", "--store", "kb"], "binary.txt"),
         (["ingest", "docs", "empty.md", "--store", "kb"], "empty.md"),
         (["ask", "Who?", "--budget-tokens", "0", "--store", "kb"], "budget-tokens"),
-        (["preview", "Who?", "--budget-tokens", "0", "--store", "kb"], "budget-tokens"),
+        (["ask", "Who?", "--preview", "--budget-tokens", "0", "--store", "kb"], "budget-tokens"),
         (["ask", "Who?", "--model", "no-such-model", "--store", "kb"], "no-such-model"),
         (["ask", "Who?", "--grounding", "loose", "--store", "kb"], "loose"),
         (["ask", "Who?", "--store", "elsewhere"], "elsewhere"),
@@ -113,8 +116,11 @@ def test_front_matter_names_the_kind(here, world):
         (["ask", "Who?", "--store", "a" * 300], "cannot be used"),
         (["ingest", "docs", "--store", "a" * 300], "cannot be used"),
         (["ask", "Who?", "--session", "mine", "--store", "kb"], "session_id 'mine'"),
-        (["preview", "Who?", "--store", "docs"], "no store at 'docs'"),
-        (["preview", "Who?", "--model", "no-such-model", "--store", "kb"], "no-such-model"),
+        (["ask", "Who?", "--preview", "--store", "docs"], "no store at 'docs'"),
+        (
+            ["ask", "Who?", "--preview", "--model", "no-such-model", "--store", "kb"],
+            "no-such-model",
+        ),
         (["ingest", "nowhere.md", "--store", "elsewhere"], "nowhere.md"),
         (["ingest", "empty.md", "--store", "elsewhere"], "empty.md"),
         (["ingest", "docs", "--store", ""], "store is empty"),
@@ -154,9 +160,26 @@ def test_what_a_library_logs_is_not_printed_beside_the_sentence(world):
 def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
     done = process("quickstart", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Verdict per claim") == 3
-    assert done.stdout.count("Quoted from the context:") >= 3
+    assert len(done.stdout.splitlines()) < 60
+    first, second = done.stdout.split("The same answer with one changed figure")
+    assert "Quoted from the context:" in first
+    assert "Risk LOW" in first
+    # The figure is caught, and the sentence that has the right one is quoted.
+    caught = " ".join(second.split())
+    assert re.search(r"CONTRADICTED.*“A claim is grounded .* is 0\.75 or more\.”", caught)
+    assert "NUMBER_CHANGED: the context has 0.75" in caught
+    assert "Risk HIGH" in second
+    assert "CRP-Context" not in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_quickstart_shows_headers_or_json_where_they_are_wanted(here, tmp_path):
+    shown = here("quickstart", "--headers", cwd=tmp_path)
+    assert shown.stdout.count("CRP-Context-ETag") == 1
+    told = json.loads(here("quickstart", "--json", "--store", "kb", cwd=tmp_path).stdout)
+    assert told["answer"]["report"]["risk_level"] == "LOW"
+    assert told["report_on_changed"]["risk_level"] == "HIGH"
+    assert here("fabric", "stats", "--store", "kb", cwd=tmp_path).returncode == 0
 
 
 def test_a_policy_withholds_and_a_strategy_acts(here, world):
@@ -190,10 +213,11 @@ def test_directives_are_acted_on_or_refused_by_name(here: Here, tmp_path: Path) 
     answer = json.loads(said.stdout)
     assert "cache=max-age=60" in answer["report"]["flags"]
     assert [fact["freshness_score"] for fact in answer["envelope"]["facts"]] == [0.0]
-    assert here("preview", *asking, "--cache", "no-store", cwd=tmp_path).returncode == 0
-    for asked in ("ask", "preview"):
-        assert here(asked, *asking, "--cache", "no-cache", cwd=tmp_path).returncode == 0
-        said = here(asked, *asking, "--cache", "keep-it", cwd=tmp_path)
+    shown = here("ask", *asking, "--preview", "--cache", "no-store", cwd=tmp_path)
+    assert shown.returncode == 0
+    for words in ((), ("--preview",)):
+        assert here("ask", *asking, *words, "--cache", "no-cache", cwd=tmp_path).returncode == 0
+        said = here("ask", *asking, *words, "--cache", "keep-it", cwd=tmp_path)
         assert said.returncode != 0
         assert "keep-it" in said.stderr
         assert "Traceback" not in said.stderr
@@ -276,6 +300,7 @@ def test_the_model_that_answers_may_judge(here: Here, kb: Path) -> None:
         (("--judge-base", "http://127.0.0.1:9", "--judge", "self"), "--judge-base goes with"),
         (("--judge", "no-such-model"), "no-such-model"),
         (("--judge", ""), "--judge is empty"),
+        (("--preview", "--judge", "m", "--session", "s"), "leave --session, --judge out"),
     ],
 )
 def test_what_cannot_be_meant(here: Here, kb: Path, arguments: tuple[str, ...], said: str) -> None:

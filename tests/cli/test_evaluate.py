@@ -1,4 +1,4 @@
-"""`crp eval selection` and `crp eval rot` measure a user's own questions and write their reports."""
+"""`crp eval selection` and `crp eval rot` measure a user's own questions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from tests.evaluation.test_selection import made_up
 def test_the_evidence_in_the_context_is_measured(here: Here, tmp_path: Path) -> None:
     made_up(tmp_path, "towns")
     done = here(
-        "eval", "selection", "--data", "towns", "--json", "out.json", "--cache", "kept",
+        "eval", "selection", "--data", "towns", "--json", "--cache", "kept",
         "--systems", "crp", "--budgets", "256", "--queries", "2", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "out.json").read_text())
+    report = json.loads(done.stdout)
     assert report["results"]["crp"]["towns"]["compliance@256"] == 1.0
     assert report["settings"]["sets"]["towns"]["questions"] == 2
-    assert "towns @256" in done.stdout
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
@@ -32,12 +31,11 @@ def test_the_answer_in_a_growing_store_is_measured(here: Here, tmp_path: Path) -
             file.write(json.dumps({**row, "title": thing, "passage": passage}) + "\n")
     done = here(
         "eval", "rot", "--data", "asked.jsonl.gz", "--sizes", "2,3", "--budgets", "128",
-        "--json", "out.json", "--cache", "kept", cwd=tmp_path,
+        "--json", "--cache", "kept", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    points = json.loads((tmp_path / "out.json").read_text())["results"]["distractors"]
+    points = json.loads(done.stdout)["results"]["distractors"]
     assert [(one["passages"], one["answer"]) for one in points] == [(2, 1.0), (3, 1.0)]
-    assert "distractors" in done.stdout
 
 
 def test_numbers_and_systems_that_there_are_not_are_refused(here: Here, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -97,23 +98,23 @@ def test_looking_changes_no_byte(here, kb):
 @pytest.mark.requirement("009-5.5-3", "009-6.2-3")
 def test_recluster_finds_communities_at_once(fabric, here, kb):
     before = fabric("stats")
-    report = fabric("recluster")
+    report = fabric("maintain", "--recluster")
     assert report["facts"] == 3
     after = fabric("stats")
     assert report["state_hash"] == after["state_hash"] != before["state_hash"]
     assert after["epoch"] == before["epoch"] + 1
-    said = here("fabric", "recluster", "--store", "kb", cwd=kb, **FIXED)
+    said = here("fabric", "maintain", "--recluster", "--store", "kb", cwd=kb, **FIXED)
     assert "3 facts" in said.stdout
 
 
 @pytest.mark.requirement("009-8.4-4", "009-8.4-2")
 def test_quarantine_and_lift_by_hand(fabric, here, kb):
     ids = fact_ids(here, kb)
-    report = fabric("quarantine", ids[0], "--reason", "It is false.")
+    report = fabric("mark", "quarantined", ids[0], "--reason", "It is false.")
     assert report["facts"] == [ids[0]]
     assert fact_ids(here, kb) == ids[1:]
     assert fabric("stats")["facts"]["QUARANTINED"] == 1
-    assert fabric("lift", ids[0])["facts"] == [ids[0]]
+    assert fabric("mark", "lifted", ids[0])["facts"] == [ids[0]]
     assert fact_ids(here, kb) == ids
 
 
@@ -124,16 +125,16 @@ def test_what_is_set_aside_can_be_listed(fabric, here, kb):
         said = exported(here, kb, "--status", status)
         return [one["fact_id"] for one in said if one["schema"].startswith("fact/")]
 
-    fabric("quarantine", ids[0])
-    fabric("archive", ids[1])
-    fabric("stale", ids[2])
+    fabric("mark", "quarantined", ids[0])
+    fabric("mark", "archived", ids[1])
+    fabric("mark", "stale", ids[2])
     assert (listed("quarantined"), listed("archived"), listed("stale")) == (
         [ids[0]],
         [ids[1]],
         [ids[2]],
     )
     assert set(listed("active")) == set(ids[3:])
-    fabric("forget", ids[0])
+    fabric("mark", "forgotten", ids[0])
     assert listed("quarantined") == []
 
 
@@ -142,15 +143,25 @@ def test_archive_restore_stale_and_forget(fabric, here, kb):
     page = source_id((kb / "docs" / "meridian.md").as_uri())
     facts = [one for one in exported(here, kb) if "fact_id" in one]
     ids = [one["fact_id"] for one in sorted(facts, key=lambda one: one["source_id"] != page)]
-    fabric("archive", ids[0], ids[1])
+    fabric("mark", "archived", ids[0], ids[1])
     assert set(fact_ids(here, kb)) == set(ids[2:])
-    fabric("restore", ids[0], ids[1])
-    assert fabric("stale", ids[0])["verb"] == "stale"
+    fabric("mark", "restored", ids[0], ids[1])
+    assert fabric("mark", "stale", ids[0])["verb"] == "stale"
     statuses = {one["fact_id"]: one["status"] for one in exported(here, kb) if "fact_id" in one}
     assert statuses[ids[0]] == "STALE"
-    assert fabric("forget", ids[0])["facts"] == [ids[0]]
+    assert fabric("mark", "forgotten", ids[0])["facts"] == [ids[0]]
     assert set(fact_ids(here, kb)) == set(ids[1:])
-    shown = here("fabric", "forget", "--source", "docs/vault.txt", "--store", "kb", cwd=kb, **FIXED)
+    shown = here(
+        "fabric",
+        "mark",
+        "forgotten",
+        "--source",
+        "docs/vault.txt",
+        "--store",
+        "kb",
+        cwd=kb,
+        **FIXED,
+    )
     assert shown.stdout == "1 fact of 1 source deleted\n"
     assert len(fact_ids(here, kb)) == 1
 
@@ -182,7 +193,9 @@ def test_a_file_of_json_lines_is_erased_with_all_of_its_lines(fabric, here, kb):
     lines = [json.dumps({"id": n, "text": f"{SECRET} It is line {n} of them."}) for n in range(3)]
     (kb / "many.jsonl").write_text("\n".join(lines))
     assert here("ingest", "many.jsonl", "--store", "kb", cwd=kb, **FIXED).returncode == 0
-    said = here("fabric", "forget", "--source", "many.jsonl", "--store", "kb", cwd=kb, **FIXED)
+    said = here(
+        "fabric", "mark", "forgotten", "--source", "many.jsonl", "--store", "kb", cwd=kb, **FIXED
+    )
     assert "is 3 sources" in said.stderr
     assert len(fabric("erase", "many.jsonl", "--yes")) == 3
     assert len(fact_ids(here, kb)) == 3
@@ -206,7 +219,7 @@ def test_erase_asks_first_and_without_a_terminal_refuses(here, kb, monkeypatch):
 
 def test_maintain_says_what_was_due(fabric, here, kb):
     ids = fact_ids(here, kb)
-    fabric("forget", ids[0])
+    fabric("mark", "forgotten", ids[0])
     assert fabric("maintain")["purged"] == 0
     later = {"CRP_CLOCK": "2100-01-01T00:00:00Z"}
     found = fabric("doctor", status=1, **later)
@@ -219,12 +232,13 @@ def test_maintain_says_what_was_due(fabric, here, kb):
 
 def test_compact_leaves_a_whole_store(fabric, here, kb):
     before = fabric("stats")["state_hash"]
-    sizes = fabric("compact")
+    sizes = fabric("maintain", "--compact")
     assert set(sizes) == {"bytes_before", "bytes_after"}
     assert fabric("doctor")["findings"] == []
     assert fabric("stats")["state_hash"] == before
     assert re.search(
-        r"before, .* after", here("fabric", "compact", "--store", "kb", cwd=kb, **FIXED).stdout
+        r"before, .* after",
+        here("fabric", "maintain", "--compact", "--store", "kb", cwd=kb, **FIXED).stdout,
     )
 
 
@@ -246,7 +260,7 @@ def test_export_gives_records_that_read_back(here, kb):
 
 @pytest.mark.requirement("CARD-7")
 def test_the_graph_is_exported_as_graphml(here, fabric, kb):
-    fabric("recluster")
+    fabric("maintain", "--recluster")
     words = ["fabric", "export", "--format", "graphml", "--store", "kb"]
     assert "give --out" in here(*words, cwd=kb, **FIXED).stderr
     said = here(*words, "--out", "graph.xml", cwd=kb, **FIXED)
@@ -296,10 +310,16 @@ def test_the_operator_keeps_a_shared_namespace_and_the_tenant_reads_it(here, fab
     ("words", "sentence"),
     [
         (["stats", "--store", "nowhere"], "no store at 'nowhere'"),
-        (["lift", "no-such-fact"], "no-such-fact"),
+        (["mark", "lifted", "no-such-fact"], "no-such-fact"),
+        (["mark", "lifted"], "no fact is named"),
+        (["mark", "stale", "x", "--reason", "old"], "--reason goes with quarantined"),
+        (["mark", "stale", "--source", "x"], "--source goes with forgotten"),
+        (["maintain", "--compact", "--recluster"], "give one of --recluster"),
+        (["maintain", "--model", "x"], "--model goes with --reembed"),
+        (["stats", "--least", "2"], "--least goes with --distorted"),
         (["erase", "no-such-source", "--yes"], "no-such-source"),
         (["erase", "", "--yes"], "no source is known as ''"),
-        (["forget"], "neither facts nor a source"),
+        (["mark", "forgotten"], "neither facts nor a source"),
         (["export", "--out", "docs"], "cannot be written"),
     ],
 )
@@ -314,19 +334,26 @@ def test_what_is_wrong_is_said_in_one_sentence(here, kb, words, sentence):
     assert files(kb / "kb") == before
 
 
-def _commands(group: typer.core.TyperGroup, path: str = "crp") -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def _leaves(group: typer.core.TyperGroup, path: str = "crp") -> dict[str, Any]:
+    found: dict[str, Any] = {}
     places = getattr(group, "places", {})
     for name, named in group.commands.items():
         command = load_command(places[name], name) if name in places else named
         if hasattr(command, "commands"):
-            found |= _commands(command, f"{path} {name}")
+            found |= _leaves(command, f"{path} {name}")
         else:
-            found[f"{path} {name}"] = {
-                option for parameter in command.params for option in parameter.opts
-                if option.startswith("--") and option != "--help"
-            }  # fmt: skip
+            found[f"{path} {name}"] = command
     return found
+
+
+def _commands(group: typer.core.TyperGroup) -> dict[str, set[str]]:
+    return {
+        name: {
+            option for parameter in command.params for option in parameter.opts
+            if option.startswith("--") and option != "--help"
+        }
+        for name, command in _leaves(group).items()
+    }  # fmt: skip
 
 
 def test_the_page_names_every_command_and_every_option():
@@ -347,11 +374,35 @@ def test_the_page_names_every_command_and_every_option():
     }
 
 
+# These write a file whose form does not depend on who reads it, or serve.
+WRITERS = {
+    "crp fabric export", "crp audit export", "crp receipt export", "crp receipt redact", "crp serve",
+}  # fmt: skip
+
+
+def test_there_are_at_most_thirty_commands_and_json_is_a_flag_of_each_that_prints_data() -> None:
+    commands = _leaves(typer.main.get_command(app))
+    assert len(commands) <= 30
+    for name, command in commands.items():
+        flags = [one for one in command.params if "--json" in one.opts]
+        assert [one.is_flag for one in flags] == [True] * (name not in WRITERS), name
+
+
+@pytest.mark.parametrize("words", [(), ("fabric",), ("check",), ("receipt", "export")])
+@pytest.mark.parametrize("columns", [60, 140])
+def test_help_wraps_to_the_terminal(here, tmp_path, words: tuple[str, ...], columns: int) -> None:
+    done = here(*words, "--help", cwd=tmp_path, COLUMNS=str(columns))
+    lengths = [len(line) for line in done.stdout.splitlines()]
+    assert max(lengths) <= columns
+    # As wide as it is, and nothing is cut off.
+    assert max(lengths) > min(columns, 100) - 30
+    assert "..." not in done.stdout.replace("FACT_ID...", "").replace("[ARGS]...", "")
+
+
 def test_the_help_of_the_group_says_what_each_command_does(here, tmp_path):
     done = here("fabric", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    for name in ("stats", "recluster", "erase", "quarantine", "lift", "restore", "maintain",
-                 "export", "compact", "doctor"):  # fmt: skip
+    for name in ("stats", "doctor", "mark", "erase", "maintain", "export", "migrate"):
         assert re.search(rf"^\W*{name}\s+\S", done.stdout, re.MULTILINE), name
 
 
@@ -365,10 +416,12 @@ def test_reembed_moves_a_store_that_no_command_could_open(here, tmp_path):
     refused = here("fabric", "stats", "--store", "kb", cwd=tmp_path, **FIXED)
     assert refused.returncode == 1
     assert "other/32" in refused.stderr
-    moved = here("fabric", "reembed", "--store", "kb", cwd=tmp_path, **FIXED)
+    moved = here("fabric", "maintain", "--reembed", "--store", "kb", cwd=tmp_path, **FIXED)
     assert moved.returncode == 0, moved.stderr
     assert moved.stdout.startswith("1 fact moved from other/32 to ")
-    again = here("fabric", "reembed", "--store", "kb", "--json", cwd=tmp_path, **FIXED)
+    again = here(
+        "fabric", "maintain", "--reembed", "--store", "kb", "--json", cwd=tmp_path, **FIXED
+    )
     told = json.loads(again.stdout)
     assert (told["facts"], told["before"]) == (0, told["embedder"])
     assert here("fabric", "stats", "--store", "kb", cwd=tmp_path, **FIXED).returncode == 0
@@ -377,10 +430,14 @@ def test_reembed_moves_a_store_that_no_command_could_open(here, tmp_path):
 
 def test_reembed_refuses_what_is_no_embedder(here, kb):
     (kb / "empty").mkdir()
-    said = here("fabric", "reembed", "--store", "kb", "--model", "empty", cwd=kb, **FIXED)
+    said = here(
+        "fabric", "maintain", "--reembed", "--store", "kb", "--model", "empty", cwd=kb, **FIXED
+    )
     assert said.returncode == 1
     assert "card" in said.stderr
-    said = here("fabric", "reembed", "--store", "kb", "--shared", "law", cwd=kb, **FIXED)
+    said = here(
+        "fabric", "maintain", "--reembed", "--store", "kb", "--shared", "law", cwd=kb, **FIXED
+    )
     assert said.returncode == 1
     assert "law" in said.stderr
 
@@ -388,7 +445,16 @@ def test_reembed_refuses_what_is_no_embedder(here, kb):
 def test_the_reason_of_a_quarantine_is_shown(here, kb):
     ids = fact_ids(here, kb)
     said = here(
-        "fabric", "quarantine", ids[0], "--reason", "It is false.", "--store", "kb", cwd=kb, **FIXED
+        "fabric",
+        "mark",
+        "quarantined",
+        ids[0],
+        "--reason",
+        "It is false.",
+        "--store",
+        "kb",
+        cwd=kb,
+        **FIXED,
     )
     assert said.stdout.strip() == "1 fact of 1 source quarantined: It is false."
 

@@ -43,24 +43,24 @@ def bundle(folder: Path, change: tuple[str, str] = ("", "")) -> Path:
 
 def test_a_decision_is_told_with_its_id_and_a_denial_has_status_1(guard) -> None:
     words = ("--tenant", "acme", "--label", "class:internal")
-    found = json.loads(guard("decide", *words, "--role", "reader").stdout)
+    found = json.loads(guard(*words, "--role", "reader").stdout)
     assert found["allowed"]
     assert found["id"].startswith("pd:")
-    assert not json.loads(guard("decide", *words, status=1).stdout)["allowed"]
-    assert "wanted one of" in guard("decide", *words, "--action", "copy", status=1).stderr
+    assert not json.loads(guard(*words, status=1).stdout)["allowed"]
+    assert "wanted one of" in guard(*words, "--action", "copy", status=1).stderr
 
 
 @pytest.mark.requirement("SUM-policy-3")
 def test_a_policy_that_breaks_its_tests_fails_the_command(guard, tmp_path: Path) -> None:
-    assert "0 failed" in guard("test").stdout
-    assert "own@1" in guard("test", "--bundle", bundle(tmp_path)).stdout
+    assert "0 failed" in guard().stdout
+    assert "own@1" in guard("--bundle", bundle(tmp_path)).stdout
     broken = tmp_path / "broken"
     broken.mkdir()
     loose = bundle(broken, ("\t\tsome theirs in tables\n\t\ttheirs[label]\n", "\t\tlabel\n"))
-    said = guard("test", "--bundle", loose, status=1).stdout
+    said = guard("--bundle", loose, status=1).stdout
     assert "nobody without a role reads what is internal: decided" in said
     (loose / NAME).unlink()
-    assert "no *_test.rego file" in guard("test", "--bundle", loose, status=1).stderr
+    assert "no *_test.rego file" in guard("--bundle", loose, status=1).stderr
 
 
 def test_registered_exceptions_are_listed_with_state_and_scope(guard, tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_registered_exceptions_are_listed_with_state_and_scope(guard, tmp_path: 
     (tmp_path / "exceptions.json").write_text(json.dumps([one]))
     settings = {"CRP_KEY": KEY, "CRP_GUARD__EXCEPTIONS": "exceptions.json"}
     for clock, state in (("2026-05-25T12:00:00Z", "active"), ("2026-05-25T13:00:00Z", "expired")):
-        words = ("exceptions", "--store", "kb", "--json")
+        words = ("--exceptions", "--store", "kb", "--json")
         (found,) = json.loads(guard(*words, CRP_CLOCK=clock, **settings).stdout)
         assert (found["id"], found["state"], found["uses"]) == ("old-dump", state, 0)
         assert found["scope"]["labels"] == ["a:b"]
-    shown = guard("exceptions", "--store", "kb", COLUMNS="200", **settings).stdout
+    shown = guard("--exceptions", "--store", "kb", COLUMNS="200", **settings).stdout
     assert "old-dump" in shown
-    assert json.loads(guard("exceptions", "--store", "kb", "--json", CRP_KEY=KEY).stdout) == []
+    assert json.loads(guard("--exceptions", "--store", "kb", "--json", CRP_KEY=KEY).stdout) == []
 
 
 def test_uses_are_counted_where_the_exceptions_tenant_keeps_its_journal(
@@ -116,7 +116,7 @@ def test_uses_are_counted_where_the_exceptions_tenant_keeps_its_journal(
         answer = relay.ask("Who opened the vault of the old mill?", model="extractive")
         assert answer.envelope.facts
     told = guard(
-        "exceptions", "--store", "kb", "--json",
+        "--exceptions", "--store", "kb", "--json",
         CRP_KEY=KEY, CRP_CLOCK=clock, CRP_GUARD__EXCEPTIONS="exceptions.json",
         CRP_GUARD__POLICY="true",
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_uses_are_counted_where_the_exceptions_tenant_keeps_its_journal(
 
 
 def test_a_server_that_the_settings_name_is_asked_and_denies_when_it_is_down(guard) -> None:
-    words = ("decide", "--tenant", "acme", "--role", "reader", "--label", "class:public")
+    words = ("--tenant", "acme", "--role", "reader", "--label", "class:public")
     assert json.loads(guard(*words).stdout)["allowed"]
     told = guard(*words, status=1, CRP_GUARD__OPA_URL="http://127.0.0.1:9")
     assert not json.loads(told.stdout)["allowed"]
@@ -143,7 +143,7 @@ def test_a_case_that_wants_nothing_or_no_object_fails_the_command(guard, tmp_pat
         f'"number": {{"input": {question}, "want": {{"allow": 0}}}},\n'
         f'"fine": {{"input": {question}, "want": {{"allow": false}}}},\n}}\n'
     )
-    said = guard("test", "--bundle", policy, status=1)
+    said = guard("--bundle", policy, status=1)
     assert "5 cases, 4 failed" in said.stdout
     assert ": fine" not in said.stdout
     assert said.stderr == ""
@@ -152,8 +152,8 @@ def test_a_case_that_wants_nothing_or_no_object_fails_the_command(guard, tmp_pat
 def test_the_entrypoint_of_the_settings_is_asked_for(guard, tmp_path: Path) -> None:
     policy = bundle(tmp_path, ("package crp.access", "package our.own"))
     named = {"CRP_GUARD__ENTRYPOINT": "our/own/decision"}
-    assert "0 failed" in guard("test", "--bundle", policy, **named).stdout
-    words = ("decide", "--tenant", "acme", "--role", "reader", "--label", "class:public")
+    assert "0 failed" in guard("--bundle", policy, **named).stdout
+    words = ("--tenant", "acme", "--role", "reader", "--label", "class:public")
     assert json.loads(guard(*words, "--bundle", policy, **named).stdout)["allowed"]
     # The policy that ships has its own alone, and would have been asked for that.
     assert "guard.entrypoint" in guard(*words, status=1, **named).stderr
@@ -167,19 +167,19 @@ def test_the_policy_of_the_settings_is_the_one_that_is_tested(guard, tmp_path: P
     (own := tmp_path / "own").mkdir()
     loose = bundle(own, ("\t\tsome theirs in tables\n\t\ttheirs[label]\n", "\t\tlabel\n"))
     # It tested the policy that ships, and said that nothing failed.
-    said = guard("test", CRP_GUARD__BUNDLE=str(loose), status=1).stdout
+    said = guard(CRP_GUARD__BUNDLE=str(loose), status=1).stdout
     assert "nobody without a role reads what is internal: decided" in said
-    said = guard("test", CRP_GUARD__OPA_URL="http://127.0.0.1:8181", status=1).stderr
+    said = guard(CRP_GUARD__OPA_URL="http://127.0.0.1:8181", status=1).stderr
     assert "names a server, whose policy is not here; give --bundle FOLDER" in said
     assert (
         "wanted one of read, write, erase"
-        in guard("decide", "--tenant", "acme", "--action", "copy", status=1).stderr
+        in guard("--tenant", "acme", "--action", "copy", status=1).stderr
     )
 
 
 def test_a_server_without_an_address_is_refused(guard, tmp_path: Path) -> None:
     # The variable was there and empty, and the fabric had no guard.
-    words = ("decide", "--tenant", "acme", "--label", "class:internal", "--role", "reader")
+    words = ("--tenant", "acme", "--label", "class:internal", "--role", "reader")
     said = guard(*words, CRP_GUARD__OPA_URL="", status=1).stderr
     assert "guard.opa_url is empty, wanted an address" in said
     with pytest.raises(ConfigError, match=r"guard\.opa_url is empty"):

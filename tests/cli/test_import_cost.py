@@ -60,7 +60,7 @@ def test_the_list_of_commands_loads_none_of_them(words: list[str], tmp_path: Pat
     "words",
     [
         ["fabric", "stats", "--help"],
-        ["keys", "new", "--help"],
+        ["keys", "--help"],
         ["serve", "--help"],
     ],
 )

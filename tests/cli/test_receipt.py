@@ -82,7 +82,8 @@ def test_show_says_that_there_was_no_answer(receipt, alone: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("show",), ("redact", "--text", "request"), ("html",), ("replay",)]
+    "words",
+    [("show",), ("redact", "--text", "request"), ("show", "--html", "page.html"), ("replay",)],
 )
 def test_what_is_no_receipt_is_named(receipt, alone: Path, words: tuple[str, ...]) -> None:
     (alone / "other.txt").write_text("not a receipt\n")
@@ -257,13 +258,13 @@ def test_a_bundle_that_classifies_nothing_is_refused(
 
 
 def test_diff_of_two_receipts(receipt) -> None:
-    run = receipt("diff", "2.json", "3.json")
+    run = receipt("show", "2.json", "--diff", "3.json")
     assert run.returncode == 1
     assert "First differences" in run.stdout
-    same = receipt("diff", "3.json", "3.json")
+    same = receipt("show", "3.json", "--diff", "3.json")
     assert same.returncode == 0
     assert "nothing differs" in same.stdout
-    told = json.loads(receipt("diff", "2.json", "3.json", "--json").stdout)
+    told = json.loads(receipt("show", "2.json", "--diff", "3.json", "--json").stdout)
     assert told["same"] is False
 
 
@@ -296,13 +297,12 @@ def test_redact_says_what_there_is_not(receipt) -> None:
 
 
 def test_html_writes_one_page(receipt, alone: Path) -> None:
-    run = receipt("html", "3.json", "-o", "page.html")
+    run = receipt("show", "3.json", "--html", "page.html")
     assert run.returncode == 0
     text = (alone / "page.html").read_text(encoding="utf-8")
     assert base64.b64encode(RECEIPTS[-1]).decode() in text
     assert "default-src 'none'" in text
-    assert receipt("html", "3.json").stdout == text
-    assert receipt("html", "3.json", "--with", "1.json", "-o", "two.html").returncode == 0
+    assert receipt("show", "3.json", "--with", "1.json", "--html", "two.html").returncode == 0
     assert base64.b64encode(RECEIPTS[0]).decode() in (alone / "two.html").read_text()
 
 
@@ -314,9 +314,16 @@ def test_html_writes_one_page(receipt, alone: Path) -> None:
         ("verify", "3.json", "--key", "1.json"),
         ("verify", "3.json", "--proof", "1.json"),
         ("verify", "3.json", "--proof", "1.json", "--head", "2.json"),
-        ("html", "key"),
-        ("html", "3.json", "-o", "1.json"),
-        ("diff", "3.json", "nowhere.json"),
+        ("show", "key", "--html", "page.html"),
+        ("show", "3.json", "--html", "1.json"),
+        ("show", "3.json", "--diff", "nowhere.json"),
+        ("show", "--diff", "3.json"),
+        ("show", "3.json", "--with", "1.json"),
+        ("show", "3.json", "--session", "x"),
+        ("export",),
+        ("export", "x", "--key"),
+        ("export", "--key", "--head"),
+        ("export", "x", "--size", "1"),
         ("replay", "3.json", "--bundle", "nowhere.rego"),
         ("replay", "3.json", "--store", "nowhere"),
     ],
@@ -348,7 +355,7 @@ def stored(here, kb):
 
 
 def _ids(stored: Any, *words: str) -> list[list[str]]:
-    return [line.split() for line in stored("list", *words).stdout.splitlines()]
+    return [line.split() for line in stored("show", *words).stdout.splitlines()]
 
 
 def test_list_and_export(stored, here, kb: Path) -> None:
@@ -364,14 +371,14 @@ def test_list_and_export(stored, here, kb: Path) -> None:
     assert here("receipt", "verify", "a.json", cwd=kb).returncode == 0
     missing = stored("export", "crp_rcpt_" + "0" * 32)
     assert missing.returncode == 1
-    assert "crp receipt list names them" in missing.stderr
+    assert "crp receipt show lists them" in missing.stderr
 
 
 def test_the_list_as_one_json_document(stored) -> None:
-    told = json.loads(stored("list", "--json").stdout)
+    told = json.loads(stored("show", "--json").stdout)
     names = ("receipt_id", "timestamp", "session_id", "window_number", "window_id")
     assert [[str(one[name]) for name in names] for one in told] == _ids(stored)
-    (alone,) = json.loads(stored("list", "--json", "--session", SECOND).stdout)
+    (alone,) = json.loads(stored("show", "--json", "--session", SECOND).stdout)
     assert alone["session_id"] == SECOND
 
 
@@ -379,9 +386,9 @@ def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     ids = [line[0] for line in _ids(stored)]
     for words, out in (
         (("export", ids[1]), "r.json"),
-        (("key",), "key.pem"),
-        (("head",), "head.json"),
-        (("proof", ids[1]), "proof.json"),
+        (("export", "--key"), "key.pem"),
+        (("export", "--head"), "head.json"),
+        (("export", ids[1], "--proof"), "proof.json"),
     ):
         assert stored(*words, "-o", out).returncode == 0
     run = here(
@@ -398,19 +405,19 @@ def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     assert "proof" in wrong.stdout
 
 
-@pytest.mark.parametrize("command", ["list", "key", "head"])
-def test_a_tenant_that_is_misspelt_has_no_key_and_no_log(stored, command: str) -> None:
-    run = stored(command, "--tenant", "acne")
+@pytest.mark.parametrize("words", [("show",), ("export", "--key"), ("export", "--head")])
+def test_a_tenant_that_is_misspelt_has_no_key_and_no_log(stored, words: tuple[str, ...]) -> None:
+    run = stored(*words, "--tenant", "acne")
     assert run.returncode == 1
     assert run.stderr == "crp: tenant 'acne' has nothing in this store\n"
     assert run.stdout == ""
 
 
 def test_the_log_only_goes_on(stored, here, kb: Path) -> None:
-    assert stored("head", "-o", "early.json").returncode == 0
+    assert stored("export", "--head", "-o", "early.json").returncode == 0
     with Relay.open(kb / "kb", model="extractive", **OPENED) as relay:
         relay.ask("Who operates the Meridian reactor?", session_id=SECOND)
-    later = stored("head", "--since", "early.json", "-o", "late.json")
+    later = stored("export", "--head", "--since", "early.json", "-o", "late.json")
     assert later.returncode == 0, later.stderr
     assert "log of 4 receipts" in later.stdout
     # A log that is shorter than it was, or another's, is not the same.
@@ -418,7 +425,7 @@ def test_the_log_only_goes_on(stored, here, kb: Path) -> None:
     with Relay.open(kb / "kb", model="extractive", **OPENED) as relay:
         relay.fabric.add(["The Meridian reactor delivers 412 megawatts to the grid."])
         relay.ask("How many megawatts does it deliver?", session_id=SESSION)
-    run = stored("head", "--since", "late.json")
+    run = stored("export", "--head", "--since", "late.json")
     assert run.returncode == 1
     assert "head.size: is 1, that before was 4" in run.stderr
 

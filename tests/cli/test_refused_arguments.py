@@ -14,7 +14,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.cli.app import COMMANDS
 from crp_integrations.cli.command_groups import load_command
-from crp_integrations.cli.slo import _write_new_file
+from crp_integrations.cli.fabric import write_bytes
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability.evaluations import Evaluation, EvaluationLog
 from crp_integrations.receipt.records import write
@@ -57,7 +57,7 @@ def sentence(done: Any) -> str:
     return str(line.removeprefix("crp: "))
 
 
-@pytest.mark.parametrize("verb", [("check",), ("bundle", "-o", "made.tar.gz")])
+@pytest.mark.parametrize("verb", [(), ("--bundle", "made.tar.gz")])
 @pytest.mark.parametrize(
     ("file", "said"),
     [
@@ -79,17 +79,6 @@ def window(run: Any) -> str:
     return str(shown["windows"][0]["window_id"])
 
 
-def test_a_word_is_added_to_a_log_alone(run: Any, tmp_path: Path) -> None:
-    given = ("slo", "review", window(run), "--correct", "--evaluations")
-    for file, said in (("binary", "it is no UTF-8 text"), ("list.json", "is no evaluation")):
-        before = (tmp_path / file).read_bytes()
-        assert said in sentence(run(*given, file))
-        assert (tmp_path / file).read_bytes() == before
-    assert sentence(run(*given, ".")).startswith("'.' cannot be read: Is a directory")
-    assert run(*given, "new/log.jsonl").returncode == 0
-    assert run("slo", "check", "--evaluations", "new/log.jsonl").returncode == 0
-
-
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_last_line_without_its_end_stays_a_line(tmp_path: Path, end: str) -> None:
     log = EvaluationLog(tmp_path / "log.jsonl")
@@ -101,7 +90,7 @@ def test_a_last_line_without_its_end_stays_a_line(tmp_path: Path, end: str) -> N
     assert log.path.read_text().count("\n") == 2
 
 
-@pytest.mark.parametrize("verb", [("slo", "check"), ("eval", "drift", "golden.jsonl")])
+@pytest.mark.parametrize("verb", [("slo",), ("eval", "drift", "golden.jsonl")])
 def test_metrics_that_cannot_be_written_are_named_as_they_were_given(
     run: Any, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
@@ -136,7 +125,7 @@ def test_a_bundle_that_cannot_be_written_whole_is_removed(
 
     monkeypatch.setattr(Path, "open", opened)
     with pytest.raises(ConfigError, match="bundle' cannot be written: No space left on device"):
-        _write_new_file(b"bytes", str(tmp_path / "bundle"))
+        write_bytes(b"bytes", str(tmp_path / "bundle"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,9 +135,8 @@ def test_a_bundle_that_cannot_be_written_whole_is_removed(
         ("audit", "verify"),
         ("audit", "show"),
         ("audit", "export"),
-        ("slo", "check"),
-        ("slo", "baseline"),
-        ("slo", "bundle", "-o", "made.tar.gz"),
+        ("slo",),
+        ("slo", "--bundle", "made.tar.gz"),
         ("eval", "drift", "golden.jsonl"),
     ],
 )
@@ -251,8 +239,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["audit", "verify", "--store", "kb", "--file", ""], "--file"),
         (["audit", "export", "--store", "kb", "--since", ""], "--since"),
         (["audit", "show", "", "--store", "kb"], "session"),
-        (["receipt", "list", "--store", "kb", "--session", ""], "--session"),
-        (["guard", "test", "--bundle", ""], "--bundle"),
+        (["receipt", "show", "--store", "kb", "--session", ""], "--session"),
+        (["guard", "--bundle", ""], "--bundle"),
         (["receipt", "replay", "answer.json", "--without", ""], "--without"),
         (["memory", "lint", ""], "FILE"),
     ],

@@ -71,7 +71,9 @@ def test_an_interrupted_ingestion_says_so_and_leaves_the_store(here, kb, monkeyp
     assert files(kb) == before
 
 
-@pytest.mark.parametrize("command", [["ask", QUESTION], ["preview", QUESTION], ["ingest", "docs"]])
+@pytest.mark.parametrize(
+    "command", [["ask", QUESTION], ["ask", QUESTION, "--preview"], ["ingest", "docs"]]
+)
 def test_a_damaged_database_is_named_and_left_alone(here, kb, command):
     (database,) = kb.rglob("*.sqlite")
     with database.open("r+b") as file:

@@ -10,9 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from typer.testing import CliRunner
 
-from crp_integrations.cli.models import app
 from crp_integrations.engines.verifiers.model_catalogue import (
     PUBLISHED,
     RECORD,
@@ -120,26 +118,25 @@ def test_other_files_than_the_pinned_ones_are_refused(hub: str, tmp_path: Path) 
     with pytest.raises(EngineError, match="wanted sha256:0000"):
         fetch(NAME, COMMIT, "sha256:" + "0" * 64)
     assert not (tmp_path / "models" / NAME / RECORD).exists()
-    with pytest.raises(ConfigError, match="crp models get nli"):
+    with pytest.raises(ConfigError, match="fetch it with fetch\\('nli'"):
         published_verifier(NAME)
 
 
 @pytest.mark.enable_socket
-def test_who_takes_what_comes_says_so(hub: str) -> None:
-    found = CliRunner().invoke(app, ["get", NAME, "--revision", COMMIT, "--take-what-comes"])
-    assert found.exit_code == 0, found.output
-    assert "not compared" in found.output
-    assert "fetched" in CliRunner().invoke(app, ["list"]).output
+def test_who_takes_what_comes_says_so(hub: str, tmp_path: Path) -> None:
+    record = fetch(NAME, COMMIT, unpinned=True)
+    assert not record["pinned"]
+    assert json.loads((tmp_path / "models" / NAME / RECORD).read_text()) == record
 
 
 def test_a_model_without_a_hash_or_a_name_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CRP_MODELS", str(tmp_path))
-    with pytest.raises(ConfigError, match="--take-what-comes"):
+    with pytest.raises(ConfigError, match="unpinned=True"):
         fetch(NAME, COMMIT)
     with pytest.raises(ConfigError, match="wanted one of lettucedetect"):
         fetch("unknown", COMMIT)
     default_verifier.cache_clear()
-    with pytest.raises(ConfigError, match="crp models get lettucedetect"):
+    with pytest.raises(ConfigError, match="fetch it with fetch\\('lettucedetect'"):
         default_verifier("lettucedetect")

@@ -26,25 +26,23 @@ def crp(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
     file = str(tmp_path / "keys")
-    made = here(
-        *("keys", "new", "acme", "--keys", file, "--scope", "ask", "--days", "7"), cwd=tmp_path
-    )
+    made = here(*("keys", "acme", "--keys", file, "--scope", "ask", "--days", "7"), cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     key = made.stdout.strip()
     kept = find_key(KeyFile(file).all(), key, datetime.now(UTC))
     assert kept is not None
     assert (kept.tenant, kept.scopes) == ("acme", (Scope.ASK,))
     assert key.split("_", 2)[2] not in Path(file).read_text(encoding="utf-8")
-    listed = here("keys", "list", "--keys", file, cwd=tmp_path).stdout
+    listed = here("keys", "--keys", file, cwd=tmp_path).stdout
     assert kept.key_id in listed
     assert "acme" in listed
-    assert here("keys", "revoke", kept.key_id, "--keys", file, cwd=tmp_path).returncode == 0
+    assert here("keys", "--revoke", kept.key_id, "--keys", file, cwd=tmp_path).returncode == 0
     assert not KeyFile(file).all()
     # Who has the key alone revokes it by that, and an error repeats none of its secret.
-    other = here("keys", "new", "acme", "--keys", file, cwd=tmp_path).stdout.strip()
-    assert here("keys", "revoke", other, "--keys", file, cwd=tmp_path).returncode == 0
+    other = here("keys", "acme", "--keys", file, cwd=tmp_path).stdout.strip()
+    assert here("keys", "--revoke", other, "--keys", file, cwd=tmp_path).returncode == 0
     assert not KeyFile(file).all()
-    again = here("keys", "revoke", other, "--keys", file, cwd=tmp_path)
+    again = here("keys", "--revoke", other, "--keys", file, cwd=tmp_path)
     assert again.returncode == 1
     assert other.removeprefix("crp_key_")[13:21] not in again.stderr
 
@@ -56,11 +54,11 @@ def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
         (("serve", "{store}", "--keys", "{empty}"), "has no key"),
         (("serve", "{store}", "--keys", "{keys}", "--upstream", "ftp://x"), "not an http"),
         (("serve", "{store}", "--keys", "{keys}", "--policy", "nonsense 1"), "nonsense"),
-        (("keys", "new", " ", "--keys", "{keys}"), "needs a tenant"),
-        (("keys", "new", "shared:a", "--keys", "{keys}"), "kept for shared namespaces"),
-        (("keys", "new", "a", "--scope", "fly", "--keys", "{keys}"), "--scope"),
-        (("keys", "revoke", "none", "--keys", "{keys}"), "no key has the id"),
-        (("keys", "list", "--keys", "{none}"), "cannot be read"),
+        (("keys", " ", "--keys", "{keys}"), "needs a tenant"),
+        (("keys", "shared:a", "--keys", "{keys}"), "kept for shared namespaces"),
+        (("keys", "a", "--scope", "fly", "--keys", "{keys}"), "--scope"),
+        (("keys", "--revoke", "none", "--keys", "{keys}"), "no key has the id"),
+        (("keys", "--keys", "{none}"), "cannot be read"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(

@@ -19,6 +19,8 @@ from tests.requirements.rows import ROOT
 
 README = ROOT / "README.md"
 FABRIC = ROOT / "docs" / "fabric.md"
+INSTALL = ROOT / "docs" / "install.md"
+GALLERY = ROOT / "docs" / "gallery.md"
 REUSE = ROOT / "docs" / "reuse.md"
 CHECK = ROOT / ".ci" / "run"
 CODE = [block for block in blocks(README) if block.language == "python"]
@@ -30,9 +32,49 @@ def _marked(name: str) -> Block:
     return block
 
 
+# What a reader of the README has already, and calls by these names.
+YOURS = """
+from pathlib import Path
+
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from llama_index.core import Document as Page
+from llama_index.core import MockEmbedding, Settings, VectorStoreIndex
+from llama_index.core.llms import MockLLM
+
+FACT = "A refund is granted within 30 days of purchase, with the receipt."
+question = "How long can I ask for a refund?"
+
+
+class YourRetriever(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(FACT)]
+
+
+your_retriever = YourRetriever()
+your_chain = lambda found: found | RunnableLambda(str) | FakeListChatModel(responses=[FACT.replace("30", "60")])
+Settings.llm, Settings.embed_model = MockLLM(), MockEmbedding(embed_dim=8)
+your_index = VectorStoreIndex.from_documents([Page(text=FACT)])
+your_models = [{"model_name": "main", "litellm_params": {"model": "extractive/best"}}]
+Path("notes").mkdir()
+Path("notes/policy.md").write_text(FACT)
+"""
+# What the README says of where the reports are.
+REPORTS = """
+print("langchain", chain.invoke(question).response_metadata["crp"]["risk_level"])
+print("llama_index", response_of_index.metadata["crp"]["risk_level"])
+print("litellm", response.crp["risk_level"], response.choices[0].message.content)
+"""
+
+
 def _page(path: Path, folder: Path) -> Path:
     """A script of a page's code."""
     code = [block.body for block in blocks(path) if block.language == "python"]
+    if path == README:
+        # Two of its blocks name their result `response`.
+        code = [YOURS, *code[:3], "response_of_index = response", *code[3:], REPORTS]
     made = folder / "page.py"
     made.write_text("\n\n".join(code), encoding="utf-8")
     return made
@@ -48,10 +90,74 @@ def test_the_code_of_the_readme_runs_in_order(tmp_path: Path) -> None:
     # In an interpreter of its own, as whoever tries it would.
     done = script(_page(README, tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "30 days" in done.stdout
+    # The picture of a checked answer is what the code above it prints.
+    (shown,) = [block.body for block in blocks(README) if block.language == "text"]
+    assert done.stdout.startswith(shown)
+    # A chain whose model says 60 days is caught; the one that quotes is not.
+    assert "langchain HIGH" in done.stdout
+    assert "llama_index " in done.stdout
+    assert re.search(r"litellm LOW .*30 days", done.stdout, re.DOTALL)
 
 
-@pytest.mark.parametrize(("page", "shown"), [(FABRIC, "sha256:"), (REUSE, "HIT")])
+def test_the_gallery_shows_what_its_code_prints(tmp_path: Path) -> None:
+    done = script(_page(GALLERY, tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = [block.body for block in blocks(GALLERY) if block.language == "text"]
+    assert len(shown) == 5
+    assert done.stdout == "".join(shown)
+
+
+def test_the_readme_has_at_most_700_words_beside_code() -> None:
+    text = README.read_text(encoding="utf-8")
+    for code in (r"<!--.*?-->", r"^```.*?^```$", r"\]\([^)]*\)"):
+        text = re.sub(code, "", text, flags=re.MULTILINE | re.DOTALL)
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 700
+
+
+def test_the_readmes_accuracy_is_that_of_the_pages() -> None:
+    def page(name: str) -> str:
+        return " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in README.read_text(encoding="utf-8").splitlines()
+        if re.match(r"\| (no model|Claude|a simulated)", line)
+    ]
+    screen, judge = page("verifier.md"), page("judge.md")
+    assert len(rows) == 7
+    for name, flagged, passed in rows:
+        if "one change" in name:
+            assert "97 of 97 harmless ones" in screen and "flags 87 of 87" in screen
+            assert (flagged, passed) == ("0 of 97", "0 of 87")
+        elif name.startswith("no model"):
+            # The page gives the other side of each share.
+            right, wrong = (f"{100 - float(cell.split()[0]):.1f} %" for cell in (flagged, passed))
+            assert right in screen and wrong in screen, name
+        else:
+            assert f"| {flagged} | {passed} |" in judge, name
+
+
+def test_the_readmes_selection_is_that_of_the_page() -> None:
+    text = README.read_text(encoding="utf-8")
+    head, _, row = text[text.index("| this package |") :].splitlines()[:3]
+    shown = dict(zip(head.strip("| ").split(" | "), row.strip("| ").split(" | "), strict=True))
+    names = {
+        "this package": "**crp (default)**", "rank fusion": "rank fusion of the two, k = 60",
+        "BM25": "stemmed BM25 (bm25s)",
+    }  # fmt: skip
+    table = (ROOT / "docs" / "selection.md").read_text(encoding="utf-8")
+    for name, value in shown.items():
+        (line,) = [
+            x
+            for x in table.splitlines()
+            if x.startswith(f"| {names.get(name, name)} |") and x.count("|") == 9
+        ]
+        assert line.split("|")[7].strip() == value, name
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"), [(FABRIC, "sha256:"), (REUSE, "HIT"), (INSTALL, "30 days")]
+)
 def test_the_code_of_a_page_runs_in_order(
     tmp_path: Path,
     page: Path,
@@ -66,7 +172,7 @@ def test_the_code_of_a_page_runs_in_order(
 
 def test_the_readme_shows_code_for_python_and_each_adapter() -> None:
     text = "\n".join(block.body for block in CODE)
-    for name in ("Relay.open", "examine(", "pack(", "CRPRetriever", "CRPNodePostprocessor"):
+    for name in ("Relay.open", "examine(", "CRPRetriever", "CRPNodePostprocessor"):
         assert name in text
     assert "CRPRouter" in text
 
@@ -123,7 +229,7 @@ def _crp_lines() -> list[list[str]]:
 
 def _command(words: list[str]) -> list[str]:
     """The command's name, or the names of its group and itself."""
-    return words[1:3] if words[1] in ("fabric", "keys", "receipt") else words[1:2]
+    return words[1:3] if words[1] in ("fabric", "receipt", "audit", "eval") else words[1:2]
 
 
 @pytest.mark.parametrize("words", _crp_lines(), ids=lambda words: " ".join(_command(words)))
@@ -134,9 +240,9 @@ def test_a_crp_command_and_its_options_exist(here: Here, words: list[str]) -> No
     assert {word for word in words[2:] if word.startswith("--")} <= options
 
 
-def test_the_extras_of_the_readme_are_those_that_are_declared() -> None:
+def test_the_extras_of_the_page_are_those_that_are_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    table = README.read_text(encoding="utf-8").split("## Extras")[1].split("\n## ")[0]
+    table = INSTALL.read_text(encoding="utf-8").split("## Extras")[1].split("\n## ")[0]
     named = set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE))
     assert named == set(project["optional-dependencies"])
     rows = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", table, re.MULTILINE))

@@ -237,18 +237,20 @@ def test_the_command_moves_a_database(stores, postgres_address, tmp_path):  # no
         return command(*arguments, cwd=tmp_path, **({"CRP_KEY": key} if key else {}))
 
     assert HashEmbedder.identity in crp("fabric", "stats", *place).stderr
-    wrong = crp("fabric", "reembed", *place, key="cd" * 32)
+    wrong = crp("fabric", "maintain", "--reembed", *place, key="cd" * 32)
     assert wrong.returncode == 1 and "another key" in wrong.stderr
-    none = crp("fabric", "reembed", *place, key="")
+    none = crp("fabric", "maintain", "--reembed", *place, key="")
     assert none.returncode == 1 and "CRP_KEY" in none.stderr
-    moved = crp("fabric", "reembed", *place)
+    moved = crp("fabric", "maintain", "--reembed", *place)
     assert moved.stdout.startswith(f"12 facts moved from {HashEmbedder.identity} to "), moved.stderr
-    again = json.loads(crp("fabric", "reembed", *place, "--json").stdout)
+    again = json.loads(crp("fabric", "maintain", "--reembed", *place, "--json").stdout)
     assert (again["facts"], again["before"]) == (0, again["embedder"])
     assert crp("fabric", "doctor", *place).returncode == 0
     assert crp("audit", "verify", *place).returncode == 0
     # Each tenant is moved by its name.
-    told = json.loads(crp("fabric", "reembed", *place, "--tenant", "acme", "--json").stdout)
+    told = json.loads(
+        crp("fabric", "maintain", "--reembed", *place, "--tenant", "acme", "--json").stdout
+    )
     assert (told["facts"], told["before"]) == (1, HashEmbedder.identity)
-    nobody = crp("fabric", "reembed", *place, "--tenant", "acne")
+    nobody = crp("fabric", "maintain", "--reembed", *place, "--tenant", "acne")
     assert nobody.returncode == 1 and "'acne'" in nobody.stderr

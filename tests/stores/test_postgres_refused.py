@@ -111,7 +111,7 @@ def test_no_command_shows_the_password_of_its_store(tmp_path, monkeypatch):
             assert "there is no store at 'postgresql://…'" in str(none.exception)
             done = CliRunner().invoke(app, ["ingest", "a.md", "--store", store])
             assert "1 fact from 1 source added to postgresql://…" in done.stdout
-            moved = CliRunner().invoke(app, ["fabric", "reembed", "--store", store])
+            moved = CliRunner().invoke(app, ["fabric", "maintain", "--reembed", "--store", store])
             assert "the vectors are of all-MiniLM" in moved.stdout
             for said in (none, done, moved):
                 assert PASSWORD not in said.output + str(said.exception)

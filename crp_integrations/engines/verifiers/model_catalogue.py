@@ -81,7 +81,7 @@ def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False)
     model = _known(name)
     if not sha256 and not unpinned:
         raise ConfigError(
-            f"model {name!r} has no sha256; give --sha256, or --take-what-comes to use files that "
+            f"model {name!r} has no sha256; give sha256, or unpinned=True to use files that "
             "nobody compared"
         )
     hub = library("huggingface_hub", f"fetching {name}")
@@ -123,7 +123,8 @@ def published_verifier(name: str) -> Verifier:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"model {name!r} is not in {models_folder()}; fetch it with `crp models get {name}`"
+            f"model {name!r} is not in {models_folder()}; fetch it with fetch({name!r}, …) of "
+            "crp_integrations.engines.verifiers.model_catalogue"
         ) from error
     revision = str(record["revision"]) if record["pinned"] else "not pinned"
     sha256 = str(record["sha256"])

@@ -1,0 +1,296 @@
+"""`crp check`: answers against documents, claim by claim."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import BaseModel, ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from crp_integrations.cli import options, terminal
+from crp_integrations.cli.terminal import counted, plain, quoted
+from crp_integrations.errors import RequestError
+from crp_integrations.vocabulary import ClaimStatus, RiskLevel
+
+if TYPE_CHECKING:
+    from crp_integrations.dpe.records import Claim, Report
+
+STANDARD_INPUT = "-"
+# The file that GitHub shows below a run, by the variable that names it.
+SUMMARY = "GITHUB_STEP_SUMMARY"
+LEVELS = tuple(RiskLevel)
+# The claims that a table of answers counts.
+COUNTED = {
+    "wrong": ClaimStatus.CONTRADICTED,
+    "unsupported": ClaimStatus.UNSUPPORTED,
+    "not checked": ClaimStatus.NOT_CHECKED,
+}
+# Name and text of each passage by the id that a report gives it.
+Passages = Mapping[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAnswer:
+    """An answer with its report.
+
+    Attributes:
+        name: file, or file and line.
+        file: the file that the answer is the text of, empty where it has no lines of its own.
+    """
+
+    name: str
+    file: str
+    text: str
+    passages: Passages
+    report: Report
+
+
+class LoggedAnswer(BaseModel):
+    """A line of a log; further fields are passed over."""
+
+    answer: str
+    context: str | list[str]
+    question: str | None = None
+
+
+def check(
+    answer: Annotated[
+        str, typer.Argument(help="File, folder or saved page of answers; - reads standard input.")
+    ] = "",
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", help="File, folder or saved page to agree with; repeatable."),
+    ] = None,
+    question: Annotated[str | None, typer.Option("--question", help="What was asked.")] = None,
+    watch: Annotated[
+        str,
+        typer.Option("--watch", help="Log with answer, context and question as JSON a line."),
+    ] = "",
+    judge: options.Judge = None,
+    judge_base: options.JudgeBase = None,
+    fail_on: Annotated[
+        RiskLevel | None,
+        typer.Option("--fail-on", case_sensitive=False, help="Status 1 from this risk on."),
+    ] = None,
+    github: Annotated[
+        bool,
+        typer.Option("--github", help="Annotations and a summary as GitHub Actions shows them."),
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check an answer against documents, claim by claim.
+
+    Each claim is printed with what is known of it and the words that it rests on. The exit status
+    is 0, 1 from the risk of --fail-on on, and 2 where something cannot be checked at all. No store
+    is needed, and no model is called without --judge.
+    """
+    if bool(answer) == bool(watch):
+        raise RequestError("give ANSWER with --context, or --watch with a log; one of the two")
+    if watch and (context or question is not None):
+        raise RequestError("--watch takes context and question from the log; leave the options out")
+    if answer and not context:
+        raise RequestError("--context is missing; give the documents that the answer rests on")
+    if judge == options.OWN:
+        raise RequestError("--judge self needs the model that answered; give a model's name")
+    judging = options.judging(judge, judge_base, None, None)
+    if watch:
+        done = _check_log(watch, judging, quiet=as_json)
+    else:
+        passages = _passages(context or ())
+        done = [
+            _checked((name, file), text, passages, question, judging)
+            for name, file, text in _answers(answer)
+        ]
+    if as_json:
+        typer.echo(json.dumps({"answers": [_fields(one) for one in done]}, indent=2))
+    elif github:
+        _print_for_github(done)
+    else:
+        _draw(done, whole=not watch)
+    least = len(LEVELS) if fail_on is None else LEVELS.index(fail_on)
+    if any(LEVELS.index(one.report.risk_level) >= least for one in done):
+        raise typer.Exit(1)
+
+
+def _checked(
+    place: tuple[str, str],
+    text: str,
+    passages: Passages,
+    question: str | None,
+    judging: Mapping[str, Any],
+) -> CheckedAnswer:
+    from crp_integrations import examine
+
+    # By their order, which is how a report names texts: context-1, context-2, ….
+    report = examine(text, [one for _, one in passages.values()], question, **judging)
+    return CheckedAnswer(*place, text, passages, report)
+
+
+def _named(texts: Sequence[tuple[str, str]]) -> Passages:
+    return {f"context-{number}": one for number, one in enumerate(texts, 1)}
+
+
+def _passages(paths: Sequence[str]) -> Passages:
+    """The passages of documents, cut as an ingestion cuts them."""
+    from crp_integrations.fabric.ingest.chunker import cut_blocks
+    from crp_integrations.fabric.records import Document, shown
+    from crp_integrations.loaders.documents import load_path
+    from crp_integrations.relay.build import FACT_TOKENIZER_MODEL
+    from crp_integrations.relay.defaults import tokenizers
+    from crp_integrations.relay.settings import load
+
+    settings = load()
+    counter = tokenizers(settings)(FACT_TOKENIZER_MODEL)
+    here = f"{Path.cwd()}{os.sep}"
+    texts = []
+    for path in paths:
+        for document in load_path(path):
+            blocks = document.blocks if isinstance(document, Document) else document.blocks()
+            name = shown(document.uri).removeprefix(here)
+            chunks = cut_blocks(blocks, counter=counter, settings=settings.fabric.chunking)
+            texts += [(name, chunk.content) for chunk in chunks]
+    if not texts:
+        raise RequestError(f"there is no text in {', '.join(paths):.200}; nothing was checked")
+    return _named(texts)
+
+
+def _answers(path: str) -> Iterator[tuple[str, str, str]]:
+    """Name, file and text of each answer; no file where its lines are not the text's."""
+    from crp_integrations.fabric.records import Document
+    from crp_integrations.loaders.documents import load_path
+    from crp_integrations.loaders.files import SUFFIXES, decode, find_files, read_bytes
+
+    if path == STANDARD_INPUT:
+        yield "standard input", "", decode(sys.stdin.buffer.read(), name="standard input")
+        return
+    for file in find_files(path).files:
+        if SUFFIXES.get(file.suffix.lower()) in ("markdown", "text"):
+            yield str(file), str(file), decode(read_bytes(file), name=str(file))
+            continue
+        for number, document in enumerate(load_path(file), 1):
+            blocks = document.blocks if isinstance(document, Document) else document.blocks()
+            name = str(file) if number == 1 else f"{file}:{number}"
+            yield name, "", "\n\n".join(block.text for block in blocks)
+
+
+def _check_log(path: str, judging: Mapping[str, Any], *, quiet: bool) -> list[CheckedAnswer]:
+    """Check every line of a log, under a progress bar."""
+    from crp_integrations.loaders.files import decode, read_bytes
+
+    data = sys.stdin.buffer.read() if path == STANDARD_INPUT else read_bytes(Path(path))
+    lines = enumerate(decode(data, name=path).split("\n"), 1)
+    rows = [(number, _logged(line, number, path)) for number, line in lines if line.strip()]
+    done = []
+    with terminal.progress_bar(quiet=quiet) as advance:
+        for number, row in rows:
+            texts = [row.context] if isinstance(row.context, str) else row.context
+            passages = _named([("context", one) for one in texts])
+            place = (f"{path}:{number}", "")
+            done.append(_checked(place, row.answer, passages, row.question, judging))
+            advance("answers", len(done), len(rows))
+    return done
+
+
+def _logged(line: str, number: int, path: str) -> LoggedAnswer:
+    try:
+        return LoggedAnswer.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"][:1])) or "it"
+        raise RequestError(
+            f"line {number} of {path!r:.200}: {field}: {first['msg']:.80}; wanted a JSON object "
+            "with answer and question (texts) and context (a text or a list of texts)"
+        ) from None
+
+
+def _quoted(one: CheckedAnswer, claim: Claim) -> list[tuple[str, str]]:
+    return quoted(claim, one.passages, judged=one.report.was_read)
+
+
+def _fields(one: CheckedAnswer) -> dict[str, Any]:
+    """An answer's report, and the passages that it names."""
+    report = one.report.model_dump(mode="json")
+    claims = one.report.claims
+    ids = {part.fact_id for claim in claims for part in claim.evidence}
+    ids |= {part.fact_id for claim in claims for part in claim.quotations}
+    named = {
+        id_: {"source": name, "text": text}
+        for id_, (name, text) in one.passages.items()
+        if id_ in ids
+    }
+    return {"name": one.name, "passages": named, "report": report}
+
+
+def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
+    """Every claim of each answer, and a table where there are several."""
+    console = terminal.terminal()
+    if whole:
+        for one in done:
+            sources = len({name for name, _ in one.passages.values()})
+            beside = f"{counted(len(one.passages), 'passage')} of {counted(sources, 'document')}"
+            console.print(Text(f"{plain(one.name)} against {beside}"), soft_wrap=True)
+            console.print(terminal.verdict(one.report, one.passages))
+    if whole and len(done) == 1:
+        return
+    title = f"{counted(len(done), 'answer')} checked"
+    table = Table("answer", "risk", *COUNTED, "why", title=title, title_justify="left")
+    for one in done:
+        count = Counter(claim.status for claim in one.report.claims)
+        level = one.report.risk_level
+        table.add_row(
+            Text(plain(one.name)),
+            Text(level.value, style=terminal.RISK_STYLE[level]),
+            *(str(count[status]) for status in COUNTED.values()),
+            Text(plain(next(iter(one.report.reasons), ""))),
+        )
+    levels = Counter(one.report.risk_level for one in done)
+    console.print(table)
+    console.print(", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level]))
+
+
+def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
+    """Print an annotation for each flagged claim, and write a summary in Markdown."""
+    lines = []
+    for one in done:
+        lines += [f"### {_cell(one.name)}: {one.report.risk_level}", ""]
+        lines += [f"- {_cell(reason)}" for reason in one.report.reasons]
+        lines += ["", "| status | claim | evidence |", "|---|---|---|"]
+        for claim in one.report.claims:
+            evidence = "; ".join(f"“{text}” ({name})" for name, text in _quoted(one, claim))
+            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(evidence)} |")
+            if claim.flagged:
+                typer.echo(_annotation(one, claim, evidence))
+        lines.append("")
+    if path := os.environ.get(SUMMARY):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+    else:
+        typer.echo("\n".join(lines))
+
+
+def _annotation(one: CheckedAnswer, claim: Claim, evidence: str) -> str:
+    kind = "error" if claim.status is ClaimStatus.CONTRADICTED else "warning"
+    place = ""
+    if one.file:
+        line = one.text.count("\n", 0, claim.start) + 1
+        place = f"file={_escaped(one.file, ':,')},line={line},"
+    said = f"{' '.join(claim.text.split())} The context: {evidence or 'nothing of it'}"
+    return f"::{kind} {place}title={claim.status}::{_escaped(said)}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """Text within a workflow command, whose own marks are written as their numbers."""
+    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
+
+
+def _cell(text: str) -> str:
+    return " ".join(plain(text, whole=True).split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,234 @@
+"""`crp check`: what is read, what is shown, and the status."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+from tests.house.pages import blocks
+from tests.judges import NAME, judge_double
+from tests.requirements.rows import ROOT
+
+PLAN = "The Meridian plan costs 4.20 euros a month."
+CANCEL = "A plan that was paid for a year can be cancelled in its first 14 days."
+WRONG = PLAN.replace("4.20", "4.80")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "plans.md").write_text(f"# Plans\n\n{PLAN}\n\n{CANCEL}\n")
+    (tmp_path / "right.md").write_text(f"{PLAN}\n")
+    (tmp_path / "wrong.md").write_text(f"{CANCEL}\n{WRONG} You can pay by Klarna.\n")
+    return tmp_path
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_each_claim_is_shown_with_status_evidence_and_reason(here: Here, desk: Path) -> None:
+    done = here("check", "wrong.md", "--context", "docs", cwd=desk)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = flat(done.stdout)
+    assert "wrong.md against 1 passage of 1 document" in said
+    assert f"SUPPORTED {CANCEL} word for word in docs/plans.md" in said
+    assert f"CONTRADICTED {WRONG} “{PLAN}” (docs/plans.md) NUMBER_CHANGED" in said
+    assert "the context has 4.20 euros" in said
+    assert "UNSUPPORTED You can pay by Klarna." in said
+    assert "Risk HIGH" in said
+    assert "The answer says 4.80 euros; passage 1 says 4.20 euros." in said
+
+
+def test_the_page_shows_what_is_printed(here: Here, desk: Path) -> None:
+    (block,) = [one for one in blocks(ROOT / "docs" / "cli.md") if one.language == "text"]
+    (desk / "answer.md").write_text(f"{WRONG}\n")
+    done = here("check", "answer.md", "--context", "docs", cwd=desk, COLUMNS="80")
+    assert [line.rstrip() for line in done.stdout.splitlines()] == block.body.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("answer", "level", "status"),
+    [
+        ("wrong.md", "low", 1),
+        ("wrong.md", "high", 1),
+        ("wrong.md", "HIGH", 1),
+        ("wrong.md", "critical", 0),
+        ("right.md", "medium", 0),
+        ("right.md", "low", 1),
+    ],
+)
+def test_the_status_follows_the_risk(
+    here: Here, desk: Path, answer: str, level: str, status: int
+) -> None:
+    for form in ((), ("--json",), ("--github",)):
+        done = here("check", answer, "--context", "docs", "--fail-on", level, *form, cwd=desk)
+        assert done.returncode == status, done.stderr
+
+
+def test_json_has_the_report_and_the_passages_that_it_names(here: Here, desk: Path) -> None:
+    words = ("--context", "docs", "--question", "What does it cost?", "--json")
+    (one,) = json.loads(here("check", "wrong.md", *words, cwd=desk).stdout)["answers"]
+    assert one["name"] == "wrong.md"
+    assert one["report"]["risk_level"] == "HIGH"
+    wrong = next(c for c in one["report"]["claims"] if c["status"] == "CONTRADICTED")
+    (place,) = wrong["quotations"]
+    passage = one["passages"][place["fact_id"]]
+    assert passage["source"] == "docs/plans.md"
+    assert passage["text"][place["start"] : place["end"]] == place["text"]
+
+
+@pytest.mark.parametrize("form", ["input", "html", "folder", "jsonl", "saved"])
+def test_an_answer_is_read_from_every_place(
+    here: Here, desk: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = f"<html><body><nav>Home</nav><main><p>{WRONG}</p></main></body></html>"
+    (desk / "answers").mkdir()
+    (desk / "answers" / "a.txt").write_text(WRONG)
+    (desk / "answers" / "b.md").write_text(PLAN)
+    (desk / "page.html").write_text(page)
+    (desk / "saved").write_text(page)
+    (desk / "many.jsonl").write_text(
+        json.dumps({"text": WRONG}) + "\n" + json.dumps({"text": PLAN})
+    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(WRONG.encode())))
+    name = {"input": "-", "html": "page.html", "folder": "answers", "jsonl": "many.jsonl"}.get(
+        form, form
+    )
+    told = json.loads(here("check", name, "--context", "docs", "--json", cwd=desk).stdout)
+    levels = [one["report"]["risk_level"] for one in told["answers"]]
+    assert levels == (["HIGH", "LOW"] if form in ("folder", "jsonl") else ["HIGH"])
+    assert "Home" not in json.dumps(told)
+
+
+def test_a_folder_of_answers_ends_with_a_table(here: Here, desk: Path) -> None:
+    (desk / "answers").mkdir()
+    for name, text in (("a.txt", WRONG), ("b.md", PLAN)):
+        (desk / "answers" / name).write_text(text)
+    done = here("check", "answers", "--context", "docs", "--fail-on", "high", cwd=desk)
+    assert done.returncode == 1
+    assert "2 answers checked" in done.stdout
+    assert done.stdout.rstrip().endswith("1 LOW, 1 HIGH")
+
+
+def test_the_context_may_be_saved_pages_and_several_paths(here: Here, desk: Path) -> None:
+    (desk / "page.html").write_text(f"<html><body><main><p>{PLAN}</p></main></body></html>")
+    (desk / "cancel.txt").write_text(CANCEL)
+    words = ("--context", "page.html", "--context", "cancel.txt")
+    said = flat(here("check", "wrong.md", *words, cwd=desk).stdout)
+    assert "against 2 passages of 2 documents" in said
+    assert f"“{PLAN}” (page.html)" in said
+
+
+def test_github_gets_annotations_by_line_and_a_summary(here: Here, desk: Path) -> None:
+    words = ("check", "wrong.md", "--context", "docs", "--github")
+    alone = here(*words, cwd=desk).stdout.splitlines()
+    assert alone[0] == (
+        f"::error file=wrong.md,line=2,title=CONTRADICTED::{WRONG} "
+        f"The context: “{PLAN}” (docs/plans.md)"
+    )
+    assert alone[1].startswith("::warning file=wrong.md,line=2,title=UNSUPPORTED::You can pay")
+    assert "| CONTRADICTED | " + WRONG in "\n".join(alone)
+    done = here(*words, cwd=desk, GITHUB_STEP_SUMMARY=str(desk / "summary.md"))
+    assert done.stdout.splitlines() == alone[:2]
+    assert (desk / "summary.md").read_text().startswith("### wrong.md: HIGH\n")
+
+
+def test_what_an_answer_says_cannot_write_commands_or_cells(here: Here, desk: Path) -> None:
+    (desk / "odd.md").write_text("You can pay by Klarna | 100% <b>now</b>\n::error::by Zorblax.\n")
+    done = here("check", "odd.md", "--context", "docs", "--github", cwd=desk)
+    commands = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert all(re.match(r"::(error|warning) file=odd\.md,line=\d,title=", one) for one in commands)
+    assert "100%25" in "".join(commands)
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| UNSUPPORTED")]
+    assert rows and all(len(re.split(r"(?<!\\)\|", row)) == 5 for row in rows)
+    assert "<b>" not in "".join(rows)
+
+
+def log(folder: Path, *rows: object) -> None:
+    text = "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows)
+    (folder / "run.jsonl").write_text(text)
+
+
+def test_a_log_is_checked_line_by_line(here: Here, desk: Path) -> None:
+    log(
+        desk,
+        {"question": "What does it cost?", "context": [CANCEL, PLAN], "answer": WRONG},
+        "",
+        {"question": None, "context": PLAN, "answer": PLAN, "trace": "x"},
+    )
+    done = here("check", "--watch", "run.jsonl", "--fail-on", "high", cwd=desk)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "2 answers checked" in done.stdout
+    assert re.search(r"run\.jsonl:1 +│ HIGH +│ 1 +│ 0 +│ 0 +│", done.stdout)
+    assert re.search(r"run\.jsonl:3 +│ LOW", done.stdout)
+    assert done.stdout.rstrip().endswith("1 LOW, 1 HIGH")
+    told = json.loads(here("check", "--watch", "run.jsonl", "--json", cwd=desk).stdout)
+    assert [one["name"] for one in told["answers"]] == ["run.jsonl:1", "run.jsonl:3"]
+
+
+def test_a_judge_reads_each_answer_of_a_log_once(here: Here, desk: Path) -> None:
+    log(desk, *({"context": PLAN, "answer": one} for one in (PLAN, WRONG)))
+    with judge_double() as judge:
+        how = ("--judge", NAME, "--judge-base", judge.url, "--json")
+        key = {"OPENAI_API_KEY": "sk-judge"}
+        done = here("check", "--watch", "run.jsonl", *how, cwd=desk, **key)
+        assert len(judge.requests) == 2
+    told = json.loads(done.stdout)["answers"]
+    assert {one["report"]["checked_by"] for one in told} == {f"judge {NAME}"}
+    assert told[0]["report"]["verification"] == "VERIFIED"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give ANSWER with --context, or --watch"),
+        (("right.md",), "--context is missing"),
+        (("right.md", "--watch", "run.jsonl"), "one of the two"),
+        (("--watch", "run.jsonl", "--context", "docs"), "takes context and question from the log"),
+        (("none.md", "--context", "docs"), "none.md does not exist"),
+        (("right.md", "--context", "none"), "none does not exist"),
+        (("right.md", "--context", ""), "--context is empty"),
+        (("right.md", "--context", "blank.md"), "blank.md is empty"),
+        (("--watch", "blank.md"), "holds no text"),
+        (("--watch", "run.jsonl"), "line 1 of 'run.jsonl': it: Invalid JSON"),
+        (("--watch", "list.jsonl"), "line 1 of 'list.jsonl': it: Input should be an object"),
+        (
+            ("--watch", "answer.jsonl"),
+            "answer: Input should be a valid string; wanted a JSON object",
+        ),
+        (("--watch", "context.jsonl"), "context: Field required; wanted"),
+        (("--watch", "question.jsonl"), "question: Input should be a valid string"),
+        (("right.md", "--context", "docs", "--judge", "self"), "needs the model that answered"),
+        (("right.md", "--context", "docs", "--judge-base", "http://x"), "goes with --judge"),
+        (("right.md", "--context", "docs", "--judge", "no-such-model"), "no-such-model"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_status_2(
+    here: Here, desk: Path, words: tuple[str, ...], said: str
+) -> None:
+    (desk / "blank.md").write_text(" \n")
+    (desk / "run.jsonl").write_text("{\n")
+    (desk / "list.jsonl").write_text("[]\n")
+    for name, row in (
+        ("answer", {"context": PLAN, "answer": 5}),
+        ("context", {"answer": PLAN}),
+        ("question", {"context": PLAN, "answer": PLAN, "question": 5}),
+    ):
+        (desk / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    done = here("check", *words, cwd=desk)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("crp: ") and said in line
+
+
+def test_a_level_that_there_is_not_is_bad_usage(here: Here, desk: Path) -> None:
+    done = here("check", "right.md", "--context", "docs", "--fail-on", "grave", cwd=desk)
+    assert done.returncode == 2
+    assert "grave" in done.stderr
