@@ -180,6 +180,7 @@ class Double:
         answers: the text for a request; None answers `text` to all.
         piece_words: words of one piece of a stream, in the OpenAI shape.
         refusal_headers: that go along with a fault's status, such as `Retry-After`.
+        hung_up: a client went away in the middle of a stream.
         windows: what models take, by name; a request that does not fit is refused with numbers.
     """
 
@@ -197,6 +198,7 @@ class Double:
     pause_s: float = 0.02
     piece_words: int = 1
     refusal_headers: dict[str, str] = field(default_factory=dict)
+    hung_up: bool = False
 
     def answer(self, seen: Recorded) -> str:
         return self.answers(seen) if self.answers else self.text
@@ -310,8 +312,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _piece(self, text: str) -> None:
         data = text.encode()
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        self.wfile.flush()
+        try:
+            self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            self.wfile.flush()
+        except ConnectionError:
+            self.double.hung_up = True
+            raise
 
 
 class _Server(ThreadingHTTPServer):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
@@ -12,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from crp_integrations.adapters.arguments import check_values
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import rejected_claims
+from crp_integrations.engines.models import WholeReplies
 from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.messages import Message, ModelCall, Reply
@@ -19,47 +18,8 @@ from crp_integrations.relay.delegation import asked_by, result_of
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer, message_of
 from crp_integrations.relay.relay import Relay
-from crp_integrations.seals import sha256
-from crp_integrations.session.records import SESSION_ID
 from crp_integrations.vocabulary import Strategy
 from crp_integrations.vocabulary.safety import Purpose
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationQuestion:
-    """A conversation as a question.
-
-    Attributes:
-        system: the system messages joined by an empty line.
-        history: all other messages in order.
-        results: how many messages at the history's end follow the question: tool calls with what
-            the tools answered.
-    """
-
-    question: str
-    system: str
-    history: tuple[Message, ...]
-    results: int = 0
-
-
-def question_of(messages: Sequence[Mapping[str, Any]]) -> ConversationQuestion:
-    """The question, the system prompt and the history of a conversation."""
-    if not isinstance(messages, Sequence):
-        raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
-    read = [message_of(message) for message in messages]
-    last = read[-1].role if read else ""
-    places = [place for place, one in enumerate(read) if one.role == "user"]
-    if last not in ("user", "tool") or not places:
-        raise RequestError(
-            "the last message must be the user's question, or a tool's result after it"
-        )
-    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    before = [one for one in read[: places[-1]] if one.role != "system"]
-    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
-    return ConversationQuestion(read[places[-1]].content, system, (*before, *after), len(after))
-
-
-Response = TypeVar("Response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +39,31 @@ class Conversation:
     results: int = 0
 
 
-class AgentModelCalls(ABC, Generic[Response]):
+def question_of(messages: Sequence[Mapping[str, Any]]) -> Conversation:
+    """The question, the system prompt and the history of a conversation."""
+    if not isinstance(messages, Sequence):
+        raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
+    read = [message_of(message) for message in messages]
+    last = read[-1].role if read else ""
+    places = [place for place, one in enumerate(read) if one.role == "user"]
+    if last not in ("user", "tool") or not places:
+        raise RequestError(
+            "the last message must be the user's question, or a tool's result after it"
+        )
+    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
+    before = [one for one in read[: places[-1]] if one.role != "system"]
+    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
+    return Conversation(read[places[-1]].content, system, (*before, *after), len(after))
+
+
+Response = TypeVar("Response")
+
+
+class AgentModelCalls(WholeReplies, Generic[Response]):
     """The model behind an agent, as the model of a turn.
 
     The agent's own messages go out as they are; what the turn adds is the system message with the
-    envelope, and behind them what a remedy asks for.
+    envelope, and behind them what a remedy asks for. The model's own errors go on unchanged.
 
     Args:
         conversation: the agent's messages as a question.
@@ -94,22 +74,6 @@ class AgentModelCalls(ABC, Generic[Response]):
         self._conversation = conversation
         self._model = model
         self._answers: list[tuple[Reply, Response]] = []
-
-    @abstractmethod
-    def call(self, call: ModelCall) -> Reply:
-        """Answer a call; the model's own errors go on unchanged."""
-
-    @abstractmethod
-    async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
-
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole reply; no piece of it is to be had before the verdict."""
-        yield self.call(call)
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        yield await self.acall(call)
 
     def _keep(self, call: ModelCall, reply: Reply, response: Response) -> Reply:
         """Keep the response of a reply that may become the answer."""
@@ -254,21 +218,3 @@ def held_rejections(relay: Relay, session_id: str) -> tuple[RejectedClaim, ...]:
 def hold_rejections(relay: Relay, session_id: str, report: Report) -> None:
     """Hold the claims that the report on a sub-agent's answer flags, for the session around it."""
     relay._world.session_memories.reject(session_id, rejected_claims(report))
-
-
-PREFIX: Final = "crp_sess_"
-_DIGITS: Final = 32
-
-
-def session_id_for(given: object, framework: str, word: str = "session_id") -> str:
-    """The session id for whatever names a conversation.
-
-    An id of ours is taken as it is. Any other is hashed, so that one name is one session, in
-    whatever process it goes on, and the name itself, which may be a person's, is stored nowhere.
-    """
-    if isinstance(given, bool) or not isinstance(given, str | int | uuid.UUID):
-        raise RequestError(f"{word} is {type(given).__name__}, wanted a text")
-    named = str(given)
-    if SESSION_ID.fullmatch(named):
-        return named
-    return PREFIX + sha256(f"{framework}\x1f{named}").removeprefix("sha256:")[:_DIGITS]

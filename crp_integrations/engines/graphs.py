@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.envelope.ports import Link, Reached
-from crp_integrations.errors import EngineError, MissingExtra, RequestError
+from crp_integrations.errors import EngineError, MissingExtra
 from crp_integrations.fabric.communities.similarity_graph import FactGraph
 from crp_integrations.scores import SCALE
 
@@ -347,19 +347,6 @@ def write_graphml(
             engine="networkx",
             version=version("networkx"),
         ) from error
-
-
-def within_hops(graph: FactGraph, fact_id: str, hops: int) -> dict[str, int]:
-    """The facts that at most so many edges lie away from a fact."""
-    import networkx
-
-    if hops < 0:
-        raise RequestError(f"hops is {hops}, wanted at least 0")
-    made = as_networkx(graph)
-    if fact_id not in made:
-        raise RequestError(f"fact {fact_id!r:.60} is not in the graph")
-    found = networkx.single_source_shortest_path_length(made, fact_id, cutoff=hops)
-    return dict(sorted(dict(found).items(), key=lambda entry: (entry[1], entry[0])))
 
 
 def _in_xml(text: str) -> str:

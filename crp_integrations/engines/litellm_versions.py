@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
@@ -171,6 +172,13 @@ def ended(stream: Any) -> bool:
     return not hasattr(stream, "received_finish_reason")
 
 
+async def close_stream(stream: Any) -> None:
+    """Let go of a stream that is read no further, and of its connection."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
 # --- errors ----------------------------------------------------------------------------------
 
 
@@ -261,6 +269,42 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
             own.refusal = own.refusal or provider_refusal(said)
             own.retry_after = own.retry_after or headers.get("retry-after", "")
     return own
+
+
+def catchable(own: ModelError, error: Exception, model: str, library: ModuleType) -> ModelError:
+    """Our error as one that is caught as LiteLLM's too, with the fields of LiteLLM's.
+
+    What LiteLLM has no error for, as a stream that breaks off, is its `APIConnectionError`.
+    """
+    error = provider_error_of(error)[0]
+    if not type(error).__module__.startswith("litellm."):
+        error = library.APIConnectionError(message=str(own), llm_provider="", model=model)
+    if isinstance(own, type(error)):
+        return own
+    fields = {**vars(error), **vars(own), "message": str(own)}
+    return _restored(type(own), type(error), own.args, fields)
+
+
+@cache
+def _class_of_both(own: type[ModelError], theirs: type[Exception]) -> type[ModelError]:
+    names = ("__module__", "__qualname__", "__doc__")
+    shown = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__reduce__": _reduced}
+    return type(own.__name__, (own, theirs), {n: getattr(own, n) for n in names} | shown)
+
+
+def _restored(
+    own: type[ModelError], theirs: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]
+) -> ModelError:
+    kind: type[ModelError] = _class_of_both(own, theirs)  # type: ignore[arg-type]
+    # LiteLLM's constructors take other arguments in each version.
+    made = kind.__new__(kind, *args)
+    vars(made).update(fields)
+    return made
+
+
+def _reduced(error: ModelError) -> tuple[Any, ...]:
+    # A class that is made here is found under no name.
+    return _restored, (*type(error).__bases__, error.args, vars(error))
 
 
 def _translated(error: Exception, begun: bool, model: str, library: ModuleType) -> CRPError:

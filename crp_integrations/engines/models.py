@@ -7,6 +7,8 @@ examine its judge's.
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -21,9 +23,16 @@ from typing import Any, Final, Protocol
 from pydantic import ValidationError
 
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
-from crp_integrations.engines.litellm import LiteLLMModel
-from crp_integrations.errors import ConfigError, CRPError, ModelError, RequestError, provider_error
-from crp_integrations.messages import Message, ModelCall, Reply, Usage
+from crp_integrations.engines.litellm import LiteLLMModel, message_json
+from crp_integrations.errors import (
+    ConfigError,
+    CRPError,
+    ModelError,
+    ModelTimeout,
+    RequestError,
+    provider_error,
+)
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
 from crp_integrations.ports import Model
 
 
@@ -165,7 +174,6 @@ def tool_choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
 
 # Where frameworks keep a model's name.
 _NAMES: Final = ("model_name", "model", "model_id", "deployment_name")
-_ROLES: Final = {"system": "system", "user": "human", "assistant": "ai"}
 
 
 def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any]) -> Model:
@@ -177,25 +185,36 @@ def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any])
     if options:
         named = ", ".join(sorted(options))
         raise ConfigError(f"{named} go with a judge's name; set them on the model object itself")
+    return model_object(source, "judge", quiet=True)
+
+
+def model_object(source: object, name: str, *, quiet: bool = False) -> Model:
+    """A model object of this package, LangChain or LlamaIndex, behind the port.
+
+    Args:
+        name: of the argument that it came with, for messages.
+        quiet: nobody who listens to models around is told of its calls.
+    """
     made: Any = source
     if _can(made, "call", "acall"):
         return made  # type: ignore[no-any-return]
     if _can(made, "invoke", "ainvoke"):
-        quiet: Any = {"callbacks": []}
-        return FrameworkJudge(
-            lambda call: made.invoke(_role_pairs(call), config=quiet),
-            lambda call: made.ainvoke(_role_pairs(call), config=quiet),
+        config: Any = {"callbacks": []} if quiet else None
+        return ModelObject(
+            lambda call: _with_tools(made, call).invoke(_openai_messages(call), config=config),
+            lambda call: _with_tools(made, call).ainvoke(_openai_messages(call), config=config),
             _of_message,
         )
     if _can(made, "complete", "acomplete"):
-        return FrameworkJudge(
+        return ModelObject(
             lambda call: made.complete(_text(call)),
             lambda call: made.acomplete(_text(call)),
             _of_completion,
         )
+    own = ", or True for the component's own model" if name == "judge" else ""
     raise ConfigError(
-        f"judge is {type(source).__name__}; give a LiteLLM name such as 'openai/gpt-4o-mini', a "
-        "LangChain chat model, a LlamaIndex LLM, or True for the component's own model"
+        f"{name} is {type(source).__name__}; give a LiteLLM name such as 'openai/gpt-4o-mini', a "
+        f"LangChain chat model, a LlamaIndex LLM{own}"
     )
 
 
@@ -203,8 +222,8 @@ def _can(source: object, *verbs: str) -> bool:
     return all(callable(getattr(source, verb, None)) for verb in verbs)
 
 
-def judge_name(source: object) -> str:
-    """A judge's name as reports show it."""
+def model_object_name(source: object) -> str:
+    """The name of a model, or of the one that an object asks."""
     if isinstance(source, str):
         return source
     inner = getattr(source, "bound", None)
@@ -218,7 +237,82 @@ def judge_name(source: object) -> str:
     return type(source).__name__
 
 
-class FrameworkJudge:
+def model_error(error: Exception, model: str) -> ModelError:
+    """A framework's error as one of this package; its own words may quote the prompt."""
+    status = getattr(error, "status_code", None) or getattr(
+        getattr(error, "response", None), "status_code", None
+    )
+    kind = provider_error(status, str(error))
+    if isinstance(error, TimeoutError) or type(error).__name__.endswith(
+        ("Timeout", "TimeoutError")
+    ):
+        kind = ModelTimeout
+    made = kind(f"the chat model behind {model!r:.80} failed with {type(error).__name__}")
+    made.provider_status = status if isinstance(status, int) else None
+    made.tried = (model,)
+    return made
+
+
+class WholeReplies(ABC):
+    """A model that is called whole, also where a stream is asked for.
+
+    So nothing of an answer that is withheld shows in a framework's own streams.
+    """
+
+    @abstractmethod
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call."""
+
+    @abstractmethod
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The whole text, then the reply."""
+        reply = self.call(call)
+        if reply.text:
+            yield reply.text
+        yield reply
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        reply = await self.acall(call)
+        if reply.text:
+            yield reply.text
+        yield reply
+
+
+class FrameworkChatModel(WholeReplies):
+    """What the frameworks' chat models have in common as models of a turn."""
+
+    @abstractmethod
+    def reply_to(self, call: ModelCall) -> Reply:
+        """Answer a call, with whatever the framework raises."""
+
+    @abstractmethod
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call."""
+        try:
+            return self.reply_to(call)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise model_error(error, call.model) from error
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        try:
+            return await self.areply_to(call)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise model_error(error, call.model) from error
+
+
+class ModelObject(FrameworkChatModel):
     """Asks a model object of LangChain or LlamaIndex, which answers whole.
 
     Args:
@@ -232,38 +326,26 @@ class FrameworkJudge:
     ) -> None:  # fmt: skip
         self._ask, self._aask, self._read = ask, aask, read
 
-    def call(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call."""
-        try:
-            return self._read(self._ask(call), call)
-        except Exception as error:
-            raise _judge_failed(error, call.model) from error
+        return self._read(self._ask(call), call)
 
-    async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
-        try:
-            return self._read(await self._aask(call), call)
-        except Exception as error:
-            raise _judge_failed(error, call.model) from error
-
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The text in one piece, then the reply."""
-        reply = self.call(call)
-        yield reply.text
-        yield reply
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        reply = await self.acall(call)
-        yield reply.text
-        yield reply
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
+        return self._read(await self._aask(call), call)
 
 
-def _role_pairs(call: ModelCall) -> list[tuple[str, str]]:
-    return [(_ROLES[str(message.role)], message.content) for message in call.messages]
+def _with_tools(model: Any, call: ModelCall) -> Any:
+    return model.bind_tools([dict(tool) for tool in call.tools]) if call.tools else model
+
+
+def _openai_messages(call: ModelCall) -> list[dict[str, Any]]:
+    return [message_json(message) for message in call.messages]
 
 
 def _text(call: ModelCall) -> str:
+    if call.tools:
+        raise ModelError(f"model {call.model!r:.80} is asked by a text, which takes no tools")
     return "\n\n".join(message.content for message in call.messages)
 
 
@@ -276,6 +358,10 @@ def _of_message(message: Any, call: ModelCall) -> Reply:
     return Reply(
         text=str(text),
         model=str(told.get("model_name") or told.get("model") or call.model),
+        tool_calls=tuple(
+            ToolCall(id=one.get("id") or "", name=one["name"], arguments=json.dumps(one["args"]))
+            for one in getattr(message, "tool_calls", None) or ()
+        ),
         usage=Usage(
             prompt_tokens=int(used.get("input_tokens") or 0),
             completion_tokens=int(used.get("output_tokens") or 0),
@@ -298,15 +384,3 @@ def _of_completion(completion: Any, call: ModelCall) -> Reply:
             prompt_tokens=tokens("prompt_tokens"), completion_tokens=tokens("completion_tokens")
         ),
     )
-
-
-def _judge_failed(error: Exception, model: str) -> CRPError:
-    """Our error of a framework's; its own words may quote the prompt, so they are not copied."""
-    if isinstance(error, CRPError):
-        return error
-    status = getattr(error, "status_code", None)
-    own: ModelError = provider_error(status)(
-        f"the call to judge {model!r:.80} failed ({type(error).__name__})"
-    )
-    own.provider_status = status if isinstance(status, int) else None
-    return own

@@ -194,7 +194,7 @@ async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
     asked = await asyncio.to_thread(read_question, call.body, call.headers, call.settings)
     check_model(asked.model, call.models)
     await asyncio.to_thread(call.upstream.known, asked.model)
-    call.log_entry.session_id = asked.asking.get("session_id") or ""
+    call.log_entry.session_id = str(asked.asking.get("session_id") or "")
     return asked
 
 

@@ -54,7 +54,7 @@ async def put_facts(call: GatewayRequest) -> GatewayResponse:
     facts = await asyncio.to_thread(_given, call)
     asked = from_headers(call.headers)
     cache = asked.get("cache")
-    session_id, residency = asked.get("session_id") or "", asked.get("residency")
+    session_id, residency = str(asked.get("session_id") or ""), asked.get("residency")
     if isinstance(cache, CacheDirectives) and cache.no_store and not session_id:
         raise RequestError(
             "under no-store facts are kept for a session alone; name it in CRP-Context-Session-Id"

@@ -25,7 +25,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from crp_integrations.adapters.conversations import sampling
-from crp_integrations.adapters.framework_models import FrameworkChatModel
+from crp_integrations.engines.models import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply

@@ -23,7 +23,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from crp_integrations.adapters.conversations import PREFIX, hold_rejections, session_id_for
+from crp_integrations.adapters.conversations import hold_rejections
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.errors import RequestError
@@ -31,6 +31,7 @@ from crp_integrations.langchain.messages import attach_rejected, message_of, rej
 from crp_integrations.messages import Message
 from crp_integrations.observability.observers import RUN_SPANS
 from crp_integrations.relay.relay import Relay
+from crp_integrations.session.records import SESSION_PREFIX, session_id_of
 
 # LangChain tells nobody when a model or retriever that is itself the root gets cancelled, so the
 # oldest tree is given up for the newest; whoever still runs in it is then not checked.
@@ -318,7 +319,6 @@ class SentMessages:
             return self._messages.pop(run_id, Sent())
 
 
-_FRAMEWORK: Final = "langchain"
 # LangChain's word, then LangGraph's.
 _KEYS: Final = ("session_id", "thread_id")
 
@@ -326,25 +326,25 @@ _KEYS: Final = ("session_id", "thread_id")
 def session_of(config: Mapping[str, Any] | None) -> str:
     """The session that a config names, by `session_id` or else `thread_id`; empty for none.
 
-    An id of ours is taken as it is, and any other name is hashed (`session_id_for`).
+    An id of ours is taken as it is, and any other name is hashed (`session_id_of`).
     """
     configurable = (config or {}).get("configurable") or {}
     for key in _KEYS:
         given = configurable.get(key)
         if given is None or given == "":
             continue
-        return session_id_for(given, _FRAMEWORK, f"configurable {key}")
+        return session_id_of(given, f"configurable {key}")
     return ""
 
 
 def named_session(given: object) -> str:
     """The session for whatever names a conversation."""
-    return session_id_for(given, _FRAMEWORK)
+    return session_id_of(given)
 
 
 def new_session() -> str:
     """A session of its own, for a run that names none."""
-    return PREFIX + uuid.uuid4().hex
+    return SESSION_PREFIX + uuid.uuid4().hex
 
 
 # Of LangGraph's namespace: a graph within a node within a graph.

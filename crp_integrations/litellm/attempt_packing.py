@@ -290,10 +290,11 @@ def _supported_arguments(kwargs: dict[str, Any], own: frozenset[str]) -> dict[st
 
 
 def _without_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, for a whole answer where a stream's end could not be told."""
-    if not kwargs.get("stream") or tells_end(
+    """The arguments, for a whole answer where a stream's end could not be told, as of a mock's."""
+    told = kwargs.get("mock_response") is None and tells_end(
         litellm, kwargs["model"], kwargs.get("custom_llm_provider")
-    ):
+    )
+    if not kwargs.get("stream") or told:
         return kwargs
     return {**{k: v for k, v in kwargs.items() if k != "stream_options"}, "stream": False}
 

@@ -1,4 +1,4 @@
-"""A router's deployments as the model that a turn calls, the extractive model among them."""
+"""A router's deployments as the model that a turn calls."""
 
 from __future__ import annotations
 
@@ -6,27 +6,35 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, TypeVar
 from weakref import ref
 
-from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import StreamedReply, as_chunk, reply_of
 from crp_integrations.engines.litellm_versions import (
+    catchable,
     checks_before_calls,
+    close_stream,
     entries_of,
     fallbacks_of,
     groups_of,
     library,
     notes_of,
-    register_provider,
     retries_of,
     translate,
 )
+from crp_integrations.engines.models import WholeReplies
 from crp_integrations.errors import (
-    ConfigError,
     CRPError,
     EngineError,
     ModelError,
@@ -41,7 +49,7 @@ from crp_integrations.litellm.attempt_packing import (
     is_answer,
     message_list,
 )
-from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.steps import (
     Dispatch,
     Fan,
@@ -57,13 +65,16 @@ T = TypeVar("T")
 STOP_SECONDS: Final = 5.0
 
 
-def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """The result of asynchronous work, for a caller outside that loop."""
-    loop = own_loop()
-    if _running_loop() is loop:
+def run_blocking(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+    """The result of asynchronous work, for a caller outside its loop; None for the own loop."""
+    loop = loop or own_loop()
+    if running_loop() is loop or not loop.is_running():
         work.close()
         raise RequestError(
-            "completion was called from within a call of the router; await acompletion there"
+            "a stream of acompletion is read outside the event loop that made it, or blocks it; "
+            "read it there with async for"
+            if loop is not own_loop()
+            else "completion was called from within a call of the router; await acompletion there"
         )
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
@@ -75,7 +86,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 def make_in_loop(make: Callable[[], T]) -> T:
     """What a function makes while a loop runs: a router with budgets starts a task of its own."""
-    if _running_loop() is not None:
+    if running_loop() is not None:
         return make()
 
     async def made() -> T:
@@ -115,7 +126,8 @@ def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> Non
     thread.join(timeout=STOP_SECONDS)
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -133,6 +145,7 @@ class AnsweredCall:
         response: LiteLLM's response; a list of chunks when it was a stream.
         tried: models tried for it, the one that answered last.
         deployment: id of the deployment that answered, empty when LiteLLM does not tell.
+        shown: how many of the chunks the caller has already.
     """
 
     step: Dispatch
@@ -140,14 +153,16 @@ class AnsweredCall:
     reply: Reply
     tried: tuple[str, ...]
     deployment: str
+    shown: int = 0
 
 
-class Deployments:
+class Deployments(WholeReplies):
     """Answers the calls of one request through a `litellm.Router`; a `Model` like any other.
 
     Attributes:
         spent: the calls that were answered, in order.
         tried: every model that was tried, in order.
+        live: whether the answer's chunks are shown as they come.
     """
 
     def __init__(
@@ -161,6 +176,7 @@ class Deployments:
         """Take a request's arguments."""
         self.spent: list[AnsweredCall] = []
         self.tried: list[str] = []
+        self.live = False
         self._router = router
         self._group = group
         self._given = dict(given)
@@ -187,35 +203,16 @@ class Deployments:
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call by the group's deployments and their fallbacks."""
-        # Kept: a judge's call may be made again, and all of them last as long as the request.
-        turn, step = self._made[id(call)]
-        running = self._attempts(turn, step)
-        token = CURRENT_ATTEMPTS.set(ref(running))
-        try:
-            response, reply, deployment = await self._called(running)
-        except Exception as error:
-            raise self.translated(error, running) from error
-        finally:
-            CURRENT_ATTEMPTS.reset(token)
-            self.tried += running.tried
-        self.spent.append(AnsweredCall(step, response, reply, tuple(running.tried), deployment))
-        return reply
+        [reply] = [part async for part in self._answer(call, live=False)]
+        return reply  # type: ignore[no-any-return]
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call from outside an event loop."""
         return run_blocking(self.acall(call))
 
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The text in one piece, since an answer is examined before it is given out; the reply."""
-        reply = self.call(call)
-        yield reply.text
-        yield reply
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        reply = await self.acall(call)
-        yield reply.text
-        yield reply
+    def astream(self, call: ModelCall) -> AsyncGenerator[Any]:
+        """LiteLLM's chunks as they come, where nothing may withhold the answer; then the reply."""
+        return self._answer(call, live=self.live)
 
     def _attempts(self, turn: WatchedTurn, step: Dispatch) -> CallAttempts:
         base = turn.base if step.envelope is not None else len(step.messages)
@@ -239,30 +236,50 @@ class Deployments:
             running.messages = _without_envelope(said, step.envelope.text)
         return running
 
-    async def _called(self, running: CallAttempts) -> tuple[Any, Reply, str]:
+    async def _answer(self, call: ModelCall, *, live: bool) -> AsyncGenerator[Any]:
         """Ask the group, and again where what came is no answer.
 
         LiteLLM has done its own retries and fallbacks when a call returns. What it lets pass is a
         response without a choice, and a stream that breaks off: it goes on with another deployment
-        only while nothing came, since its caller has the pieces already. Here nobody has any before
-        the verdict, so both count as failures like any other.
+        only while nothing came, since its caller has the pieces already. Where nobody has any
+        before the verdict, both count as failures like any other.
         """
-        given = call_arguments(running.step, self._given)
-        streams = self._streams and is_answer(running.step)
+        # Kept: a judge's call may be made again, and all of them last as long as the request.
+        turn, step = self._made[id(call)]
+        running = self._attempts(turn, step)
+        given = call_arguments(step, self._given)
+        streams = self._streams and is_answer(step)
         if streams:
-            options = {"include_usage": True, **(given.get("stream_options") or {})}
+            options = {**(given.get("stream_options") or {}), "include_usage": True}
             given = {**given, "stream": True, "stream_options": options}
-        groups = self._groups(given)
-        while True:
-            response = await self._router.acompletion(
-                model=groups.pop(0), messages=running.messages, **given
-            )
-            _check_hook_ran(running)
-            try:
-                return await (read_stream if streams else read_response)(response, running)
-            except Exception:
-                if not groups:
-                    raise
+        groups, shown = self._groups(given), False
+        try:
+            while True:
+                response = await _noticed(
+                    running,
+                    self._router.acompletion(
+                        model=groups.pop(0), messages=running.messages, **given
+                    ),
+                )
+                _check_hook_ran(running)
+                try:
+                    async with aclosing(read_answer(response, running, streams=streams)) as parts:
+                        while not isinstance(
+                            part := await _noticed(running, anext(parts)), AnsweredCall
+                        ):
+                            if live:
+                                shown = True
+                                yield part
+                    break
+                except Exception:
+                    if not groups or shown:
+                        raise
+        except Exception as error:
+            raise self.translated(error, running) from error
+        finally:
+            self.tried += running.tried
+        self.spent.append(part if live else replace(part, shown=0))
+        yield part.reply
 
     def _groups(self, given: Mapping[str, Any]) -> list[str]:
         """The groups that are asked in turn: retries, then fallbacks."""
@@ -304,6 +321,7 @@ class Deployments:
             own.tried = own.tried or tuple(running.tried)
             status = getattr(error, "status_code", None)
             own.provider_status = status if running.tried and isinstance(status, int) else None
+            return catchable(own, error, self._group, litellm)
         return own
 
 
@@ -334,6 +352,11 @@ class WatchedTurn:
         outcome: Outcome = self._turn.fail(error)
         return outcome
 
+    def show_at_once(self) -> bool:
+        """Whether the answer may be shown as it comes."""
+        self._deployments.live = bool(self._turn.show_at_once())
+        return self._deployments.live
+
     def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack for a model; the last fit is what counts."""
         fitted: FittedDispatch = self._turn.fit(model, context_limit=context_limit)
@@ -353,31 +376,54 @@ class WatchedTurn:
         return step
 
 
-async def read_response(response: Any, running: CallAttempts) -> tuple[Any, Reply, str]:
-    """A response, its reply, and the deployment that answered."""
-    deployment = _deployment_id(response)
-    return response, reply_of(response, running.model, (deployment, running.model)), deployment
+async def _noticed(running: CallAttempts, awaited: Awaitable[T]) -> T:
+    """What is awaited, while the hook packs for this call."""
+    token = CURRENT_ATTEMPTS.set(ref(running))
+    try:
+        return await awaited
+    finally:
+        CURRENT_ATTEMPTS.reset(token)
 
 
-async def read_stream(chunks: Any, running: CallAttempts) -> tuple[list[Any], Reply, str]:
-    """A stream read to its end; a whole response, where the hook asked for one, as a chunk."""
-    if not hasattr(chunks, "__aiter__"):
-        response, reply, deployment = await read_response(chunks, running)
-        return [as_chunk(response)], reply, deployment
-    tried, deployment = len(running.tried), _deployment_id(chunks)
-    assembly = StreamedReply(running.model, litellm, (deployment, running.model))
-    kept = []
-    async for chunk in chunks:
-        assembly.add(chunk)
-        kept.append(chunk)
-    if len(running.tried) > tried:
-        # Of a deployment that took over, LiteLLM does not tell whether it finished.
-        raise ModelError(f"the stream of model {running.model!r} was taken over by another")
-    return kept, assembly.reply(chunks), deployment
+async def read_answer(
+    response: Any, running: CallAttempts, *, streams: bool
+) -> AsyncGenerator[Any]:
+    """The chunks of a stream as they come, up to the one that ends it; then the answered call.
+
+    A whole response, where the hook asked for one, is one chunk.
+    """
+    tried, deployment = len(running.tried), str(notes_of(response).get("model_id") or "")
+    priced_as, shown = (deployment, running.model), 0
+    if not hasattr(response, "__aiter__"):
+        reply = reply_of(response, running.model, priced_as)
+        found = [as_chunk(response)] if streams else response
+    else:
+        assembly = StreamedReply(running.model, litellm, priced_as)
+        found = []
+        try:
+            async for chunk in response:
+                if len(running.tried) > tried:
+                    # Of a deployment that took over, LiteLLM does not tell whether it finished.
+                    raise ModelError(f"the stream of model {running.model!r} was taken over")
+                assembly.add(chunk)
+                found.append(chunk)
+                if _says_something(chunk) and not assembly.finished:
+                    for one in found[shown:]:
+                        yield one
+                    shown = len(found)
+            reply = assembly.reply(response)
+        except BaseException:
+            await close_stream(response)
+            raise
+    model_names = tuple(running.tried) or (running.model,)
+    yield AnsweredCall(running.step, found, reply, model_names, deployment, shown)
 
 
-def _deployment_id(response: Any) -> str:
-    return str(notes_of(response).get("model_id") or "")
+def _says_something(chunk: Any) -> bool:
+    """Whether a chunk has a part of the answer, and not the role or usage alone."""
+    delta = chunk.choices[0].delta if chunk.choices else None
+    parts = ("content", "tool_calls", "reasoning_content")
+    return any(getattr(delta, name, None) for name in parts)
 
 
 def _check_hook_ran(running: CallAttempts) -> None:
@@ -394,79 +440,3 @@ def _without_envelope(messages: Sequence[Mapping[str, Any]], text: str) -> list[
     if text and first["role"] == "system":
         first["content"] = first["content"].replace(text, "", 1)
     return [first, *rest]
-
-
-_REGISTERING: Final = threading.Lock()
-
-
-def register_extractive() -> None:
-    """Make `extractive/NAME` callable through LiteLLM in this process; again has no effect."""
-    library()
-    with _REGISTERING:
-        if not register_provider(EXTRACTIVE, _handler()):
-            raise ConfigError(f"LiteLLM has another provider named {EXTRACTIVE!r} already")
-
-
-@cache
-def _handler() -> Any:
-    from litellm import CustomLLM, ModelResponse
-
-    answerer = ExtractiveModel()
-
-    def call_of(keywords: dict[str, Any]) -> ModelCall:
-        return ModelCall(
-            model=f"{EXTRACTIVE}/{keywords['model']}", messages=read(keywords["messages"])
-        )
-
-    def answered(keywords: dict[str, Any]) -> Any:
-        call = call_of(keywords)
-        response = keywords.get("model_response") or ModelResponse()
-        response.model = call.model
-        response.choices[0].message.content = answerer.call(call).text
-        response.choices[0].finish_reason = "stop"
-        return response
-
-    def pieces(keywords: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        for part in answerer.stream(call_of(keywords)):
-            ended = isinstance(part, Reply)
-            yield {
-                "text": "" if ended else part,
-                "is_finished": ended,
-                "finish_reason": "stop" if ended else "",
-                "index": 0,
-                "tool_use": None,
-                "usage": None,
-            }
-
-    class Extractive(CustomLLM):
-        """Hands LiteLLM's calls to the extractive model."""
-
-        def completion(self, *args: Any, **keywords: Any) -> Any:
-            return answered(keywords)
-
-        async def acompletion(self, *args: Any, **keywords: Any) -> Any:
-            return answered(keywords)
-
-        def streaming(self, *args: Any, **keywords: Any) -> Iterator[Any]:
-            return pieces(keywords)
-
-        # LiteLLM iterates over this one without awaiting it first, whatever its base says.
-        async def astreaming(  # type: ignore[override]
-            self, *args: Any, **keywords: Any
-        ) -> AsyncIterator[Any]:
-            for piece in pieces(keywords):
-                yield piece
-
-    return Extractive()
-
-
-def read(messages: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
-    """Messages in the OpenAI shape as ours, their text parts joined; other roles left out."""
-    found = []
-    for message in messages:
-        content = message.get("content") or ""
-        if not isinstance(content, str):
-            content = "".join(part.get("text") or "" for part in content)
-        if message.get("role") in ("system", "user", "assistant", "tool"):
-            found.append(Message(role=message["role"], content=content))
-    return tuple(found)

@@ -13,7 +13,12 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.adapters.arguments import check_values
 from crp_integrations.adapters.conversations import question_of
-from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp
+from crp_integrations.engines.litellm import (
+    ARGUMENTS,
+    PREFIX,
+    refuse_crp,
+    register_extractive,
+)
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
 from crp_integrations.headers import refusal_bodies
@@ -25,7 +30,7 @@ from crp_integrations.litellm.attempt_packing import (
     question_fields,
     refuse_metadata,
 )
-from crp_integrations.litellm.deployments import Deployments, register_extractive
+from crp_integrations.litellm.deployments import Deployments
 from crp_integrations.litellm.proxy_request import ProxyRequest
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
@@ -164,7 +169,10 @@ class CRPProxyHook(CustomLogger):
             or (name in litellm.OPENAI_CHAT_COMPLETION_PARAMS and name not in _FIELDS_OF_EACH_CALL)
         }
         deployments = Deployments(router, group, given)
-        return ProxyRequest(played, deployments, streams=bool(data.get("stream")))
+        usage = (data.get("stream_options") or {}).get("include_usage")
+        return ProxyRequest(
+            played, deployments, streams=bool(data.get("stream")), tells_usage=bool(usage)
+        )
 
     def _question_fields(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """The operator's fields and those of a request's headers."""

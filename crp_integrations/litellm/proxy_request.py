@@ -7,20 +7,18 @@ retries, fallbacks, logs); what the question needs besides goes through the prox
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
-from crp_integrations.engines.litellm import as_chunk
+from crp_integrations.engines.models import WholeReplies
 from crp_integrations.errors import EngineError
 from crp_integrations.litellm.attempt_packing import CallAttempts
-from crp_integrations.litellm.deployments import (
-    AnsweredCall,
-    Deployments,
-    read_response,
-    read_stream,
+from crp_integrations.litellm.deployments import Deployments, read_answer
+from crp_integrations.litellm.response_metadata import (
+    proof_of,
+    proven_chunks,
+    proven_response,
 )
-from crp_integrations.litellm.response_metadata import PROOF_FIELDS, CRPStream, attach_proof
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.steps import Outcome, Playable, Release
@@ -30,18 +28,26 @@ GRACE_SECONDS: Final = 5.0
 _ENVELOPE_FIELDS: Final = {"etag", "state_hash", "quality_tier", "token_count", "token_budget"}
 
 
-class ProxyRequest:
+class ProxyRequest(WholeReplies):
     """A question of the proxy, from its first step to its outcome. For one request alone.
 
     Attributes:
         running: the call that the proxy makes; None before it was handed out.
     """
 
-    def __init__(self, played: Playable, deployments: Deployments, *, streams: bool) -> None:
+    def __init__(
+        self,
+        played: Playable,
+        deployments: Deployments,
+        *,
+        streams: bool,
+        tells_usage: bool = False,
+    ) -> None:
         """Take a question."""
         self.running: CallAttempts | None = None
         self._deployments = deployments
         self._streams = streams
+        self._tells_usage = tells_usage
         self._played = deployments.watched(played)
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -53,7 +59,7 @@ class ProxyRequest:
 
     async def begin(self) -> Outcome | None:
         """Play until the proxy's call is due."""
-        task = self._task = asyncio.create_task(adrive(self._played, self._model()))
+        task = self._task = asyncio.create_task(adrive(self._played, self))
         try:
             await asyncio.wait((task, self._given), return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
@@ -70,20 +76,17 @@ class ProxyRequest:
             if self._response is None and not self._reply.done():
                 assert self.running is not None
                 try:
-                    read = read_stream if self._streams else read_response
-                    self._response, reply, deployment = await read(response, self.running)
+                    read = read_answer(response, self.running, streams=self._streams)
+                    [*_, spent] = [part async for part in read]
                 except Exception as error:  # noqa: BLE001 - the outcome says which
                     self._reply.set_exception(self._deployments.translated(error, self.running))
                 except BaseException:
                     self.give_up()
                     raise
                 else:
-                    tried = tuple(self.running.tried) or (self.running.model,)
-                    spent = AnsweredCall(
-                        self.running.step, self._response, reply, tried, deployment
-                    )
-                    self._deployments.spent.append(spent)
-                    self._reply.set_result(reply)
+                    self._response = spent.response
+                    self._deployments.spent.append(replace(spent, shown=0))
+                    self._reply.set_result(spent.reply)
         return await self.outcome()
 
     async def fail(self, error: Exception) -> Outcome | None:
@@ -123,64 +126,26 @@ class ProxyRequest:
 
         Of the envelope the client gets ids and numbers, and the facts' texts not.
         """
-        answer = outcome.answer
-        whole = attach_proof(answer, self._deployments.spent)
+        answer, spent = outcome.answer, self._deployments.spent
         told = answer.envelope.model_dump(mode="json", include=_ENVELOPE_FIELDS)
-        whole.crp_envelope = {**told, "facts": [fact.fact_id for fact in answer.envelope.facts]}
+        facts = [fact.fact_id for fact in answer.envelope.facts]
+        proof = {**proof_of(answer, spent), "crp_envelope": {**told, "facts": facts}}
         if not self._streams:
-            return whole
-        if not isinstance(whole, CRPStream):
-            # The answer is of a further call, which is never a stream.
-            return [_chunk_with_proof(as_chunk(whole), whole)]
-        chunks = list(whole)
-        for name in PROOF_FIELDS:
-            delattr(chunks[-1], name)
-        # One that holds usage may follow, which LiteLLM leaves out where no client asked for it.
-        ends = [n for n, one in enumerate(chunks) if one.choices and one.choices[0].finish_reason]
-        last = ends[-1] if ends else len(chunks) - 1
-        chunks[last] = _chunk_with_proof(chunks[last], whole)
+            return proven_response(answer, spent, proof)
+        chunks = proven_chunks(answer, spent, proof, tells_usage=self._tells_usage)
+        ending = [chunk for chunk in chunks if chunk.choices][-1]
+        if getattr(ending, "provider_specific_fields", None) is None:
+            # LiteLLM's short way to print a plain chunk leaves out what it does not know.
+            ending.provider_specific_fields = {}
         return chunks
 
-    def _model(self) -> _ProxyModel:
-        return _ProxyModel(self._deployments, self._given, self._reply)
-
-
-def _chunk_with_proof(chunk: Any, proven: Any) -> Any:
-    carrier = copy.copy(chunk)
-    if getattr(carrier, "provider_specific_fields", None) is None:
-        # LiteLLM's short way to print a plain chunk leaves out what it does not know.
-        carrier.provider_specific_fields = {}
-    for name in PROOF_FIELDS:
-        setattr(carrier, name, getattr(proven, name))
-    return carrier
-
-
-class _ProxyModel:
-    """The model of a question: the first call for the answer is somebody else's."""
-
-    def __init__(
-        self,
-        deployments: Deployments,
-        given: asyncio.Future[CallAttempts],
-        reply: asyncio.Future[Reply],
-    ) -> None:
-        self._deployments = deployments
-        self._given = given
-        self._reply = reply
-
     async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call of the question: the first one for the answer is the proxy's."""
         if self._given.done() or not self._deployments.answers(call):
             return await self._deployments.acall(call)
         self._given.set_result(self._deployments.handed(call))
         return await self._reply
 
     def call(self, call: ModelCall) -> Reply:
+        """Refuse: a proxy's calls are asynchronous."""
         raise EngineError("a proxy's calls are asynchronous", engine="litellm")
-
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        raise EngineError("a proxy's calls are asynchronous", engine="litellm")
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        reply = await self.acall(call)
-        yield reply.text
-        yield reply

@@ -2,90 +2,188 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from crp_integrations.engines.litellm import as_chunk
 from crp_integrations.engines.litellm_versions import library, note, notes_of
 from crp_integrations.errors import EngineError
 from crp_integrations.litellm.attempt_packing import is_answer
-from crp_integrations.litellm.deployments import AnsweredCall
+from crp_integrations.litellm.deployments import AnsweredCall, run_blocking, running_loop
 from crp_integrations.relay.records import Answer
+from crp_integrations.relay.steps import Outcome, answer_of
 
 litellm = library()
 
-# What a response carries beside LiteLLM's own fields.
-PROOF_FIELDS: Final = ("crp", "crp_envelope", "crp_headers", "crp_calls", "crp_cost")
 
+class CRPStream(Iterator[Any], AsyncIterator[Any]):
+    """The chunks of an answer, to be read once, with `for` and `next` or with `async for`.
 
-class CRPStream:
-    """The checked chunks of an answer, to be read with `for` or `async for`.
+    Where nothing may withhold the answer they come as the model sends them, else after the verdict.
+    The chunk that ends the answer comes after the verdict in both cases.
 
     Attributes:
         crp, crp_envelope, crp_headers, crp_calls, crp_cost: as on a response that is not a
-            stream; the last chunk has them too.
-        usage: tokens of all calls together.
+            stream; the chunk that ends the answer has them too. None before there is a verdict.
+        usage: tokens of all calls together; None before there is a verdict.
     """
 
-    def __init__(self, chunks: Sequence[Any], proven: Mapping[str, Any], usage: Any) -> None:
-        self.crp: dict[str, Any] = proven["crp"]
-        self.crp_envelope: dict[str, Any] = proven["crp_envelope"]
-        self.crp_headers: dict[str, str] = proven["crp_headers"]
-        self.crp_calls: list[dict[str, Any]] = proven["crp_calls"]
-        self.crp_cost: float | None = proven["crp_cost"]
-        self.usage = usage
-        self._chunks = tuple(chunks)
+    crp: dict[str, Any] | None = None
+    crp_envelope: dict[str, Any] | None = None
+    crp_headers: dict[str, str] | None = None
+    crp_calls: list[dict[str, Any]] | None = None
+    crp_cost: float | None = None
+    usage: Any = None
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._chunks)
+    def __init__(
+        self, parts: AsyncGenerator[Any], spent: Sequence[AnsweredCall], *, tells_usage: bool
+    ) -> None:
+        self._parts = parts
+        self._spent = spent
+        self._tells_usage = tells_usage
+        self._ready: deque[Any] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._over = False
+        self._closing: asyncio.Task[None] | None = None
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for chunk in self._chunks:
-            yield chunk
+    @classmethod
+    async def opened(
+        cls, parts: AsyncGenerator[Any], spent: Sequence[AnsweredCall], *, tells_usage: bool
+    ) -> CRPStream:
+        """A stream whose first chunk is there; raises what stands in the way of it."""
+        stream = cls(parts, spent, tells_usage=tells_usage)
+        await stream._read()
+        return stream
+
+    def __next__(self) -> Any:
+        if not (self._ready or self._over):
+            run_blocking(self._read(), self._loop)
+        if not self._ready:
+            raise StopIteration
+        return self._ready.popleft()
+
+    async def __anext__(self) -> Any:
+        if not (self._ready or self._over):
+            await self._in_loop(self._read())
+        if not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Stop reading: the provider's connection is let go of, and an open window is sealed."""
+        self._over = True
+        self._ready.clear()
+        if running_loop() is self._loop:
+            self._closing = self._loop.create_task(self.aclose())
+        elif self._loop.is_running():
+            run_blocking(self.aclose(), self._loop)
+
+    async def aclose(self) -> None:
+        """The asynchronous twin of `close`."""
+        self._over = True
+        self._ready.clear()
+        await self._in_loop(self._parts.aclose())
+
+    async def _in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if running_loop() is self._loop:
+            return await work
+        return await asyncio.to_thread(run_blocking, work, self._loop)
+
+    async def _read(self) -> None:
+        """Get the next chunk ready; there is none at the end."""
+        async for part in self._parts:
+            if isinstance(part, Outcome):
+                self._over = True
+                self._end(answer_of(part))
+            elif not isinstance(part, str):
+                # A text is that of an answer whose chunks waited for the verdict.
+                self._ready.append(part)
+                return
+        self._over = True
+
+    def _end(self, answer: Answer) -> None:
+        proof = proof_of(answer, self._spent)
+        for name, value in proof.items():
+            setattr(self, name, value)
+        self.usage = total_usage(self._spent)
+        self._ready.extend(proven_chunks(answer, self._spent, proof, tells_usage=self._tells_usage))
 
 
-def attach_proof(answer: Answer, spent: Sequence[AnsweredCall]) -> Any:
-    """The response that the application gets.
-
-    It is that of the call whose reply is the answer; its text is the answer's, which after a
-    continuation is more than that one call's; its usage is that of all calls.
-    """
-    answering = _answering_call(answer, spent)
+def proof_of(answer: Answer, spent: Sequence[AnsweredCall]) -> dict[str, Any]:
+    """The fields that an answer's response carries beside LiteLLM's own."""
     calls = [_call_summary(one) for one in spent]
     costs = [call["cost_usd"] for call in calls]
-    proven = {
+    return {
         "crp": answer.report.model_dump(mode="json"),
         "crp_envelope": answer.envelope.model_dump(mode="json"),
         "crp_headers": dict(answer.headers),
         "crp_calls": calls,
         "crp_cost": None if None in costs else sum(costs),
     }
-    usage = _total_usage([one.response for one in spent])
-    altered = answer.text != answering.reply.text
-    if isinstance(answering.response, list):
-        chunks = list(answering.response)
-        if altered:
-            chunks = _replace_text(chunks, answer.text)
-        chunks[-1] = _with_proof(chunks[-1], proven, usage)
-        return CRPStream(chunks, proven, usage)
-    response = _with_proof(answering.response, proven, usage)
-    if altered:
+
+
+def proven_response(answer: Answer, spent: Sequence[AnsweredCall], proof: Mapping[str, Any]) -> Any:
+    """The response that the application gets.
+
+    It is that of the call whose reply is the answer; its text is the answer's, which after a
+    continuation is more than that one call's; its usage is that of all calls.
+    """
+    answering = _answering_call(answer, spent)
+    response = _with_proof(answering.response, proof)
+    usage = total_usage(spent)
+    if usage is not None:
+        response.usage = usage
+    if answer.text != answering.reply.text:
         response.choices = copy.deepcopy(response.choices)
         response.choices[0].message.content = answer.text
     return response
 
 
-def _with_proof(response: Any, proven: Mapping[str, Any], usage: Any) -> Any:
+def proven_chunks(
+    answer: Answer, spent: Sequence[AnsweredCall], proof: Mapping[str, Any], *, tells_usage: bool
+) -> list[Any]:
+    """The chunks of the answer that were not shown yet, the one that ends it with its proof.
+
+    As LiteLLM has it, usage stands on a chunk of its own, without a choice, and where it was asked
+    for alone.
+    """
+    answering = _answering_call(answer, spent)
+    found = answering.response
+    chunks = list(found if isinstance(found, list) else [as_chunk(found)])[answering.shown :]
+    last, chunks = chunks[-1], [_without_usage(chunk) for chunk in chunks if chunk.choices]
+    said = [chunk for chunk in chunks if chunk.choices[0].delta.content]
+    if answer.text != answering.reply.text or (len(said) == 1 and not answering.shown):
+        chunks = _spread_text(chunks, answer.text)
+    chunks[-1] = _with_proof(chunks[-1], proof)
+    if tells_usage:
+        # A chunk that has no choice takes the place of LiteLLM's own.
+        closing = copy.copy(last)
+        closing.choices, closing.usage = [], total_usage(spent)
+        chunks.append(closing)
+    return chunks
+
+
+def _without_usage(chunk: Any) -> Any:
+    if getattr(chunk, "usage", None) is None:
+        return chunk
+    plain = copy.copy(chunk)
+    plain.usage = None
+    return plain
+
+
+def _with_proof(response: Any, proof: Mapping[str, Any]) -> Any:
     """A copy that carries the proof, also through `model_dump()`.
 
     LiteLLM logs its own object afterwards, and its callbacks get nothing of CRP with it.
     """
     carrier = copy.copy(response)
     if notes := notes_of(carrier):
-        note(carrier, {**notes, "response_cost": proven["crp_cost"]})
-    if usage is not None:
-        carrier.usage = usage
-    for name, value in proven.items():
+        note(carrier, {**notes, "response_cost": proof["crp_cost"]})
+    for name, value in proof.items():
         setattr(carrier, name, value)
     return carrier
 
@@ -112,11 +210,11 @@ def _call_summary(spent: AnsweredCall) -> dict[str, Any]:
     }
 
 
-def _total_usage(responses: Sequence[Any]) -> Any:
+def total_usage(spent: Sequence[AnsweredCall]) -> Any:
     """LiteLLM's usage with every number the sum over all calls; None when no call told any."""
     found = []
-    for response in responses:
-        parts = response if isinstance(response, list) else [response]
+    for one in spent:
+        parts = one.response if isinstance(one.response, list) else [one.response]
         told = [part.usage for part in parts if getattr(part, "usage", None)]
         found += told[-1:]
     if len(found) < 2:
@@ -140,11 +238,22 @@ def _sum_usage(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
     return summed
 
 
-def _replace_text(chunks: Sequence[Any], text: str) -> list[Any]:
-    """Copies of chunks with the whole text in the first that has any, and none in the others."""
+# A word with what follows it, or the space that a text begins with.
+_WORDS: Final = re.compile(r"\S+\s*|\s+")
+
+
+def _spread_text(chunks: Sequence[Any], text: str) -> list[Any]:
+    """Copies of chunks, with the text word by word in the place of the first that has any."""
+    from litellm.types.utils import Delta, StreamingChoices
+
+    at = next((n for n, one in enumerate(chunks) if one.choices[0].delta.content), 0)
     copies = [copy.deepcopy(chunk) for chunk in chunks]
-    spoken = [chunk for chunk in copies if chunk.choices]
-    first = next((c for c in spoken if c.choices[0].delta.content), spoken[0])
-    for chunk in spoken:
-        chunk.choices[0].delta.content = text if chunk is first else None
-    return copies
+    for chunk in copies:
+        chunk.choices[0].delta.content = None
+    spoken: list[Any] = []
+    for word in _WORDS.findall(text):
+        role = None if spoken else "assistant"
+        piece = copy.copy(copies[at])
+        piece.choices = [StreamingChoices(index=0, delta=Delta(content=word, role=role))]
+        spoken.append(piece)
+    return [*copies[:at], *spoken, *copies[at:]]

@@ -8,7 +8,12 @@ from typing import Any
 from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import question_of
 from crp_integrations.engines.extractive import EXTRACTIVE
-from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp, refuse_unlisted
+from crp_integrations.engines.litellm import (
+    ARGUMENTS,
+    refuse_crp,
+    refuse_unlisted,
+    register_extractive,
+)
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attempt_packing import (
@@ -23,12 +28,11 @@ from crp_integrations.litellm.attempt_packing import (
 from crp_integrations.litellm.deployments import (
     Deployments,
     make_in_loop,
-    register_extractive,
     run_blocking,
 )
-from crp_integrations.litellm.response_metadata import attach_proof
+from crp_integrations.litellm.response_metadata import CRPStream, proof_of, proven_response
 from crp_integrations.relay import steps
-from crp_integrations.relay.drive import adrive
+from crp_integrations.relay.drive import adrive, adrive_live
 from crp_integrations.relay.judge import JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import GroundingMode
@@ -103,6 +107,13 @@ class CRPRouter:
         self._relay = relay
         self._allowed = tuple(allow_headers)
 
+    def __getattr__(self, name: str) -> Any:
+        """What `litellm.Router` has and this one does not; nothing that it calls is checked."""
+        # Copying and unpickling ask before there is a router.
+        if name.startswith("_") or "router" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r:.80}")
+        return getattr(self.router, name)
+
     async def acompletion(
         self,
         model: str,
@@ -132,7 +143,8 @@ class CRPRouter:
         Args:
             model: name of a group in the model list.
             messages: OpenAI shape, text alone; the last one is the user's, or a tool's result.
-            stream: whether chunks are wanted; they come after the verdict.
+            stream: whether chunks are wanted. They come as the model sends them, and after the
+                verdict where the answer may be withheld, asked for again or continued.
             budget_tokens: cap on the envelope.
             session_id: `crp_sess_…` of the session to go on with.
             k: cap on the number of facts.
@@ -147,13 +159,14 @@ class CRPRouter:
             `response.crp_envelope`, the headers in `response.crp_headers`, every call in
             `response.crp_calls` and the cost of all of them in `response.crp_cost`, None where
             LiteLLM has no price; `response.usage` is that of all calls. A `CRPStream` with the
-            same when `stream` is set.
+            same at its end when `stream` is set.
 
         Raises:
             RequestError: a message or argument has no usable value.
             ConfigError: a header is not on the list, or would send CRP metadata to a provider.
             ModelNotFound: no group of the list has this name.
-            ModelError: no deployment answered; `tried` has the models; the window is sealed.
+            ModelError: no deployment answered; `tried` has the models; the window is sealed. It is
+                an instance of LiteLLM's class too, such as `litellm.RateLimitError`.
             SafetyHalt: the answer is withheld; the window is sealed.
         """
         if kwargs.get("n") not in (None, 1):
@@ -202,8 +215,15 @@ class CRPRouter:
         if kwargs.get("tools"):
             kwargs = {**plain_tools(), **kwargs}
         deployments = Deployments(self.router, model, kwargs, streams=stream)
-        answer = steps.answer_of(await adrive(deployments.watched(played), deployments))
-        return attach_proof(answer, deployments.spent)
+        turn, spent = deployments.watched(played), deployments.spent
+        if stream:
+            asked = kwargs.get("stream_options") or {}
+            parts = adrive_live(turn, deployments)
+            return await CRPStream.opened(
+                parts, spent, tells_usage=bool(asked.get("include_usage"))
+            )
+        answer = steps.answer_of(await adrive(turn, deployments))
+        return proven_response(answer, spent, proof_of(answer, spent))
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:
         """The synchronous twin of `acompletion`; it drives that one in a loop of its own.

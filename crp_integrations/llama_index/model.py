@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from crp_integrations.adapters.conversations import AgentModelCalls, Conversation, sampling
-from crp_integrations.adapters.framework_models import FrameworkChatModel
+from crp_integrations.engines.models import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import calls_in, chat_message_of, reply_of
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall

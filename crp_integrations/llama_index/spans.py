@@ -24,10 +24,10 @@ from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from crp_integrations.adapters.arguments import check_emitter
-from crp_integrations.adapters.conversations import PREFIX, session_id_for
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.memory_writer import Emitter
+from crp_integrations.session.records import SESSION_PREFIX, session_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +231,12 @@ def session_of(tags: Mapping[str, Any] | None = None) -> str:
 
 def named_session(given: object) -> str:
     """The session for whatever names a conversation."""
-    return session_id_for(given, "llama_index")
+    return session_id_of(given)
 
 
 def new_session() -> str:
     """A session of its own, for a run that names none."""
-    return PREFIX + uuid.uuid4().hex
+    return SESSION_PREFIX + uuid.uuid4().hex
 
 
 class EnvelopeEvent(BaseEvent):

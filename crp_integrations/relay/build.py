@@ -12,7 +12,7 @@ from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.engines import search_engines
 from crp_integrations.engines.graphs import NetworkxWalker, engine_for
 from crp_integrations.engines.guards import guard_of, read_exceptions
-from crp_integrations.engines.models import Models
+from crp_integrations.engines.models import Models, model_object, model_object_name
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
@@ -55,6 +55,7 @@ from crp_integrations.relay.defaults import (
 )
 from crp_integrations.relay.defaults import verified_engine as verified_engine
 from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
+from crp_integrations.relay.question_fields import check_model_name
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.report_delivery import ReportDelivery
 from crp_integrations.relay.safeguards import RedactingGuard, quarantine_due, with_exceptions
@@ -83,6 +84,7 @@ def open_relay(
     policy: PolicyEngine | str | None = None,
     recognisers: Sequence[Recogniser] = (),
     models: Model | None = None,
+    llm: object = None,
     tracer: Tracer | None = None,
     clock: Clock | datetime | str | None = None,
     ids: Ids | None = None,
@@ -113,6 +115,14 @@ def open_relay(
         arguments["guard"], guard = guard, None
     if isinstance(artifacts, Mapping | ArtifactSettings):
         arguments["artifacts"], artifacts = artifacts, None
+    if llm is not None:
+        if models is not None or (isinstance(llm, str) and "model" in arguments):
+            raise ConfigError("llm names the model that answers; give it without models and model")
+        if not isinstance(llm, str):
+            models = model_object(llm, "llm")
+        if settings is None:
+            arguments.setdefault("model", model_object_name(llm))
+    check_model_name(arguments.get("model"))
     check_components(
         recognisers=recognisers,
         store=None if isinstance(store, str | Path) else store,

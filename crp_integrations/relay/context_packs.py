@@ -24,11 +24,11 @@ from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.compaction import sandbox_of
-from crp_integrations.relay.question_fields import check_session_id
 from crp_integrations.relay.questions import Questions
 from crp_integrations.relay.settings import first_problem
 from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary import EventType
 
 
@@ -150,7 +150,7 @@ def assemble_for(
     """
     settings = _assembly_settings(world.settings.envelope.assembly, choices)
     namespace = world.namespace_in(residency)
-    view = namespace.view(check_session_id(session_id)) if session_id else namespace
+    view = namespace.view(session_id_of(session_id)) if session_id else namespace
     tokenizer: ContextTokenizer
     if model is None and settings.tokenizer == "simple":
         tokenizer = SimpleTokenizer()

@@ -41,9 +41,9 @@ def judge_engine(
 ) -> tuple[str, Model]:
     """The name of a judge and the model behind it."""
     from crp_integrations.engines.extractive import EXTRACTIVE
-    from crp_integrations.engines.models import judge_model, judge_name
+    from crp_integrations.engines.models import judge_model, model_object_name
 
-    name = judge_name(source)
+    name = model_object_name(source)
     if name.partition("/")[0] == EXTRACTIVE:
         raise ConfigError(f"judge {name!r} quotes and does not read; give a language model")
     return name, judge_model(source, timeout_s=timeout_s, options=options)

@@ -40,7 +40,7 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
-from crp_integrations.relay.question_fields import admit
+from crp_integrations.relay.question_fields import admit, check_model_name
 from crp_integrations.relay.records import TokenCount, conversation_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.vocabulary import GroundingMode
@@ -455,6 +455,7 @@ def count_tokens(
     """
     from crp_integrations.relay.prompt import count_tokens_of
 
+    check_model_name(model)
     return count_tokens_of(what, tokenizers(settings or load())(model), tools)
 
 

@@ -10,9 +10,9 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from contextvars import copy_context
-from typing import cast
+from typing import Any, cast
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.errors import CRPError
@@ -304,14 +304,10 @@ async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Ou
         raise
 
 
-@asynccontextmanager
-async def _closed(stream: AsyncIterator[str | Reply]) -> AsyncIterator[AsyncIterator[str | Reply]]:
+def _closed(stream: AsyncIterator[str | Reply]) -> AbstractAsyncContextManager[Any]:
     """A model's stream, which is let go of when nobody listens any more."""
-    try:
-        yield stream
-    finally:
-        if isinstance(stream, AsyncGenerator):
-            await stream.aclose()
+    # No generator around it: a loop that stops closes each one by itself.
+    return aclosing(stream) if isinstance(stream, AsyncGenerator) else nullcontext(stream)
 
 
 def _whole(reply: Reply | None, pieces: list[str], model: str) -> Reply:

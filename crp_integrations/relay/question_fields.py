@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, cast
+from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -24,7 +25,7 @@ from crp_integrations.messages import Message
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
-from crp_integrations.session.records import SESSION_ID
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary import (
     Decomposition,
     GroundingMode,
@@ -44,7 +45,7 @@ class QuestionFields(JudgeOptions, total=False):
     model: str | None
     budget_tokens: int | None
     grounding: GroundingMode | str | None
-    session_id: str | None
+    session_id: str | int | UUID | None
     sub_queries: Sequence[str] | None
     decompose: Decomposition | str | None
     k: int | None
@@ -73,7 +74,7 @@ class QuestionFields(JudgeOptions, total=False):
     continuation_ids: Sequence[str] | None
     session_token: str | None
     safety_budget: float | None
-    parent_session: str | None
+    parent_session: str | int | UUID | None
     agent_id: str | None
     inherited_policy: str | None
     safety_mode: SafetyMode | str | None
@@ -154,13 +155,23 @@ def admit(**fields: Any) -> Request:
     query = fields.get("query")
     if isinstance(query, str) and not query.strip():
         raise RequestError("query is empty; ask a question")
+    check_model_name(fields.get("model", ""))
+    for name in ("session_id", "parent_session"):
+        if fields.get(name) not in (None, ""):
+            fields[name] = session_id_of(fields[name], name)
     try:
-        request = Request(**fields)
+        return Request(**fields)
     except ValidationError as error:
         raise RequestError(_problem(error)) from error
-    if request.session_id:
-        check_session_id(request.session_id)
-    return request
+
+
+def check_model_name(model: object) -> None:
+    """Check that a model is named and not given; what takes the object is named in the error."""
+    if not isinstance(model, str | None):
+        raise RequestError(
+            f"model is {type(model).__name__}, wanted a name such as 'gpt-4o-mini'; a chat model "
+            "of LangChain or LlamaIndex answers as Relay.open(llm=…) or in CRPRunnable(llm=…)"
+        )
 
 
 def _problem(error: ValidationError) -> str:
@@ -189,12 +200,3 @@ def admit_depth(request: Request, settings: Settings) -> None:
         raise AccessDenied(
             f"loop depth {request.loop_depth} is above {most}, so the call is stopped"
         )
-
-
-def check_session_id(session_id: str) -> str:
-    """A session id as it is."""
-    if not SESSION_ID.fullmatch(session_id):
-        raise RequestError(
-            f"session_id {session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"
-        )
-    return session_id

@@ -25,6 +25,7 @@ from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.relay.prior_windows import denied_facts
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
+from crp_integrations.session.records import session_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Receipts:
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
         """Ids of receipts, oldest first; behind those of the log those held in memory."""
+        session_id = session_id_of(session_id) if session_id else ""
         with self.namespace.begin(write=False) as transaction:
             found = _receipts_facet(transaction).ids(
                 after=after, limit=limit, session_id=session_id

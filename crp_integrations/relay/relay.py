@@ -23,12 +23,13 @@ from crp_integrations.relay.context_packs import ArtifactSandboxes, ContextPacks
 from crp_integrations.relay.delegation import delegate, reset_budget, take_result
 from crp_integrations.relay.prior_windows import window_report
 from crp_integrations.relay.prompt import Conversation, count_tokens_of
-from crp_integrations.relay.question_fields import check_session_id
+from crp_integrations.relay.question_fields import check_model_name
 from crp_integrations.relay.receipts import Receipts
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.report_delivery import PendingDeliveries
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
+from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary import SafetyMode, SourceKind
 
 Progress = Callable[[str, int, int], None]
@@ -81,7 +82,8 @@ class Relay(ContextPacks, ArtifactSandboxes):
         Args:
             store: a folder (made at the first write), a store object, or None for a store in
                 memory that is gone with the relay.
-            options: see `crp_integrations.relay.build.open_relay`.
+            options: see `crp_integrations.relay.build.open_relay`. `llm` is a chat model of
+                LangChain, an LLM of LlamaIndex or a name; an object's own settings hold.
 
         Raises:
             ConfigError: a setting has no usable value, or the store needs another embedder.
@@ -183,7 +185,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
         chosen = None if kind is None else _kind(kind)
         if not _adding(cache).no_store:
             return namespace.add(facts, kind=chosen)
-        return namespace.hold(check_session_id(session_id), facts, kind=chosen)
+        return namespace.hold(session_id_of(session_id), facts, kind=chosen)
 
     def end_session(self, session_id: str) -> int:
         """Purge everything that a session holds in memory, in every region.
@@ -193,6 +195,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
         Returns:
             How many facts it held.
         """
+        session_id = session_id_of(session_id)
         self._world.known.end(session_id)
         self._world.session_memories.end(session_id)
         self._world.unwritten.end(session_id)
@@ -260,6 +263,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
             RequestError: what is given is neither a text nor messages of text.
             ConfigError: the model's tokenizer file cannot be read.
         """
+        check_model_name(model)
         counter = self._world.counter_for(model or self._world.settings.model)
         return count_tokens_of(what, counter, tools)
 
@@ -287,6 +291,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
             SafetyHalt: its safety budget withholds every answer.
             AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
         """
+        session_id = session_id_of(session_id)
         return delegate(self.region(residency), self._world, session_id, safety_mode=safety_mode)
 
     def take(self, session_id: str, up: Upward, *, residency: str | None = None) -> float:
@@ -297,7 +302,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
         Raises:
             RequestError: the session is not known.
         """
-        return take_result(self.region(residency), self._world, session_id, up)
+        return take_result(self.region(residency), self._world, session_id_of(session_id), up)
 
     def reset_budget(self, session_id: str, *, residency: str | None = None) -> float:
         """Begin a session's safety budget anew, once a person has reviewed its answers.
@@ -311,7 +316,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
             RequestError: the session is not known.
             AccessDenied: the subject may not write.
         """
-        return reset_budget(self.region(residency), self._world, session_id)
+        return reset_budget(self.region(residency), self._world, session_id_of(session_id))
 
     def report(self, window_id: str, *, residency: str | None = None) -> Report | None:
         """The report on a window, as `CRP-Provenance-Report-URI` refers to it.

@@ -122,6 +122,8 @@ class Turn(OpenWindow):
         admission = self._admission
         if admission is None or self._outcome is not None or self._searches is not None:
             return False
+        if self._world.judge is not None and self._world.judge.settings.failure == "halt":
+            return False
         strategy = self._packing.request.strategy
         self._shown = may_show_at_once(admission, self.request, strategy, self._world.settings)
         return self._shown

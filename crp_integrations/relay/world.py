@@ -377,7 +377,10 @@ _COMPONENTS: Final[Mapping[str, Wanted]] = MappingProxyType(
         "reranker": Wanted("scores", "a Reranker"),
         "injections": Wanted("score", "an InjectionModel"),
         "policy": Wanted("decide", "a PolicyEngine, or a safety policy as a text"),
-        "models": Wanted("call", "a Model; the name of one is given as in model='gpt-4o-mini'"),
+        "models": Wanted(
+            "call",
+            "a Model; a name goes into model=, a chat model of LangChain or LlamaIndex llm=",
+        ),
         "tracer": Wanted("step", "a Tracer or an Observer"),
         "clock": Wanted("now", "a Clock, or the moment at which it stands still"),
         "ids": Wanted("new", "an Ids"),

@@ -13,8 +13,6 @@ from pydantic import Field, StringConstraints
 
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import AccessDenied, SafetyHalt
-from crp_integrations.policy.inheritance import effective_policy
-from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.records import Record
 from crp_integrations.session import budget
 from crp_integrations.session.records import SESSION_ID, Session
@@ -117,15 +115,6 @@ def admit_agent(
         )
 
 
-def inherit_policy(*layers: str) -> str:
-    """The policy that holds in the end, canonical; empty when no layer has one.
-
-    Spec: related facts §6
-    """
-    given = [parse_policy(layer) for layer in layers if layer.strip()]
-    return render_policy(effective_policy(given)) if given else ""
-
-
 def delegate(
     parent: Session,
     *,
@@ -174,39 +163,6 @@ def delegate(
 def count_delegation(parent: Session) -> Session:
     """A parent's session with one more delegation counted."""
     return parent.changed(delegations=parent.delegations + 1)
-
-
-def begin_session(
-    session_id: str,
-    at: str,
-    *,
-    settings: SessionSettings,
-    down: Downward | None = None,
-    agent: RegisteredAgent | None = None,
-    policy: str = "",
-) -> Session:
-    """A new session: a root, or one that another agent has delegated to.
-
-    Spec: related facts §8
-    """
-    depth = down.loop_depth if down else 0
-    most = max_depth(agent, settings.agents)
-    if depth > most:
-        raise AccessDenied(f"loop depth {depth} is above {most}; an agent so deep may not ask")
-    return Session(
-        session_id=session_id,
-        created_at=at,
-        modified_at=at,
-        policy=inherit_policy(
-            down.policy if down else "", agent.safety_policy if agent else "", policy
-        ),
-        safety_budget=budget.apply_ceiling(
-            settings.budget.start, down.safety_budget if down else None
-        ),
-        parent_session=down.session_parent if down else "",
-        loop_depth=depth,
-        agent_id=agent.agent_id if agent else "",
-    )
 
 
 def charge_return(parent: Session, up: Upward, settings: SessionSettings) -> Session:

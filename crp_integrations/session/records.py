@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from pydantic import Field
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.ports import Ids
 from crp_integrations.records import Record
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Pattern, QualityTier, RiskLevel, Strategy, TransferType
 
 # Safety budgets are compared after rounding to so many digits (related facts §8).
@@ -98,9 +100,29 @@ class WindowNode(Record):
 
 
 CONTINUATION_PREFIX: Final = "crp_cont_"
+SESSION_PREFIX: Final = "crp_sess_"
 SESSION_ID: Final = re.compile(r"crp_sess_[A-Za-z0-9]{16,32}", re.ASCII)
 WINDOW_ID: Final = re.compile(r"crp_win_[A-Za-z0-9]{16}", re.ASCII)
 CONTINUATION_ID: Final = re.compile(r"crp_cont_[A-Za-z0-9]{16,32}", re.ASCII)
+
+
+def session_id_of(given: object, word: str = "session_id") -> str:
+    """The session id for whatever names a conversation, such as LangGraph's `thread_id`.
+
+    An id of the protocol is taken as it is. Any other name is hashed, so that one name is one
+    session in whatever process it goes on, and the name itself, which may be a person's, is
+    stored nowhere.
+    """
+    if isinstance(given, bool) or not isinstance(given, str | int | uuid.UUID):
+        raise RequestError(f"{word} is {type(given).__name__}, wanted a text")
+    named = str(given)
+    if not named:
+        raise RequestError(f"{word} is empty; name a session, or leave it out")
+    if SESSION_ID.fullmatch(named):
+        return named
+    # Half a pair of surrogates is a name too.
+    digest = sha256(named.encode("utf-8", "surrogatepass")).removeprefix("sha256:")
+    return SESSION_PREFIX + digest[:32]
 
 
 def new_continuation(ids: Ids, window_number: int, most_windows: int) -> str:
@@ -109,22 +131,6 @@ def new_continuation(ids: Ids, window_number: int, most_windows: int) -> str:
     Spec: related facts §5; CRP-SPEC-003 §10.3
     """
     return "" if window_number >= most_windows else ids.new(CONTINUATION_PREFIX)
-
-
-def parse_continuations(value: str) -> tuple[str, ...]:
-    """The ids of a `CRP-Context-Continuation-Id`; several begin a fan-in.
-
-    Spec: related facts §3
-    """
-    found = tuple(part.strip(" \t") for part in value.split(","))
-    for one in found:
-        if not CONTINUATION_ID.fullmatch(one):
-            raise RequestError(
-                f"continuation id {one!r:.60} is not crp_cont_ and 16 to 32 letters or digits"
-            )
-    if len(set(found)) < len(found):
-        raise RequestError(f"a continuation id stands twice among {len(found)}; name each once")
-    return found
 
 
 def resolve_continuations(

@@ -47,17 +47,25 @@ def router(relay: Relay, *entries: dict[str, Any], **options: Any) -> CRPRouter:
 
 
 def answered(how: str, called: CRPRouter, messages: Any = None, **options: Any) -> Any:
-    """A response by the synchronous path, the asynchronous one, or as a stream."""
+    """A response by the synchronous path, the asynchronous one, or as a stream read to its end."""
     messages = ASKED if messages is None else messages
     if how == "completion":
         return called.completion("main", messages, **options)
-    return asyncio.run(called.acompletion("main", messages, stream=how == "stream", **options))
+    if how == "acompletion":
+        return asyncio.run(called.acompletion("main", messages, **options))
+
+    async def streamed() -> Any:
+        stream: Any = await called.acompletion("main", messages, stream=True, **options)
+        stream.chunks = [chunk async for chunk in stream]
+        return stream
+
+    return asyncio.run(streamed())
 
 
 def text(response: Any) -> str:
     if hasattr(response, "choices"):
         return response.choices[0].message.content
-    return "".join(one.choices[0].delta.content or "" for one in response if one.choices)
+    return "".join(one.choices[0].delta.content or "" for one in response.chunks if one.choices)
 
 
 def outcomes(relay: Relay, session: str) -> list[str]:

@@ -36,7 +36,7 @@ from crp_integrations.relay.judge import Judge
 from crp_integrations.vocabulary import HaltReason
 from tests.adapters import langchain_doubles as langchain
 from tests.adapters import llama_index_doubles as llama_index
-from tests.adapters.litellm_deployments import ASKED, entry, router, text
+from tests.adapters.litellm_deployments import ASKED, answered, entry, router, text
 from tests.adapters.litellm_proxy_app import MASTER, called
 from tests.judges import MODEL, asked, both, judge_double, named, reply_to
 from tests.servers import Double, openai_double
@@ -246,7 +246,7 @@ def by_router(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 def by_router_for_one_call(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     with openai_double(text=answer) as server:
         made = router(langchain.opened(), entry(server, "main", "gpt-4o"))
-        return asyncio.run(made.acompletion("main", _said(), stream=True, judge=judge, **how)).crp
+        return answered("stream", made, _said(), judge=judge, **how).crp
 
 
 def by_logger(answer: str, judge: Any, **how: Any) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from tests.servers import Double, Recorded
 
 SESSION = "crp_sess_" + "5" * 16
 AGAIN = {"policy": "upgrade-on-risk hierarchical"}
+WITHHOLDING = {"policy": "halt-on CRITICAL"}
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
 
@@ -302,7 +303,7 @@ def test_a_response_without_a_choice_is_asked_of_the_next(relay: Relay, server: 
 
 
 @pytest.mark.parametrize("fault", ["break", "cut", "garbled", "malformed", "empty"])
-def test_a_stream_that_breaks_off_is_asked_of_the_next(
+def test_a_stream_that_breaks_off_before_its_verdict_is_asked_of_the_next(
     relay: Relay, server: Double, fault: str
 ) -> None:
     server.faults = {"gpt-4o": fault}
@@ -312,7 +313,7 @@ def test_a_stream_that_breaks_off_is_asked_of_the_next(
         entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 3_000}),
         fallbacks=[{"main": ["small"]}],
     )
-    stream = answered("stream", called)
+    stream = answered("stream", called, crp=WITHHOLDING)
     assert text(stream) == GOOD
     assert stream.crp_envelope["model"] == "openai/open-mistral-7b"
     assert server.requests[-1].context == stream.crp_envelope["text"]
@@ -330,7 +331,7 @@ def test_a_stream_is_retried_as_often_as_the_router_says(relay: Relay, server: D
     server.fault = "cut"
     called = router(relay, entry(server, "main", "gpt-4o"), num_retries=2, retry_after=0)
     with pytest.raises(ModelError, match="broke off"):
-        answered("stream", called)
+        answered("stream", called, crp=WITHHOLDING)
     assert len(server.requests) == 3
 
 

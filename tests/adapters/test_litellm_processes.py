@@ -122,6 +122,8 @@ def test_a_context_keeps_nothing_of_a_question_that_ended(
             session_id="crp_sess_" + "5" * 16,
             crp={"cache": "no-store"},
         )
+        if stream:
+            assert [chunk async for chunk in response]
         assert response.crp
         del response
         # LiteLLM logs a call after it has answered.

@@ -191,7 +191,7 @@ def test_tool_calls_come_through_from_every_provider(
         one["model_name"] = "main" if one["model_name"] == provider else one["model_name"]
     response = answered(how, router(relay, *entries), tools=[TOOL], max_tokens=200)
     if how == "stream":
-        calls = [call for chunk in response for call in _calls(chunk)]
+        calls = [call for chunk in response.chunks for call in _calls(chunk)]
         assert "".join(call.function.arguments or "" for call in calls).replace(" ", "") == (
             '{"plant":7}'
         )

@@ -152,15 +152,16 @@ def test_a_failing_deployment_falls_back_to_quoting(relay: Relay, server: Double
 
 
 @pytest.mark.parametrize("group", ["main", "local"])
-async def test_a_stream_comes_after_the_verdict(relay: Relay, server: Double, group: str) -> None:
-    called = router(relay, server)
+async def test_a_stream_that_may_be_withheld_comes_after_the_verdict(
+    relay: Relay, server: Double, group: str
+) -> None:
+    called = router(relay, server, policy="halt-on CRITICAL")
     whole = (
         (await called.acompletion(group, MESSAGES, budget_tokens=300)).choices[0].message.content
     )
     stream = await called.acompletion(group, MESSAGES, budget_tokens=300, stream=True)
     assert stream.crp["risk_level"] == stream.crp_headers["CRP-Safety-Hallucination-Risk"]
     chunks = [chunk async for chunk in stream]
-    assert chunks == list(stream)
     assert len(chunks) > 2
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole
     assert chunks[-1].crp == stream.crp
@@ -170,7 +171,7 @@ async def test_a_stream_comes_after_the_verdict(relay: Relay, server: Double, gr
 def test_a_broken_stream_is_no_answer(relay: Relay, server: Double, fault: str) -> None:
     server.fault = fault
     with pytest.raises(ModelError):
-        router(relay, server).completion("main", MESSAGES, stream=True)
+        list(router(relay, server).completion("main", MESSAGES, stream=True))
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -185,7 +186,8 @@ def test_a_failure_is_raised_and_sealed(
     session = "crp_sess_" + "7" * 16
     with pytest.raises(error) as caught:
         both(how, router(relay, server), "main", MESSAGES, session_id=session)
-    assert type(caught.value) is error
+    # One class of this package, and LiteLLM's beside it.
+    assert type(caught.value).__bases__[0] is error
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(session)
     assert [seal.outcome for seal in seals] == ["failed"]
@@ -228,7 +230,8 @@ async def test_calls_at_the_same_time_keep_their_own_context(relay: Relay, serve
 async def test_nothing_of_crp_is_on_the_wire(relay: Relay, server: Double) -> None:
     called = router(relay, server)
     called.completion("main", MESSAGES, budget_tokens=300)
-    await called.acompletion("main", MESSAGES, budget_tokens=300, stream=True)
+    stream = await called.acompletion("main", MESSAGES, budget_tokens=300, stream=True)
+    assert [chunk async for chunk in stream]
     for request in server.requests:
         assert "crp" not in request.raw.lower()
         assert not [name for name in request.headers if name.startswith("crp")]
@@ -263,7 +266,7 @@ def test_tools_pass_through(relay: Relay, server: Double, how: str) -> None:
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], {}, "text"),
         (MESSAGES, {"n": 2}, "n is 2"),
         (MESSAGES, {"grounding": "loose"}, "grounding"),
-        (MESSAGES, {"session_id": "mine"}, "session_id"),
+        (MESSAGES, {"session_id": 1.5}, "session_id"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_any_call(

@@ -192,9 +192,8 @@ def litellm_router(server: Double) -> None:
     assert response.crp_headers
     session = response.crp_headers["CRP-Context-Session-Id"]
     said = [response.choices[0].message.model_dump(), {"role": "user", "content": QUESTION}]
-    called_.completion(
-        "main", [{"role": "user", "content": QUESTION}, *said], session_id=session, stream=True
-    )
+    asked = [{"role": "user", "content": QUESTION}, *said]
+    assert list(called_.completion("main", asked, session_id=session, stream=True))
 
 
 def litellm_logger(server: Double) -> None:

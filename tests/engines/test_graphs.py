@@ -8,8 +8,8 @@ import networkx
 import numpy as np
 import pytest
 
-from crp_integrations.engines.graphs import as_networkx, engine_for, within_hops, write_graphml
-from crp_integrations.errors import EngineError, RequestError
+from crp_integrations.engines.graphs import as_networkx, engine_for, write_graphml
+from crp_integrations.errors import EngineError
 from crp_integrations.fabric.communities.similarity_graph import FactGraph
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.stores.keys import FixedKeyRing
@@ -84,18 +84,6 @@ def test_texts_leave_only_when_they_are_handed_over(tmp_path: Path) -> None:
     assert "content" not in as_networkx(GRAPH).nodes["a"]
 
 
-@pytest.mark.requirement("CARD-7")
-def test_hops_are_counted_along_edges() -> None:
-    assert within_hops(GRAPH, "b", 0) == {"b": 0}
-    assert list(within_hops(GRAPH, "b", 1).items()) == [("b", 0), ("a", 1), ("c", 1)]
-    assert within_hops(GRAPH, "a", 9) == {"a": 0, "b": 1, "c": 2, "d": 3}
-    assert within_hops(GRAPH, "e", 9) == {"e": 0}
-
-
-def test_what_cannot_be_walked_or_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="not in the graph"):
-        within_hops(GRAPH, "z", 1)
-    with pytest.raises(RequestError, match="at least 0"):
-        within_hops(GRAPH, "a", -1)
+def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="5 facts could not be written"):
         write_graphml(GRAPH, tmp_path / "no such folder" / "facts.graphml")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crp_integrations.engines.litellm import LiteLLMModel, tells_end
+from crp_integrations.engines.litellm import LiteLLMModel, register_extractive, tells_end
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.errors import (
     ConfigError,
@@ -21,7 +21,6 @@ from crp_integrations.errors import (
     ModelRateLimited,
     ModelTimeout,
 )
-from crp_integrations.litellm.deployments import register_extractive
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from tests.servers import Double, openai_double
 from tests.shapes import gemini_double

@@ -69,6 +69,10 @@ class FannedQuestion:
         """Of all its windows."""
         return self._plan.session_id
 
+    def show_at_once(self) -> bool:
+        """No: the parts are answered before the whole."""
+        return False
+
     def begin(self) -> Step:
         """Find the parts and ask for them together."""
         step = self._plan.survey()
