@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Real
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from crp_integrations.errors import (
     ConfigError,
@@ -18,6 +20,7 @@ from crp_integrations.errors import (
     provider_error,
 )
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.vocabulary.safety import Purpose
 
 
 def model_error(error: Exception, model: str) -> ModelError:
@@ -39,9 +42,12 @@ def model_error(error: Exception, model: str) -> ModelError:
 class FrameworkChatModel(ABC):
     """What the frameworks' chat models have in common as models of a turn.
 
-    They are called whole, also where a stream is asked for, so that nothing of an answer that is
-    withheld shows in a framework's own streams.
+    Where an answer may be withheld they are called whole, also where a stream is asked for, so that
+    nothing of it shows in a framework's own streams.
     """
+
+    # Whether the answer is shown as it comes; nothing may withhold or change it then.
+    shows: Callable[[], bool] = staticmethod(lambda: False)
 
     @abstractmethod
     def reply_to(self, call: ModelCall) -> Reply:
@@ -51,37 +57,72 @@ class FrameworkChatModel(ABC):
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
 
+    @abstractmethod
+    def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Answer a call in the model's own pieces, then the reply."""
+
+    @abstractmethod
+    def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `parts_of`."""
+
+    def shown(self, call: ModelCall) -> bool:
+        """Whether a call's tokens are shown as they come."""
+        return call.purpose is Purpose.ANSWER and self.shows()
+
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
-        try:
+        with _own_errors(call.model):
             return self.reply_to(call)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise model_error(error, call.model) from error
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
-        try:
+        with _own_errors(call.model):
             return await self.areply_to(call)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise model_error(error, call.model) from error
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole text, then the reply."""
-        reply = self.call(call)
-        if reply.text:
-            yield reply.text
+        """The text in pieces, then the reply."""
+        with _own_errors(call.model):
+            if self.shown(call):
+                yield from self.parts_of(call)
+                return
+            reply = self.reply_to(call)
+        yield from text_pieces(reply.text)
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
-        reply = await self.acall(call)
-        if reply.text:
-            yield reply.text
+        with _own_errors(call.model):
+            if self.shown(call):
+                async for part in self.aparts_of(call):
+                    yield part
+                return
+            reply = await self.areply_to(call)
+        for piece in text_pieces(reply.text):
+            yield piece
         yield reply
+
+
+@contextmanager
+def _own_errors(model: str) -> Iterator[None]:
+    try:
+        yield
+    except CRPError:
+        raise
+    except Exception as error:
+        raise model_error(error, model) from error
+
+
+def text_pieces(text: str) -> list[str]:
+    """A text that was held back, in pieces of a few words as a stream gives it; joined, the text.
+
+    >>> text_pieces("The reactor at Brenning delivers 412 MW.")
+    ['The reactor ', 'at Brenning ', 'delivers 412 ', 'MW.']
+    """
+    return _PIECE.findall(text)
+
+
+# A few characters with the rest of the word; writing without spaces is cut too.
+_PIECE: Final = re.compile(r".{1,12}\S{0,16}\s*", re.DOTALL)
 
 
 Scale = Literal["given", "logistic", "rank"]

@@ -76,6 +76,10 @@ class FannedQuestion:
             return step
         return self._asking()
 
+    def show_at_once(self) -> bool:
+        """Whether the answer may be shown as it comes: the parts come first."""
+        return False
+
     def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack the window that brings the parts together for a model; the last fit counts.
 

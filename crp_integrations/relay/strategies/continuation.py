@@ -129,6 +129,11 @@ class ContinuedAnswer:
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
+    def show_at_once(self) -> bool:
+        """Whether the answer may be shown as it comes: it is neither mended nor continued."""
+        continued = self._settings.continue_incomplete or self._settings.continue_partial
+        return not continued and self._turn.show_unless_mended()
+
     def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack the window under way for a model; the last fit is what counts.
 
