@@ -75,7 +75,8 @@ def test_one_answer_has_one_verdict(asynchronous: bool) -> None:
     heard: list[Any] = []
     with Relay.open(embedder=HashEmbedder()) as relay:
         handler = DPECallbackHandler(attach="full", on_report=heard.append)
-        agent = create_agent(scripted(WRONG), [lookup], middleware=[CRPMiddleware(relay)])
+        middleware = [CRPMiddleware(relay, attach="full")]
+        agent = create_agent(scripted(WRONG), [lookup], middleware=middleware)
         given: Any = {"messages": [("user", QUESTION)]}
         config: Any = {"callbacks": [handler]}
         result = (
