@@ -174,6 +174,22 @@ def late_report_hook(
     return lambda report: on_report(made(report))
 
 
+def split_report_hook(
+    asking: Mapping[str, Any], relay: Relay
+) -> tuple[dict[str, Any], OnReport | None]:
+    """A question's fields for the relay, and who is to be handed the answer's report.
+
+    Where a judge speaks in the background, the fields keep `on_report`, and it is called then.
+    """
+    on_report, source = asking.get("on_report"), asking.get("judge")
+    check_callables(on_report=on_report)
+    source = relay.judge if source is None else source
+    known = source.settings if isinstance(source, Judge) else relay.settings.judge
+    if source and (asking.get("judge_mode") or known.mode) == BACKGROUND:
+        return dict(asking), None
+    return {name: one for name, one in asking.items() if name != "on_report"}, on_report
+
+
 def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> tuple[Message, ...]:
     """What was said before the question that a call answers, and what tools answered, in order.
 

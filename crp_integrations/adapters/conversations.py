@@ -21,6 +21,8 @@ from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Strategy
 from crp_integrations.vocabulary.safety import Purpose
 
+Response = TypeVar("Response")
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -54,9 +56,6 @@ def question_of(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     before = [one for one in read[: places[-1]] if one.role != "system"]
     after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
     return Conversation(read[places[-1]].content, system, (*before, *after), len(after))
-
-
-Response = TypeVar("Response")
 
 
 class AgentModelCalls(WholeReplies, Generic[Response]):

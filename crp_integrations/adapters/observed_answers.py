@@ -6,17 +6,20 @@ what was not is said to be not there, and never made up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from logging import Logger
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from crp_integrations.adapters.arguments import examined_conversation
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import SafetyHalt
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Policy, PolicyJudgement
@@ -31,7 +34,8 @@ from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.window_end import WindowEnd
 from crp_integrations.vocabulary import GroundingMode
-from crp_integrations.vocabulary.provenance import Checked
+from crp_integrations.vocabulary.provenance import Checked, RiskLevel
+from crp_integrations.vocabulary.safety import HaltReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +242,133 @@ class AnswerExaminer:
 def not_checked(reason: str) -> Examination:
     """What is attached to an answer that was not examined."""
     return {"checked": Checked.NOT_CHECKED.value, "reason": reason}, None, None
+
+
+def critical_risk(report: Report) -> SafetyHalt:
+    """What a handler raises for an answer whose risk is CRITICAL."""
+    reason = HaltReason.CRITICAL_RISK.value
+    return SafetyHalt(f"an answer's risk is {RiskLevel.CRITICAL}", report=report, reason=reason)
+
+
+Attach = Literal["full", "summary", "id"]
+# Of a summary as JSON, however it is written.
+SUMMARY_BYTES: Final = 1_024
+_MOST_ID, _MOST_REASON, _MOST_QUOTE = 96, 160, 80
+# Keys of which every attachment has one, and no other metadata of this package.
+_MARKS: Final = frozenset({"report_id", "risk_level", "checked"})
+_LOG: Final = logging.getLogger("crp_integrations.adapters")
+
+
+def check_attach(attach: str) -> None:
+    """Check how much of a report is attached."""
+    if attach not in get_args(Attach):
+        wanted = ", ".join(get_args(Attach))
+        raise RequestError(f"attach {attach!r:.40} is not one of {wanted}")
+
+
+def attachment_of(report: Report, attach: str) -> Attachment:
+    """What an answer's metadata hold of its report, as plain JSON: all, a summary, or the id."""
+    match attach:
+        case "full":
+            return report.model_dump(mode="json")
+        case "id":
+            return {"report_id": report_id(report)}
+        case _:
+            return summarise_report(report)
+
+
+def report_id(report: Report) -> str:
+    """The window's id, by which `Relay.report` gives the report; its hash where none is sealed."""
+    return report.window_id or report.report_hash
+
+
+def summarise_report(report: Report) -> Attachment:
+    """A report in at most 1,024 bytes of JSON: what was found, and where the report is.
+
+    Reasons and flagged claims stand in it as far as they fit, gravest and first ones before others;
+    `flagged_total` counts all flagged claims.
+    """
+    flagged = [claim for claim in report.claims if claim.flagged]
+    made: Attachment = {
+        "report_id": _clipped(report_id(report), _MOST_ID),
+        "session_id": _clipped(report.session_id, _MOST_ID),
+        "risk_level": report.risk_level.value,
+        "risk_score": round(report.risk_score, 4),
+        "verification": report.verification.value,
+        "checked_by": _clipped(report.checked_by, _MOST_ID),
+        "grounding_pct": round(report.grounding_pct, 4),
+        "flagged": report.flagged,
+        "flagged_total": len(flagged),
+        "reasons": [],
+        "flagged_claims": [],
+    }
+    for reason in report.reasons:
+        _append_fitting(made, "reasons", _clipped(reason, _MOST_REASON))
+    for claim in flagged:
+        told = {
+            "claim_id": _clipped(claim.claim_id, _MOST_ID),
+            "start": claim.start,
+            "end": claim.end,
+            "status": claim.status.value,
+            "error": claim.error.value if claim.error else None,
+            "text": _clipped(claim.text, _MOST_QUOTE),
+        }
+        if not _append_fitting(made, "flagged_claims", told):
+            break
+    return made
+
+
+def _append_fitting(made: Attachment, name: str, one: Any) -> bool:
+    made[name].append(one)
+    if len(json.dumps(made)) <= SUMMARY_BYTES:
+        return True
+    made[name].pop()
+    return False
+
+
+def _clipped(text: str, most: int) -> str:
+    """A text of at most so many bytes as JSON, quotation marks apart."""
+    cut = text[:most]
+    while len(json.dumps(cut)) - 2 > most:
+        cut = cut[:-1]
+    return cut
+
+
+def attached_report(metadata: object) -> Attachment | None:
+    """The report in an answer's metadata, as much of it as is attached; None for none."""
+    found = metadata.get("crp") if isinstance(metadata, Mapping) else None
+    return dict(found) if isinstance(found, Mapping) and _MARKS & found.keys() else None
+
+
+class ReportHook:
+    """Hands an answer's report to who asked for it, and to handlers that heard the model calls.
+
+    Attributes:
+        heard: those handlers, each with `take`.
+    """
+
+    def __init__(self, on_report: OnReport | None = None) -> None:
+        self._on_report = on_report
+        self.heard: list[Any] = []
+
+    def __call__(self, report: object) -> None:
+        """Hand it over; what `on_report` raises is logged, and no answer is lost by it."""
+        if not isinstance(report, Report):
+            return
+        try:
+            if self._on_report is not None:
+                self._on_report(report)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
+            _LOG.warning("on_report failed with %s", type(error).__name__)
+        for handler in self.heard:
+            handler.take(report)
+
+
+@contextmanager
+def halts_reported(told: ReportHook) -> Iterator[None]:
+    """Within it, the report of an answer that is withheld is handed over before the error."""
+    try:
+        yield
+    except SafetyHalt as halt:
+        told(halt.report)
+        raise

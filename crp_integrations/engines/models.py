@@ -8,6 +8,7 @@ examine its judge's.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterator,
@@ -18,6 +19,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -34,6 +36,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
 from crp_integrations.ports import Model
+from crp_integrations.vocabulary import Purpose
 
 
 class Models:
@@ -253,6 +256,30 @@ def model_error(error: Exception, model: str) -> ModelError:
     return made
 
 
+@contextmanager
+def own_errors(model: str) -> Iterator[None]:
+    """Within it, what a framework raises is one of this package's errors."""
+    try:
+        yield
+    except CRPError:
+        raise
+    except Exception as error:
+        raise model_error(error, model) from error
+
+
+# A few characters with the rest of the word; writing without spaces is cut too.
+_PIECE: Final = re.compile(r".{1,12}\S{0,16}\s*", re.DOTALL)
+
+
+def text_pieces(text: str) -> list[str]:
+    """A text that was held back, in pieces of a few words as a stream gives it; joined, the text.
+
+    >>> text_pieces("The reactor at Brenning delivers 412 MW.")
+    ['The reactor ', 'at Brenning ', 'delivers 412 ', 'MW.']
+    """
+    return _PIECE.findall(text)
+
+
 class WholeReplies(ABC):
     """A model that is called whole, also where a stream is asked for.
 
@@ -283,7 +310,13 @@ class WholeReplies(ABC):
 
 
 class FrameworkChatModel(WholeReplies):
-    """What the frameworks' chat models have in common as models of a turn."""
+    """What the frameworks' chat models have in common as models of a turn.
+
+    Where an answer may be withheld they are called whole, also where a stream is asked for.
+    """
+
+    # Whether the answer is shown as it comes; nothing may withhold or change it then.
+    shows: Callable[[], bool] = staticmethod(lambda: False)
 
     @abstractmethod
     def reply_to(self, call: ModelCall) -> Reply:
@@ -293,23 +326,50 @@ class FrameworkChatModel(WholeReplies):
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
 
+    def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Answer a call in the model's own pieces, then the reply."""
+        yield from super().stream(call)
+
+    async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `parts_of`."""
+        async for part in super().astream(call):
+            yield part
+
+    def shown(self, call: ModelCall) -> bool:
+        """Whether a call's tokens are shown as they come."""
+        return call.purpose is Purpose.ANSWER and self.shows()
+
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
-        try:
+        with own_errors(call.model):
             return self.reply_to(call)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise model_error(error, call.model) from error
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
-        try:
+        with own_errors(call.model):
             return await self.areply_to(call)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise model_error(error, call.model) from error
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The text in pieces, then the reply."""
+        with own_errors(call.model):
+            if self.shown(call):
+                yield from self.parts_of(call)
+                return
+            reply = self.reply_to(call)
+        yield from text_pieces(reply.text)
+        yield reply
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        with own_errors(call.model):
+            if self.shown(call):
+                async for part in self.aparts_of(call):
+                    yield part
+                return
+            reply = await self.areply_to(call)
+        for piece in text_pieces(reply.text):
+            yield piece
+        yield reply
 
 
 class ModelObject(FrameworkChatModel):

@@ -24,7 +24,7 @@ from crp_integrations.langchain.chat_model import CRPChatModel
 from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
-from crp_integrations.langchain.messages import envelope_text
+from crp_integrations.langchain.messages import envelope_text, report_of
 from crp_integrations.langchain.retrieval import (
     CRPDocumentCompressor,
     CRPRetriever,
@@ -60,6 +60,7 @@ __all__ = [
     "LangChainReranker",
     "crp_evaluator",
     "envelope_text",
+    "report_of",
 ]
 
 

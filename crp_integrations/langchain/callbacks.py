@@ -24,8 +24,12 @@ from crp_integrations.adapters.arguments import (
 )
 from crp_integrations.adapters.observed_answers import (
     AnswerExaminer,
+    Attach,
     Attachment,
     Examination,
+    attachment_of,
+    check_attach,
+    critical_risk,
     not_checked,
 )
 from crp_integrations.dpe.records import RejectedClaim, Report
@@ -50,7 +54,6 @@ from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import GroundingMode
 from crp_integrations.vocabulary.provenance import RiskLevel
-from crp_integrations.vocabulary.safety import HaltReason
 
 log = logging.getLogger("crp_integrations.langchain")
 
@@ -60,10 +63,10 @@ class DPECallbackHandler(RunTreeHandler):
 
     Spec: CRP-SPEC-005 §2
 
-    The report stands as plain JSON in `response_metadata["crp"]` of each answer's message (in
-    `generation_info["crp"]` for models that return strings). Evidence is what retrievers of the
-    chain returned and what tools answered in the messages of the call. A call that had neither, or
-    whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}`
+    A summary of the report stands as plain JSON in `response_metadata["crp"]` of each answer's
+    message (in `generation_info["crp"]` for models that return strings). Evidence is what
+    retrievers of the chain returned and what tools answered in the messages of the call. A call
+    that had neither, or whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}`
     instead, never a clean report. In `stream()` the pieces are out before a callback sees the
     end: use `on_report` there, and `CRPGate` or `CRPMiddleware` where an answer must be withheld.
 
@@ -81,14 +84,17 @@ class DPECallbackHandler(RunTreeHandler):
     answers.
 
     Attributes:
-        last_report: what was attached last; None before the first answer.
+        last_report: the last answer's report, all of it, or why there is none; None before the
+            first answer.
 
     Args:
         on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
             is CRITICAL, or its judge failed and `judge_failure` is `halt`; who streams has the
             tokens by then.
         grounding: how far the chain's prompt lets the model go beyond the context.
-        on_report: called with what was attached, once for each answer.
+        on_report: called with each answer's report as plain JSON, all of it, or with why there is
+            none.
+        attach: how much of a report is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
         relay: seals the answers; None seals nothing, and there are no receipts.
         on_receipt: called with the receipt on each sealed answer. One with texts that are not in
             the relay's fabric is kept by nobody else.
@@ -105,6 +111,7 @@ class DPECallbackHandler(RunTreeHandler):
         *,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         on_report: Callable[[Attachment], None] | None = None,
+        attach: Attach = "summary",
         on_critical: Literal["record", "raise"] = "record",
         relay: Relay | None = None,
         on_receipt: Callable[[Receipt], None] | None = None,
@@ -122,6 +129,8 @@ class DPECallbackHandler(RunTreeHandler):
             check_relay(relay, "DPECallbackHandler")
         # LangChain swallows what a handler raises: nobody would be told, and see why.
         check_callables(on_report=on_report, on_receipt=on_receipt)
+        check_attach(attach)
+        self._attach = attach
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
@@ -167,7 +176,7 @@ class DPECallbackHandler(RunTreeHandler):
         context = self._runs.context_of(run_id)
         sent = self._sent.pop(run_id)
         rejected = self._runs.rejected_of(run_id)
-        attached: list[Attachment] = []
+        whole: list[Attachment] = []
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
         try:
@@ -178,20 +187,19 @@ class DPECallbackHandler(RunTreeHandler):
                         if isinstance(found, Report):
                             self._reject(run_id, found)
                             if found.risk_level is RiskLevel.CRITICAL:
-                                halt = halt or _critical(found)
-                            found = _attachment(found)
-                            told = self._on_judged is None
+                                halt = halt or critical_risk(found)
+                            whole += [_attachment(found)] if self._on_judged is None else []
+                            found = attachment_of(found, self._attach)
                         else:
-                            told = True
+                            whole.append(found)
                         halted = halted or halt
-                        attached += [found] if told else []
                         _attach(generation, found, receipt.receipt_id if receipt else "")
                         receipts += [receipt] if receipt else []
             # Only now, so that a hook that raises leaves no answer without its report.
-            self.last_report = attached[-1] if attached else self.last_report
+            self.last_report = whole[-1] if whole else self.last_report
             if self._on_report is not None:
-                for attachment in attached:
-                    self._on_report(attachment)
+                for one in whole:
+                    self._on_report(one)
             if self._on_receipt is not None:
                 for receipt in receipts:
                     self._on_receipt(receipt)
@@ -210,7 +218,7 @@ class DPECallbackHandler(RunTreeHandler):
         if self._on_report is not None:
             self._on_report(self.last_report)
         if report.risk_level is RiskLevel.CRITICAL and self.raise_error:
-            raise _critical(report)
+            raise critical_risk(report)
 
     def _reject(self, run_id: UUID, report: Report) -> None:
         """Give flagged claims to the agent whose tool call this is."""
@@ -301,14 +309,6 @@ def _only_calls(generation: Generation) -> bool:
 
 def _attachment(report: Report) -> Attachment:
     return report.model_dump(mode="json")
-
-
-def _critical(report: Report) -> SafetyHalt:
-    return SafetyHalt(
-        "an answer was withheld: its risk is CRITICAL",
-        report=report,
-        reason=HaltReason.CRITICAL_RISK.value,
-    )
 
 
 def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> None:

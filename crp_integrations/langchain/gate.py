@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import (
-    AsyncCallbackManagerForChainRun,
     BaseCallbackManager,
-    CallbackManagerForChainRun,
 )
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.runnables.config import patch_config
+from langchain_core.runnables.utils import AddableDict
 
-from crp_integrations.adapters.arguments import judge_for
+from crp_integrations.adapters.arguments import check_callables, judge_for
+from crp_integrations.adapters.observed_answers import (
+    Attach,
+    ReportHook,
+    attachment_of,
+    check_attach,
+)
 from crp_integrations.dpe.records import Report
+from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.langchain.messages import METADATA_KEY, facts_of
+from crp_integrations.langchain.messages import METADATA_KEY, facts_of, message_chunks
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
 from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
@@ -47,16 +54,71 @@ Context = Envelope | Sequence[Fact | str]
 Reviewer = Callable[[Report, str], bool]
 
 
-class CRPGate(Runnable[Any, Any]):
+class CheckedRunnable(Runnable[Any, Any], ABC):
+    """A Runnable whose output is examined before a piece of it is given out."""
+
+    @abstractmethod
+    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
+        """The output, after its verdict."""
+
+    @abstractmethod
+    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
+        """The asynchronous twin of `_checked`."""
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The output after its verdict, with the report.
+
+        Raises:
+            SafetyHalt: the answer is withheld; the report is on the error.
+            QualityUnreachable: it misses what the policy demands of its quality.
+            RequestError: there is no answer, or no context.
+        """
+        return self._call_with_config(self._checked, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The asynchronous twin of `invoke`; examines beside the event loop."""
+        return await self._acall_with_config(self._achecked, input, config, **kwargs)
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """The output of `invoke` in pieces of its answer, all of them after the verdict."""
+
+        def parts(
+            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
+        ) -> Iterator[Any]:
+            for one in inputs:
+                yield from output_chunks(self._checked(one, run_manager, config, **given))
+
+        return self._transform_stream_with_config(iter((input,)), parts, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """The asynchronous twin of `stream`."""
+
+        async def parts(
+            inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
+        ) -> AsyncIterator[Any]:
+            async for one in inputs:
+                for part in output_chunks(await self._achecked(one, run_manager, config, **given)):
+                    yield part
+
+        given = _only(input)
+        async for part in self._atransform_stream_with_config(given, parts, config, **kwargs):
+            yield part
+
+
+class CRPGate(CheckedRunnable):
     """Examines an answer against its context and raises `SafetyHalt`, or passes it on.
 
     As the last step of a chain it takes a dict with `answer` (or `output`, `response`, `result`),
     `context` (documents, texts, an envelope) and maybe `question` (or `input`, `query`), and passes
-    the same dict on with the report as one more key, `crp`; nothing behind it sees a chunk before
-    the verdict. `CRPGate.around(chain)` plays a chain inside: what its retrievers return is the
-    context, its input the question, and its output the answer. Then nothing of the chain shows in
-    `astream_events`, `astream_log` and LangGraph's streams either, where the steps before a last
-    step do show.
+    the same dict on with a summary of the report as one more key, `crp`; nothing behind it sees a
+    chunk before the verdict. `CRPGate.around(chain)` plays a chain inside: what its retrievers
+    return is the context, its input the question, and its output the answer. Then nothing of the
+    chain shows in `astream_events`, `astream_log` and LangGraph's streams either, where the steps
+    before a last step do show. A stream gives the answer in pieces, all of them after the verdict.
 
     Spec: CRP-SPEC-005 §1.2; related facts §6
 
@@ -67,7 +129,9 @@ class CRPGate(Runnable[Any, Any]):
         embedder: None for the one that ships.
         settings: None reads `CRP_*` and the defaults.
         name: of the run, in traces.
-        judge, judge_options: as in `examine`; the policy sees the judge's level.
+        attach: how much of a report is passed on: `full`, `summary` (at most 1,024 bytes), or `id`.
+        judge, judge_options: as in `examine`; the policy sees the judge's level. `on_report` is
+            called with each answer's `Report`, a withheld one's too.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
@@ -85,6 +149,7 @@ class CRPGate(Runnable[Any, Any]):
         embedder: Embedder | None = None,
         settings: Settings | None = None,
         name: str | None = None,
+        attach: Attach = "summary",
         judge: JudgeSource = None,
         **judge_options: Unpack[JudgeOptions],
     ) -> None:
@@ -97,7 +162,12 @@ class CRPGate(Runnable[Any, Any]):
         self._reviewer = reviewer
         self._embedder = embedder
         self._settings = settings
+        check_attach(attach)
+        check_callables(on_report=judge_options.get("on_report"))
+        self._attach = attach
         self._judge = judge_for("CRPGate", judge, judge_options, settings)
+        # A judge hands its reports on by itself.
+        self._told = ReportHook(None if self._judge else judge_options.get("on_report"))
         self.name = name
 
     @classmethod
@@ -151,6 +221,7 @@ class CRPGate(Runnable[Any, Any]):
         }
 
     def _decide(self, report: Report, context: Context, answer: str) -> Report:
+        self._told(report)
         tier = context.quality_tier if isinstance(context, Envelope) else None
         judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt
@@ -171,57 +242,40 @@ class CRPGate(Runnable[Any, Any]):
             raise _unreachable(judgement, tier)
         return report
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Pass a dict with an answer on, or raise.
-
-        Raises:
-            SafetyHalt, QualityUnreachable: as `check`.
-            RequestError: the dict has no answer or no context.
-        """
-        return self._call_with_config(self._pass, input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The asynchronous twin of `invoke`; examines beside the event loop."""
-        return await self._acall_with_config(self._apass, input, config, **kwargs)
-
-    def _pass(self, input: Any) -> Any:
+    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
         return self._check_output(input, *_read_input(input))
 
-    async def _apass(self, input: Any) -> Any:
+    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
         return await self._acheck_output(input, *_read_input(input))
 
     def _check_output(self, output: Any, context: Context, question: str) -> Any:
         """An output as it came, with its report beside it."""
-        return _with_report(output, self.check(_answer(output), context, question))
+        return self._with_report(output, self.check(_answer(output), context, question))
 
     async def _acheck_output(self, output: Any, context: Context, question: str) -> Any:
         """The asynchronous twin of `_check_output`."""
-        return _with_report(output, await self.acheck(_answer(output), context, question))
+        return self._with_report(output, await self.acheck(_answer(output), context, question))
+
+    def _with_report(self, output: Any, report: Report) -> Any:
+        """An output as it came, with its report beside it."""
+        attached = {METADATA_KEY: attachment_of(report, self._attach)}
+        if isinstance(output, Mapping):
+            return {**output, **attached}
+        if isinstance(output, BaseMessage):
+            told = {**output.response_metadata, **attached}
+            return output.model_copy(update={"response_metadata": told})
+        return output
 
 
-class GuardedChain(Runnable[Any, Any]):
-    """A chain behind a gate; made by `CRPGate.around`."""
+class GuardedChain(CheckedRunnable):
+    """A chain behind a gate; made by `CRPGate.around`. A message has the report attached."""
 
     def __init__(self, chain: Runnable[Any, Any], gate: CRPGate) -> None:
         self.chain = chain
         self.gate = gate
         self.name = gate.name or f"guarded {chain.get_name()}"
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The chain's output after the verdict, a message with the report attached."""
-        return self._call_with_config(self._invoke_chain, input, config, **kwargs)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """The asynchronous twin of `invoke`."""
-        return await self._acall_with_config(self._ainvoke_chain, input, config, **kwargs)
-
-    def _invoke_chain(
-        self,
-        input: Any,
-        run_manager: CallbackManagerForChainRun,
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Any:
+    def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
         handler = _ChainDocuments(run_manager.run_id)
         inner = handler.inner_config(config, run_manager.get_child())
         # A chain with a config of its own adds the handlers of the run around it to these.
@@ -229,13 +283,7 @@ class GuardedChain(Runnable[Any, Any]):
             output = self.chain.invoke(input, inner, **kwargs)
         return self.gate._check_output(output, _context(output, handler), question_in(input))
 
-    async def _ainvoke_chain(
-        self,
-        input: Any,
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
-        **kwargs: Any,
-    ) -> Any:
+    async def _achecked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
         handler = _ChainDocuments(run_manager.run_id)
         inner = handler.inner_config(config, run_manager.get_child())
         with streaming_suppressed():
@@ -313,14 +361,24 @@ def _answer(output: Any) -> str:
     return text_of(output[key])
 
 
-def _with_report(output: Any, report: Report) -> Any:
-    """An output as it came, with its report beside it."""
-    if isinstance(output, Mapping):
-        return {**output, METADATA_KEY: report.model_dump(mode="json")}
-    if isinstance(output, BaseMessage):
-        told = {**output.response_metadata, METADATA_KEY: report.model_dump(mode="json")}
-        return output.model_copy(update={"response_metadata": told})
-    return output
+def output_chunks(output: Any) -> Iterator[Any]:
+    """An output as a stream of its answer's pieces; added up, they are the output."""
+    if isinstance(output, str):
+        yield from text_pieces(output) or [output]
+    elif isinstance(output, AIMessage):
+        yield from message_chunks(output)
+    elif isinstance(output, Mapping):
+        last = {name: output[name] for name in (*ANSWERS, METADATA_KEY) if name in output}
+        yield AddableDict({name: one for name, one in output.items() if name not in last})
+        for name, one in last.items():
+            for piece in output_chunks(one) if name in ANSWERS else (one,):
+                yield AddableDict({name: piece})
+    else:
+        yield output
+
+
+async def _only(input: Any) -> AsyncIterator[Any]:
+    yield input
 
 
 def context_of(given: Any) -> Context:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     HumanMessage,
@@ -21,13 +22,20 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.tool import tool_call
+from langchain_core.outputs import ChatResult, Generation, LLMResult
 from pydantic import ValidationError
 
 from crp_integrations.adapters import evidence
 from crp_integrations.adapters.conversations import Conversation, turn_metadata
 from crp_integrations.adapters.evidence import OfferedFact, fact_metadata
+from crp_integrations.adapters.observed_answers import (
+    Attachment,
+    attached_report,
+    attachment_of,
+)
 from crp_integrations.adapters.vector_stores import item_metadata
 from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
@@ -301,23 +309,48 @@ def _strip_metadata(message: BaseMessage) -> BaseMessage:
     return message.model_copy(update={"response_metadata": kept})
 
 
-def answer_message(answer: Answer) -> AIMessage:
+def answer_message(answer: Answer, attach: str) -> AIMessage:
     """An answer as a message."""
     usage = usage_of(answer.reply.usage)
     return AIMessage(
         answer.text,
-        response_metadata=answer_metadata(answer),
+        response_metadata=answer_metadata(answer, attach),
         **({"usage_metadata": usage} if usage else {}),
         **calls_of(answer.reply.tool_calls),
     )
 
 
-def answer_metadata(answer: Answer) -> dict[str, Any]:
+def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
+    """A message as a stream: its text in pieces, then everything else that it holds."""
+    whole = isinstance(message.content, list)
+    for piece in () if whole else text_pieces(str(message.content)):
+        yield AIMessageChunk(content=piece, id=message.id)
+    yield last_chunk(message, message.content if whole else "")
+
+
+def last_chunk(message: AIMessage, content: Any = "") -> AIMessageChunk:
+    """The end of a message's stream, behind its text."""
+    calls = [
+        ToolCall(id=one["id"] or "", name=one["name"] or "", arguments=one["args"] or "")
+        for one in message.invalid_tool_calls
+    ]
+    return AIMessageChunk(
+        id=message.id,
+        content=content,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+        usage_metadata=message.usage_metadata,
+        tool_call_chunks=chunks_of([*message_of(message).tool_calls, *calls]),
+        chunk_position="last",
+    )
+
+
+def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
     """What stands in the `response_metadata` of an answer, plain JSON."""
     return {
         "model_name": answer.reply.model,
         "finish_reason": answer.reply.finish_reason,
-        METADATA_KEY: answer.report.model_dump(mode="json"),
+        METADATA_KEY: attachment_of(answer.report, attach),
         RECEIPT_KEY: answer.receipt_id,
         **turn_metadata(answer),
     }
@@ -332,3 +365,51 @@ def usage_of(usage: Usage) -> UsageMetadata | None:
         output_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
     )
+
+
+def report_of(run: object) -> Attachment | None:
+    """The report on the last answer in what LangChain hands out, as much of it as is attached.
+
+    It is found behind a parser too: a chain's answer may be a bare text, and the run still holds
+    the message.
+
+    Args:
+        run: a message or a chunk, an `LLMResult` or `ChatResult`, what a chain, a gate or an agent
+            gives back, a `Run` of a tracer, what `collect_runs` gives, or events of
+            `astream_events`.
+
+    Returns:
+        Plain JSON; None where there is no answer, or nothing is attached to the last one.
+    """
+    match run:
+        case BaseMessage():
+            return attached_report(run.response_metadata)
+        case Generation():
+            message = getattr(run, "message", None)
+            return report_of(message) or attached_report(run.generation_info)
+        case LLMResult() | ChatResult():
+            return report_of(run.generations)
+        case str():
+            return None
+        case Mapping():
+            # What a run was given comes last: of a parser it is the answer's message.
+            said = [value for key, value in run.items() if key not in ("input", "inputs")]
+            return attached_report(run) or report_of(said) or _report_on_input(run)
+        case Sequence():
+            answers = [one for one in run if isinstance(one, AIMessage)]
+            # An answer that nothing is attached to has no report, whatever an earlier one has.
+            told = map(report_of, answers[-1:] or reversed(run))
+            return next((found for found in told if found is not None), None)
+    collected = getattr(run, "traced_runs", None)
+    if collected is not None:
+        return report_of(collected)
+    inner = getattr(run, "child_runs", None)
+    if inner is None:
+        return None
+    found = report_of(getattr(run, "outputs", None)) or report_of(inner)
+    return found or _report_on_input(getattr(run, "inputs", None) or {})
+
+
+def _report_on_input(given: Mapping[str, Any]) -> Attachment | None:
+    message = given.get("input")
+    return report_of(message) if isinstance(message, AIMessage) else None

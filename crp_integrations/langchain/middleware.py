@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, NotRequired, Unpack
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Annotated, Any, NotRequired, Unpack, cast
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import RunnableConfig, ensure_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -22,6 +22,7 @@ from crp_integrations.adapters.arguments import (
     check_count,
     check_emitter,
     check_relay,
+    split_report_hook,
 )
 from crp_integrations.adapters.conversations import (
     answer_fields,
@@ -31,6 +32,12 @@ from crp_integrations.adapters.conversations import (
     hand_back,
     held_rejections,
     merge_fields,
+)
+from crp_integrations.adapters.observed_answers import (
+    Attach,
+    ReportHook,
+    attachment_of,
+    check_attach,
 )
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
@@ -43,7 +50,7 @@ from crp_integrations.langchain.messages import (
     read_conversation,
     rejected_in,
 )
-from crp_integrations.langchain.model import model_name
+from crp_integrations.langchain.model import ReleasedAnswer, model_name
 from crp_integrations.langchain.model_calls import (
     COMPACTION_KEY,
     CompactedMessages,
@@ -94,11 +101,11 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     """For `create_agent(…, middleware=[CRPMiddleware(relay)])`.
 
     Every model call of the agent is a window: the question's envelope goes into its system message,
-    its answer is examined, judged and sealed, and carries the report in `response_metadata["crp"]`,
-    with `crp_envelope` (without texts), `crp_headers` and `crp_agent` (session, window, depth,
-    turn) beside it. A withheld answer ends the run with `SafetyHalt`. What tools answer is held in
-    memory as facts of the run's session. An agent in a tool call of another one gets that one's
-    policy, safety budget and depth.
+    its answer is examined, judged and sealed, and carries a summary of the report in
+    `response_metadata["crp"]`, with `crp_envelope` (without texts), `crp_headers` and `crp_agent`
+    (session, window, depth, turn) beside it. A withheld answer ends the run with `SafetyHalt`. What
+    tools answer is held in memory as facts of the run's session. An agent in a tool call of another
+    one gets that one's policy, safety budget and depth.
 
     With `compact=True`, or the setting `compaction.enabled`, messages that fill their share of the
     model's context are shortened before it is asked; the run's state keeps them all, and
@@ -113,14 +120,18 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_depth: agents around this one, at most; None takes the setting
             `sessions.agents.max_loop_depth`.
         max_turns: model calls in one run, at most; LangChain's own limit is 9,999 steps.
-        block_streams: call the model so that no stream shows its tokens before the verdict; False
-            lets them through, and a halt comes after them.
+        block_streams: None lets streams show the model's tokens as they come where nothing may
+            withhold or mend the answer, and else shows the answer in pieces after the verdict; True
+            always does the latter; False lets the tokens through, and a halt comes after them.
+        attach: how much of a report a message holds: `full`, `summary` (at most 1,024 bytes), or
+            `id`. `Relay.report` gives all of it by its `report_id`.
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
         tools_as_facts: False leaves tools' results out of the envelope. They stand in the messages,
             and are evidence all the same.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
+            `on_report` is called with each answer's `Report`, a withheld one's too.
 
     Raises:
         RequestError: a field is not known, has no usable value, or does not go with an agent.
@@ -135,7 +146,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         *,
         max_depth: int | None = None,
         max_turns: int = 25,
-        block_streams: bool = True,
+        block_streams: bool | None = None,
+        attach: Attach = "summary",
         tools_as_facts: bool = True,
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
@@ -145,7 +157,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         check_relay(relay, "CRPMiddleware")
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         check_callables(on_receipt=on_receipt)
-        check_fields(asking, relay, "CRPMiddleware", filled="session_id")
+        fields, on_report = split_report_hook(asking, relay)
+        check_fields(cast("QuestionFields", fields), relay, "CRPMiddleware", filled="session_id")
+        check_attach(attach)
         check_count("max_depth", most, least=0)
         check_count("max_turns", max_turns, least=1)
         self.relay = relay
@@ -154,7 +168,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self._block = block_streams
         self._facts = tools_as_facts
         self._on_receipt = on_receipt
-        self._asking = dict(asking)
+        self._attach = attach
+        self._on_report = on_report
+        self._asking = fields
 
     # --- the run ---------------------------------------------------------------------------
 
@@ -232,7 +248,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         except SafetyHalt as halt:
             self._withheld(request, calls, halt)
             raise
-        return self._released(request, calls, answer)
+        response = self._released(request, calls, answer)
+        for shown, config in _held_back(request, calls, response):
+            shown.invoke([], config)
+        return response
 
     async def awrap_model_call(
         self,
@@ -246,7 +265,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         except SafetyHalt as halt:
             await asyncio.to_thread(self._withheld, request, calls, halt)
             raise
-        return await asyncio.to_thread(self._released, request, calls, answer)
+        response = await asyncio.to_thread(self._released, request, calls, answer)
+        for shown, config in _held_back(request, calls, response):
+            await shown.ainvoke([], config)
+        return response
 
     def _window(self, request: ModelRequest[Any]) -> tuple[Turn, ModelCalls]:
         system = [request.system_message] if request.system_message is not None else []
@@ -277,7 +299,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         turn = self.relay.turn(read.question, **asking)
         turn.agent_turn = state.get("crp_turn", 0)
         told = compact.told if compact is not None else {}
-        return turn, ModelCalls(request, read, model, hide_tokens=self._block, compaction=told)
+        shows = turn.show_unless_mended if self._block is None else lambda: not self._block
+        return turn, ModelCalls(request, read, model, shows=shows, compaction=told)
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """What the model is sent of the agent's messages; None where that is all of them."""
@@ -303,13 +326,16 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
             hold_outside(self.relay, answer.report)
-        if _report_of(answer):
-            _tell(calls, answer.report)
+        told: dict[str, Any] = {}
+        # A step that calls tools without a word says nothing to report.
+        if answer.text.strip() or not answer.reply.tool_calls:
+            told = {METADATA_KEY: attachment_of(answer.report, self._attach)}
+            self._tell(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
             {
-                **_report_of(answer),
+                **told,
                 RECEIPT_KEY: answer.receipt_id,
                 **answer_fields(answer),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
@@ -325,13 +351,18 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         )
 
     def _withheld(self, request: ModelRequest[Any], calls: ModelCalls, halt: SafetyHalt) -> None:
-        if isinstance(halt.report, Report):
-            _tell(calls, halt.report)
+        self._tell(calls, halt.report)
         self._hand_on(request, halt.trail)
         state: Any = request.state
         hand_back(self.relay, state.get("crp_parent", ""), halt)
         if isinstance(halt.report, Report):
             hold_outside(self.relay, halt.report)
+
+    def _tell(self, calls: ModelCalls, report: object) -> None:
+        """Give the sealed report to who asked for it, and to handlers that heard the calls."""
+        hook = ReportHook(self._on_report)
+        hook.heard = calls.heard
+        hook(report)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -388,17 +419,16 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             hold_results(self.relay, around.session_id, request.tool_call, result)
 
 
-def _tell(calls: ModelCalls, report: Report) -> None:
-    """Give the sealed report to the handlers that heard the window's calls."""
-    for handler in calls.heard:
-        handler.take(report)
-
-
-def _report_of(answer: Answer) -> dict[str, Any]:
-    """The report for a message; a step that calls tools without a word says nothing to report."""
-    if answer.reply.tool_calls and not answer.text.strip():
-        return {}
-    return {METADATA_KEY: answer.report.model_dump(mode="json")}
+def _held_back(
+    request: ModelRequest[Any], calls: ModelCalls, response: ModelResponse[Any]
+) -> Iterator[tuple[ReleasedAnswer, RunnableConfig]]:
+    """The messages that streams have not shown yet, and how they are to be shown."""
+    for message in () if calls.shown else response.result:
+        if isinstance(message, AIMessage):
+            released = ReleasedAnswer(message=message)
+            config = released.config(request.model.get_name())
+            if config is not None:
+                yield released, config
 
 
 log = logging.getLogger("crp_integrations.langchain")

@@ -8,13 +8,19 @@ first are left out of the call, the second needs a model that is called whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from langchain_core.callbacks import BaseCallbackManager, Callbacks
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    message_chunk_to_message,
+)
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import (
     Runnable,
     RunnableConfig,
@@ -27,7 +33,8 @@ from langchain_core.runnables.config import ensure_config, var_child_runnable_co
 from crp_integrations.adapters.conversations import sampling
 from crp_integrations.engines.models import FrameworkChatModel
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.messages import langchain_of, reply_of
+from crp_integrations.langchain.messages import langchain_of, message_chunks, reply_of
+from crp_integrations.langchain.runs import inside_window
 from crp_integrations.messages import ModelCall, Reply
 
 # LangGraph passes over the messages of a model with this tag.
@@ -83,6 +90,41 @@ def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     return model.model_copy(update={"tags": tags, "disable_streaming": True, **_whole(model)})
 
 
+class ReleasedAnswer(BaseChatModel):
+    """Gives a message that was held back to the handlers that stream, in pieces.
+
+    Attributes:
+        message: the one that was let through.
+        cache: never one of LangChain's.
+    """
+
+    message: AIMessage
+    cache: bool = False
+
+    @property
+    def _llm_type(self) -> str:
+        return "crp-released-answer"
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.message)])
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        for chunk in message_chunks(self.message):
+            yield ChatGenerationChunk(message=chunk)
+
+    def config(self, name: str) -> RunnableConfig | None:
+        """The config of a run that only handlers which stream hear; None where there is none."""
+        config = ensure_config()
+        callbacks = config.get("callbacks")
+        if not isinstance(callbacks, BaseCallbackManager):
+            return None
+        heard = callbacks.copy()
+        heard.handlers = [one for one in heard.handlers if _streams(one)]
+        heard.inheritable_handlers = [one for one in heard.inheritable_handlers if _streams(one)]
+        named: RunnableConfig = {**config, "callbacks": heard, "run_name": name}
+        return named if heard.handlers else None
+
+
 @contextmanager
 def streaming_suppressed() -> Iterator[None]:
     """Within it, what is called without a config of its own has no handlers that stream."""
@@ -108,44 +150,92 @@ def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
 class LangChainModel(FrameworkChatModel):
     """Any `BaseChatModel`, bare or wrapped by LangChain, behind the `Model` port.
 
-    No handler that streams sees its calls: an answer that is withheld shows in none of LangChain's
-    streams.
+    Where an answer may be withheld, no handler that streams sees its calls, and it shows in none of
+    LangChain's streams.
 
     Args:
         model: the chat model; its own settings hold where a call sets none.
         callbacks: of the run that the calls belong to; None for none.
+
+    Attributes:
+        heard: handlers that heard the calls; they are given the answer's report.
     """
 
     def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
-        self._model = non_streaming(model)
+        self._model = model
         self._chat = chat_model_in(model)
-        self._config: RunnableConfig = {"callbacks": without_streaming(callbacks)}
+        self._callbacks = callbacks
+        self.heard: list[Any] = []
 
     def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
-        # A wrapper adds the handlers of the run around it to those that it is given.
-        with streaming_suppressed():
-            said = self._bound(call).invoke(_langchain_messages(call), self._config)
+        with self._hearing(call) as config:
+            said = self._bound(call).invoke(_langchain_messages(call), config)
         return reply_of(said, call.model)
 
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
-        with streaming_suppressed():
-            said = await self._bound(call).ainvoke(_langchain_messages(call), self._config)
+        with self._hearing(call) as config:
+            said = await self._bound(call).ainvoke(_langchain_messages(call), config)
         return reply_of(said, call.model)
+
+    def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Answer a call in the model's own pieces, then the reply."""
+        whole: Any = None
+        chunks = self._bound(call).stream(_langchain_messages(call), self._config(call))
+        while True:
+            # Only while the model goes on: between two pieces others run in this context.
+            with self._hearing(call):
+                chunk: Any = next(chunks, None)
+            if chunk is None:
+                break
+            whole = chunk if whole is None else whole + chunk
+            if chunk.text:
+                yield str(chunk.text)
+        yield _streamed_reply(whole, call.model)
+
+    async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `parts_of`."""
+        whole: Any = None
+        chunks = self._bound(call).astream(_langchain_messages(call), self._config(call))
+        while True:
+            with self._hearing(call):
+                chunk: Any = await anext(chunks, None)
+            if chunk is None:
+                break
+            whole = chunk if whole is None else whole + chunk
+            if chunk.text:
+                yield str(chunk.text)
+        yield _streamed_reply(whole, call.model)
+
+    def _config(self, call: ModelCall) -> RunnableConfig:
+        shown = self.shown(call)
+        return {"callbacks": self._callbacks if shown else without_streaming(self._callbacks)}
+
+    @contextmanager
+    def _hearing(self, call: ModelCall) -> Iterator[RunnableConfig]:
+        # A wrapper adds the handlers of the run around it to those that it is given.
+        hidden = nullcontext() if self.shown(call) else streaming_suppressed()
+        with hidden, inside_window(self.heard):
+            yield self._config(call)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
         given = sampling(self._chat, call)
-        model = self._model.bind(**given) if given else self._model
+        own = self._model if self.shown(call) else non_streaming(self._model)
+        model = own.bind(**given) if given else own
         if not call.tools:
             return model
         # A wrapper with an attribute of its own for it knows what else is bound.
-        bind_tools = getattr(self._model, "bind_tools", None)
+        bind_tools = getattr(own, "bind_tools", None)
         if bind_tools is None:
             wanted = "bind them to the chat model inside, or give that one"
-            raise RequestError(f"{type(self._model).__name__} takes no tools; {wanted}")
+            raise RequestError(f"{type(own).__name__} takes no tools; {wanted}")
         bound: Runnable[LanguageModelInput, BaseMessage] = bind_tools(list(call.tools), **given)
         return bound
+
+
+def _streamed_reply(whole: BaseMessageChunk | None, model: str) -> Reply:
+    return reply_of(AIMessage("") if whole is None else message_chunk_to_message(whole), model)
 
 
 def chat_model_in(model: object) -> BaseChatModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -53,12 +54,14 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         conversation: Conversation,
         model: str,
         *,
-        hide_tokens: bool,
+        shows: Callable[[], bool],
         compaction: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(conversation, model)
         self._request = request
-        self._hide_tokens = hide_tokens
+        self._shows = shows
+        # Whether streams have shown the answer's tokens as they came.
+        self.shown = False
         # What is told of messages that were shortened; empty for nothing.
         self.compaction = compaction or {}
         # Handlers that hear the calls; they are given the window's report.
@@ -98,7 +101,13 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """The response whose text was examined, with the proof on its message, a copy."""
         response = self._response_of(answer)
         result = [
-            message.model_copy(update={"response_metadata": {**message.response_metadata, **proof}})
+            message.model_copy(
+                update={
+                    "response_metadata": {**message.response_metadata, **proof},
+                    # By it LangGraph knows the pieces that its streams have shown.
+                    "id": message.id or str(uuid.uuid4()),
+                }
+            )
             if isinstance(message, AIMessage)
             else message
             for message in response.result
@@ -106,8 +115,9 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         return ModelResponse(result=result, structured_response=response.structured_response)
 
     def _hides_tokens(self, call: ModelCall) -> bool:
-        """Whether no stream shows a call's tokens: a judge's are no part of an answer."""
-        return self._hide_tokens or call.purpose is Purpose.JUDGE
+        """Whether no stream shows a call's tokens: only those of an answer may be seen."""
+        self.shown = call.purpose is Purpose.ANSWER and self._shows()
+        return not self.shown
 
     def _requested(self, call: ModelCall) -> ModelRequest[Any]:
         request = self._request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from typing import Any, Final, TypeAlias, Unpack
 
 from langchain_core.callbacks import (
@@ -15,17 +16,26 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from crp_integrations.adapters.arguments import check_relay, check_values
+from crp_integrations.adapters.arguments import check_relay, check_values, split_report_hook
 from crp_integrations.adapters.conversations import Conversation
+from crp_integrations.adapters.observed_answers import (
+    Attach,
+    ReportHook,
+    check_attach,
+    halts_reported,
+)
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.messages import answer_message, chunks_of, read_conversation
+from crp_integrations.langchain.messages import answer_message, last_chunk, read_conversation
 from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
 from crp_integrations.langchain.runs import session_of
+from crp_integrations.ports import Model
 from crp_integrations.relay import steps
-from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
+from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
 from crp_integrations.relay.question_fields import QuestionFields
-from crp_integrations.relay.records import Answer
+from crp_integrations.relay.questions import ASK, STREAM, atrace_stream, trace_stream
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.steps import Outcome
+from crp_integrations.relay.strategies.composition import Composition
 
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 
@@ -41,10 +51,10 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     In: a question; a dict with `question` (or `input`, `query`) and maybe `history` (or
     `chat_history`); a dict with `messages`; messages; a prompt's value. Out: an `AIMessage` with
-    the report in `response_metadata["crp"]`, beside it `crp_envelope`, `crp_headers` and
-    `crp_session`, and the tokens of all calls in `usage_metadata`. A withheld answer raises
-    `SafetyHalt`. In a stream the pieces come after the verdict, and the last chunk carries the
-    metadata.
+    a summary of the report in `response_metadata["crp"]`, beside it `crp_envelope`, `crp_headers`
+    and `crp_session`, and the tokens of all calls in `usage_metadata`. A withheld answer raises
+    `SafetyHalt`. A stream gives the model's pieces as they come where nothing may withhold, mend or
+    continue the answer, else pieces of it after the verdict; the last chunk carries the metadata.
 
     `configurable.session_id`, else LangGraph's `thread_id`, names the session.
 
@@ -56,8 +66,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             bound values, retries or fallbacks around it; None lets the relay call `model`, through
             LiteLLM.
         name: of the run, in traces.
+        attach: how much of a report a message holds: `full`, `summary` (at most 1,024 bytes), or
+            `id`. `Relay.report` gives all of it by its `report_id`.
         asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
             `strategy`, `budget_tokens`; `invoke` and its kin take them too, and they win.
+            `on_report` is called with each answer's `Report`, a withheld one's too.
 
     Raises:
         RequestError: there is no such field, or it has no usable value; or what is given is no
@@ -71,14 +84,17 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         *,
         llm: BaseChatModel | Runnable[Any, Any] | None = None,
         name: str | None = None,
+        attach: Attach = "summary",
         **asking: Unpack[QuestionFields],
     ) -> None:
         _check_fields(asking)
         check_relay(relay, "CRPRunnable")
-        check_values(asking, relay)
+        check_values(split_report_hook(asking, relay)[0], relay)
+        check_attach(attach)
         self.relay = relay
         self.llm = llm
         self.name = name
+        self._attach = attach
         self._asking = dict(asking)
         named = model_name(chat_model_in(llm)) if llm is not None else ""
         if named and not asking.get("model"):
@@ -108,7 +124,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     def stream(
         self, input: Question, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessage]:
-        """Pieces of the answer after the verdict; the last chunk has no text and carries the proof.
+        """Pieces of the answer; the last chunk has no text and carries the proof.
 
         Raises:
             SafetyHalt: the answer is withheld; no piece came before.
@@ -135,11 +151,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AIMessage:
-        question, asking = self._read(input, config, kwargs)
-        if self.llm is None:
-            return answer_message(self.relay.ask(question, **asking))
-        model = self._model(run_manager.get_child())
-        return answer_message(steps.answer_of(drive(self.relay.play(question, **asking), model)))
+        question, asking, told = self._read(input, config, kwargs)
+        turn, model = self._play(question, asking, told, run_manager.get_child())
+        with halts_reported(told), self.relay.tracer.step(ASK):
+            answer = steps.answer_of(drive(turn, model))
+        told(answer.report)
+        return answer_message(answer, self._attach)
 
     async def _aask(
         self,
@@ -148,13 +165,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AIMessage:
-        question, asking = self._read(input, config, kwargs)
-        if self.llm is None:
-            return answer_message(await self.relay.aask(question, **asking))
-        model = self._model(run_manager.get_child())
-        return answer_message(
-            steps.answer_of(await adrive(self.relay.play(question, **asking), model))
-        )
+        question, asking, told = self._read(input, config, kwargs)
+        turn, model = self._play(question, asking, told, run_manager.get_child())
+        with halts_reported(told), self.relay.tracer.step(ASK):
+            answer = steps.answer_of(await adrive(turn, model))
+        told(answer.report)
+        return answer_message(answer, self._attach)
 
     def _stream(
         self,
@@ -163,14 +179,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
-        question, asking = self._read(next(input), config, kwargs)
-        if self.llm is None:
-            for part in self.relay.stream(question, **asking):
-                yield _chunk(part)
-            return
-        model = self._model(run_manager.get_child())
-        for played in drive_stream(self.relay.play(question, **asking), model):
-            yield _chunk(played if isinstance(played, str) else steps.answer_of(played))
+        question, asking, told = self._read(next(input), config, kwargs)
+        turn, model = self._play(question, asking, told, run_manager.get_child())
+        parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
+        with halts_reported(told), closing(parts):
+            for part in parts:
+                yield self._chunk(part, told)
 
     async def _astream(
         self,
@@ -179,25 +193,39 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
-        question, asking = self._read(await anext(input), config, kwargs)
-        if self.llm is None:
-            async for part in self.relay.astream(question, **asking):
-                yield _chunk(part)
-            return
-        model = self._model(run_manager.get_child())
-        async for played in adrive_stream(self.relay.play(question, **asking), model):
-            yield _chunk(played if isinstance(played, str) else steps.answer_of(played))
+        question, asking, told = self._read(await anext(input), config, kwargs)
+        turn, model = self._play(question, asking, told, run_manager.get_child())
+        parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
+        with halts_reported(told):
+            async with aclosing(parts):
+                async for part in parts:
+                    yield self._chunk(part, told)
 
-    def _model(self, callbacks: Callbacks) -> LangChainModel:
-        assert self.llm is not None
-        return LangChainModel(self.llm, callbacks)
+    def _play(
+        self, question: str, asking: dict[str, Any], told: ReportHook, callbacks: Callbacks
+    ) -> tuple[Composition, Model]:
+        """The question's windows, and the model that answers in them."""
+        turn = self.relay.play(question, **asking)
+        if self.llm is None:
+            self.relay._known(turn.request.model)
+            return turn, self.relay._models
+        model = LangChainModel(self.llm, callbacks)
+        model.shows, told.heard = turn.show_at_once, model.heard
+        return turn, model
+
+    def _chunk(self, part: str | Outcome, told: ReportHook) -> AIMessageChunk:
+        if isinstance(part, str):
+            return AIMessageChunk(content=part)
+        answer = steps.answer_of(part)
+        told(answer.report)
+        return last_chunk(answer_message(answer, self._attach))
 
     def _read(
         self, input: Question, config: RunnableConfig, given: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[str, dict[str, Any], ReportHook]:
         _check_fields(given)
         read = question_of(input)
-        asking = {**self._asking, **given}
+        asking, on_report = split_report_hook({**self._asking, **given}, self.relay)
         session = session_of(config)
         if session and given.get("session_id") is None:
             asking["session_id"] = session
@@ -206,7 +234,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             asking["system_prompt"] = system
         if read.history:
             asking["history"] = read.history
-        return read.question, asking
+        return read.question, asking, ReportHook(on_report)
 
 
 def question_of(input: Question) -> Conversation:
@@ -264,16 +292,3 @@ def _check_fields(asking: Mapping[str, Any]) -> None:
                 f"a question has no field {name!r:.40}; CRPRunnable takes "
                 f"{', '.join(sorted(fields))}"
             )
-
-
-def _chunk(part: str | Answer) -> AIMessageChunk:
-    if isinstance(part, str):
-        return AIMessageChunk(content=part)
-    whole = answer_message(part)
-    return AIMessageChunk(
-        content="",
-        response_metadata=whole.response_metadata,
-        usage_metadata=whole.usage_metadata,
-        tool_call_chunks=chunks_of(part.reply.tool_calls),
-        chunk_position="last",
-    )

@@ -21,6 +21,7 @@ from crp_integrations.llama_index.evaluator import CRPEvaluator
 from crp_integrations.llama_index.handler import DPEEventHandler
 from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
+from crp_integrations.llama_index.messages import report_of
 from crp_integrations.llama_index.query_engine import CRPQueryEngine, CRPSynthesizer
 from crp_integrations.llama_index.retrieval import (
     CRPNodePostprocessor,
@@ -48,4 +49,5 @@ __all__ = [
     "FabricEmbedding",
     "LlamaIndexReranker",
     "ReportEvent",
+    "report_of",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
@@ -20,7 +21,12 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
-from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
+from crp_integrations.adapters.arguments import (
+    check_callables,
+    check_count,
+    check_relay,
+    split_report_hook,
+)
 from crp_integrations.adapters.conversations import (
     answer_fields,
     check_depth,
@@ -31,6 +37,12 @@ from crp_integrations.adapters.conversations import (
     merge_fields,
 )
 from crp_integrations.adapters.evidence import hold_facts, result_facts
+from crp_integrations.adapters.observed_answers import (
+    Attach,
+    ReportHook,
+    attachment_of,
+    check_attach,
+)
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims, unique_claims, without_rejected
 from crp_integrations.errors import SafetyHalt
@@ -51,6 +63,7 @@ from crp_integrations.llama_index.model import (
 from crp_integrations.llama_index.nodes import METADATA_KEY
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import (
+    WHOLE_REPORT,
     ReportEvent,
     Span,
     agent_position,
@@ -61,7 +74,7 @@ from crp_integrations.llama_index.spans import (
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import steps
-from crp_integrations.relay.drive import adrive, drive
+from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
@@ -102,8 +115,8 @@ class CRPAgentLLM(ChatLLM):
 
     Every call of the agent's model is a window: the question's envelope goes into the system
     message, its answer is examined, judged and sealed, and the proof stands in the metadata of the
-    agent's output: the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` and
-    `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
+    agent's output: a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers`
+    and `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
     `SafetyHalt`, and no event of the agent's stream has shown a word of it. What tools answer is
     held in memory as facts of the run's session. An agent in a tool call of another one gets that
     one's policy, safety budget and depth, and what it spends is taken from there.
@@ -122,8 +135,11 @@ class CRPAgentLLM(ChatLLM):
             A receipt with tools' results is kept no longer than the run's session by anybody else.
         tools_as_facts: False leaves tools' results out of the session; what the model says of them
             is then not supported by anything.
+        attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
+            `id`. `Relay.report` gives all of it by its `report_id`.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
+            `on_report` is called with each answer's `Report`, a withheld one's too.
 
     Raises:
         RequestError: a field is not known, has no usable value, or does not go with an agent.
@@ -135,6 +151,8 @@ class CRPAgentLLM(ChatLLM):
     _max_depth: int = PrivateAttr()
     _facts: bool = PrivateAttr()
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
+    _attach: str = PrivateAttr()
+    _told: ReportHook = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
 
     def __init__(
@@ -144,6 +162,7 @@ class CRPAgentLLM(ChatLLM):
         *,
         max_depth: int | None = None,
         tools_as_facts: bool = True,
+        attach: Attach = "summary",
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
@@ -152,7 +171,9 @@ class CRPAgentLLM(ChatLLM):
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
-        values = cast("QuestionFields", {n: one for n, one in asking.items() if n != "session_id"})
+        fields, on_report = split_report_hook(asking, relay)
+        values = cast("QuestionFields", {n: one for n, one in fields.items() if n != "session_id"})
+        check_attach(attach)
         check_fields(values, relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
         check_callables(on_receipt=on_receipt)
@@ -161,7 +182,9 @@ class CRPAgentLLM(ChatLLM):
         self._max_depth = most
         self._facts = tools_as_facts
         self._on_receipt = on_receipt
-        self._asking = dict(asking)
+        self._attach = attach
+        self._told = ReportHook(on_report)
+        self._asking = fields
         process_tree()
 
     @classmethod
@@ -207,29 +230,36 @@ class CRPAgentLLM(ChatLLM):
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """The answer in one piece, after the verdict.
+        """The answer in pieces; as they come where nothing may withhold or mend it.
 
         Raises:
             SafetyHalt: the answer is withheld; there is no piece.
         """
-        response = _piece(self.chat(messages, **kwargs))
+        parts = self._parts(self._window(messages, kwargs))
+        # What is withheld is so before there is a stream.
+        first = next(parts)
 
-        def whole() -> ChatResponseGen:
-            yield response
+        def pieces() -> ChatResponseGen:
+            yield first
+            yield from parts
 
-        return whole()
+        return pieces()
 
     @llm_chat_callback()
     async def astream_chat(
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         """The asynchronous twin of `stream_chat`."""
-        response = _piece(await self.achat(messages, **kwargs))
+        parts = self._aparts(await asyncio.to_thread(self._window, messages, kwargs))
+        first = await anext(parts)
 
-        async def whole() -> ChatResponseAsyncGen:
-            yield response
+        async def pieces() -> ChatResponseAsyncGen:
+            async with aclosing(parts):
+                yield first
+                async for part in parts:
+                    yield part
 
-        return whole()
+        return pieces()
 
     def get_tool_calls_from_response(
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
@@ -290,7 +320,46 @@ class CRPAgentLLM(ChatLLM):
             asking["model"] = model
         turn = self._relay.turn(read.question, **asking)
         turn.agent_turn = agent_position(span).turn
-        return _Window(turn, AgentCalls(self._llm, messages, given, read, model), run, span)
+        calls = AgentCalls(self._llm, messages, given, read, model)
+        calls.shows = turn.show_unless_mended
+        return _Window(turn, calls, run, span)
+
+    def _parts(self, window: _Window) -> Generator[ChatResponse]:
+        text = ""
+        try:
+            for part in drive_live(window.turn, window.calls, shows=window.calls.shows):
+                if isinstance(part, str):
+                    for piece in window.calls.pieces(part):
+                        text += piece
+                        yield _piece(text, piece)
+                else:
+                    response = self._released(window, steps.answer_of(part))
+                    yield response.model_copy(update={"delta": ""})
+        except SafetyHalt as halt:
+            self._withheld(window, halt)
+            raise
+        finally:
+            self._leave(window)
+
+    async def _aparts(self, window: _Window) -> AsyncGenerator[ChatResponse]:
+        text = ""
+        try:
+            parts = adrive_live(window.turn, window.calls, shows=window.calls.shows)
+            async with aclosing(parts):
+                async for part in parts:
+                    if isinstance(part, str):
+                        for piece in window.calls.pieces(part):
+                            text += piece
+                            yield _piece(text, piece)
+                    else:
+                        answer = steps.answer_of(part)
+                        response = await asyncio.to_thread(self._released, window, answer)
+                        yield response.model_copy(update={"delta": ""})
+        except SafetyHalt as halt:
+            await asyncio.to_thread(self._withheld, window, halt)
+            raise
+        finally:
+            self._leave(window)
 
     def _run(self, span: Span | None) -> _AgentRun:
         """The agent's run with its session; made at its first call."""
@@ -345,8 +414,10 @@ class CRPAgentLLM(ChatLLM):
             hand_back(self._relay, window.run.parent, answer)
             _reject(window.span, answer.report)
         self._hand_on(window, answer.receipt_id)
+        if answer.text.strip() or not answer.reply.tool_calls:
+            self._told(answer.report)
         proof = {
-            METADATA_KEY: answer.report.model_dump(mode="json"),
+            METADATA_KEY: attachment_of(answer.report, self._attach),
             **answer_fields(answer),
             "crp_agent": {
                 **agent_position(window.span).as_json(),
@@ -357,12 +428,15 @@ class CRPAgentLLM(ChatLLM):
             },
             **receipt_metadata(answer.receipt_id),
         }
+        report = answer.report.model_dump(mode="json")
         if window.span is not None:
+            window.span.own[WHOLE_REPORT] = report
             process_tree().record_answer(window.span, proof)
-        dispatcher.event(ReportEvent(report=proof[METADATA_KEY], agent=proof["crp_agent"]))
+        dispatcher.event(ReportEvent(report=report, agent=proof["crp_agent"]))
         return window.calls.released(answer, proof)
 
     def _withheld(self, window: _Window, halt: SafetyHalt) -> None:
+        self._told(halt.report)
         self._hand_on(window, halt.trail)
         hand_back(self._relay, window.run.parent, halt)
         if isinstance(halt.report, Report):
@@ -387,5 +461,5 @@ def _reject(span: Span | None, report: Report) -> None:
         process_tree().reject(span, rejected_claims(report))
 
 
-def _piece(response: ChatResponse) -> ChatResponse:
-    return response.model_copy(update={"delta": response.message.content or ""})
+def _piece(text: str, delta: str) -> ChatResponse:
+    return ChatResponse(message=ChatMessage(role="assistant", content=text), delta=delta)

@@ -33,7 +33,15 @@ from crp_integrations.adapters.arguments import (
     judge_for,
     late_report_hook,
 )
-from crp_integrations.adapters.observed_answers import AnswerExaminer, Examination, not_checked
+from crp_integrations.adapters.observed_answers import (
+    AnswerExaminer,
+    Attach,
+    Examination,
+    attachment_of,
+    check_attach,
+    critical_risk,
+    not_checked,
+)
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims, without_rejected
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -46,6 +54,7 @@ from crp_integrations.llama_index.messages import (
 from crp_integrations.llama_index.nodes import METADATA_KEY, evidence_facts
 from crp_integrations.llama_index.span_tree import SpanTree, process_tree
 from crp_integrations.llama_index.spans import (
+    WHOLE_REPORT,
     AgentPosition,
     ReportEvent,
     Span,
@@ -61,7 +70,6 @@ from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import GroundingMode
 from crp_integrations.vocabulary.provenance import RiskLevel
-from crp_integrations.vocabulary.safety import HaltReason
 
 log = logging.getLogger("crp_integrations.llama_index")
 dispatcher = get_dispatcher(__name__)
@@ -103,12 +111,13 @@ class DPEEventHandler(BaseEventHandler):
 
     Spec: CRP-SPEC-005 §2
 
-    The report stands as plain JSON under `crp` in the metadata of a query or chat engine's response
-    and of an agent's output, and in the `additional_kwargs` of a model's own response; `crp_agent`
-    beside it says which agent, how deep (agents around it), in which turn (its model calls so far)
-    and in which tool. A `ReportEvent` is published with both. What a call had found is what its own
-    query, or its agent's tools, came to; a call that had nothing, or whose examination failed, gets
-    `{"checked": "NOT_CHECKED", "reason": …}` instead, never a clean report.
+    A summary of the report stands as plain JSON under `crp` in the metadata of a query or chat
+    engine's response and of an agent's output, and in the `additional_kwargs` of a model's own
+    response; `crp_agent` beside it says which agent, how deep (agents around it), in which turn
+    (its model calls so far) and in which tool. A `ReportEvent` is published with both. What a call
+    had found is what its own query, or its agent's tools, came to; a call that had nothing, or
+    whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}` instead, never a clean
+    report.
 
     `listen()` hears the whole process from then on. As a context manager it hears what is asked
     within, in this task or thread, and nobody else's:
@@ -129,7 +138,8 @@ class DPEEventHandler(BaseEventHandler):
             answer exists by then, and a stream has been read: `CRPQueryEngine` and `CRPAgentLLM`
             withhold it.
         grounding: how far the prompt lets the model go beyond the context.
-        on_report: called with each event.
+        on_report: called with each event, whose report is all of it.
+        attach: how much of a report is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
         relay: seals the answers; None seals nothing, and there are no receipts.
         on_receipt: called with the receipt on each sealed answer. One with texts that are not in
             the relay's fabric is kept by nobody else.
@@ -153,12 +163,15 @@ class DPEEventHandler(BaseEventHandler):
     _block: int = PrivateAttr(default=0)
     _halted: SafetyHalt | None = PrivateAttr(default=None)
     _judge: Judge | None = PrivateAttr()
+    _attach: str = PrivateAttr()
+    _last_report: dict[str, Any] | None = PrivateAttr(default=None)
 
     def __init__(
         self,
         *,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         on_report: Callable[[ReportEvent], None] | None = None,
+        attach: Attach = "summary",
         on_critical: Literal["record", "raise"] = "record",
         relay: Relay | None = None,
         on_receipt: Callable[[Receipt], None] | None = None,
@@ -172,6 +185,8 @@ class DPEEventHandler(BaseEventHandler):
             check_relay(relay, "DPEEventHandler")
         # LlamaIndex swallows what a handler raises.
         check_callables(on_report=on_report, on_receipt=on_receipt)
+        check_attach(attach)
+        self._attach = attach
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
@@ -190,6 +205,11 @@ class DPEEventHandler(BaseEventHandler):
     def class_name(cls) -> str:
         """The handler's name."""
         return "DPEEventHandler"
+
+    @property
+    def last_report(self) -> dict[str, Any] | None:
+        """The last answer's report, all of it, or why there is none; None before the first one."""
+        return self._last_report
 
     # --- where it listens ------------------------------------------------------------------
 
@@ -348,6 +368,7 @@ class DPEEventHandler(BaseEventHandler):
         told = None if response is None else _own_metadata(response)
         seen = told is not None
         receipt, later = None, False
+        whole = call.span.own.get(WHOLE_REPORT) if seen and call.span is not None else None
         if told is None:
             found, receipt, halt = self._examined(call, answer)
             receipt_id = receipt.receipt_id if receipt else ""
@@ -355,9 +376,10 @@ class DPEEventHandler(BaseEventHandler):
                 if call.span is not None:
                     self._tree.reject(call.span, rejected_claims(found))
                 if found.risk_level is RiskLevel.CRITICAL:
-                    halt = halt or _critical(found)
+                    halt = halt or critical_risk(found)
                 later = self._later_report(call) is not None
-                found = found.model_dump(mode="json")
+                whole = found.model_dump(mode="json")
+                found = attachment_of(found, self._attach)
             self._halted = self._halted or halt
             told = {
                 METADATA_KEY: found,
@@ -369,7 +391,8 @@ class DPEEventHandler(BaseEventHandler):
                 response.additional_kwargs = {**response.additional_kwargs, **told}
         if call.span is not None:
             self._tree.record_answer(call.span, told)
-        event = _event(call, told[METADATA_KEY], told.get(AGENT_KEY) or {})
+        self._last_report = whole or told[METADATA_KEY]
+        event = _event(call, self._last_report, told.get(AGENT_KEY) or {})
         if not seen:
             dispatcher.event(event)
         if self._on_report is not None and not later:
@@ -411,12 +434,6 @@ class DPEEventHandler(BaseEventHandler):
 def _event(call: _ModelCall, report: dict[str, Any], agent: dict[str, Any]) -> ReportEvent:
     return ReportEvent(
         report=report, agent=agent, span_id=call.span.id if call.span is not None else None
-    )
-
-
-def _critical(report: Report) -> SafetyHalt:
-    return SafetyHalt(
-        "an answer's risk is CRITICAL", report=report, reason=HaltReason.CRITICAL_RISK.value
     )
 
 

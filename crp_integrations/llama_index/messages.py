@@ -19,6 +19,11 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageR
 from llama_index.core.llms.llm import ToolSelection
 
 from crp_integrations.adapters.conversations import Conversation, turn_metadata
+from crp_integrations.adapters.observed_answers import (
+    Attachment,
+    attached_report,
+    attachment_of,
+)
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
@@ -266,10 +271,28 @@ def reply_of(response: ChatResponse, model: str, calls: Sequence[ToolCall] | Non
     )
 
 
-def answer_metadata(answer: Answer) -> dict[str, Any]:
+def report_of(response: object) -> Attachment | None:
+    """The report on an answer in what LlamaIndex hands out, as much of it as is attached.
+
+    Args:
+        response: of a query or chat engine, an LLM or an agent, a stream of one once it was read,
+            or a `ReportEvent`.
+
+    Returns:
+        Plain JSON; None where nothing is attached.
+    """
+    for name in ("metadata", "additional_kwargs"):
+        found = attached_report(getattr(response, name, None))
+        if found is not None:
+            return found
+    told = getattr(response, "report", None)
+    return attached_report({METADATA_KEY: told})
+
+
+def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
     """What stands in the metadata of an answer, plain JSON."""
     return {
-        METADATA_KEY: answer.report.model_dump(mode="json"),
+        METADATA_KEY: attachment_of(answer.report, attach),
         **turn_metadata(answer),
         **receipt_metadata(answer.receipt_id),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from crp_integrations.adapters.conversations import AgentModelCalls, Conversation, sampling
-from crp_integrations.engines.models import FrameworkChatModel
+from crp_integrations.engines.models import FrameworkChatModel, text_pieces
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import calls_in, chat_message_of, reply_of
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
@@ -42,6 +42,22 @@ class LlamaIndexModel(FrameworkChatModel):
         """The asynchronous twin of `reply_to`."""
         return self._reply(await self._llm.achat(**self._chat_arguments(call)), call)
 
+    def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Answer a call in the model's own pieces, then the reply."""
+        pieces, last = [], None
+        for last in self._llm.stream_chat(**self._chat_arguments(call)):
+            pieces.append(last.delta or "")
+            yield pieces[-1]
+        yield self._reply(_whole(last), call).changed(text="".join(pieces))
+
+    async def aparts_of(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `parts_of`."""
+        pieces, last = [], None
+        async for last in await self._llm.astream_chat(**self._chat_arguments(call)):
+            pieces.append(last.delta or "")
+            yield pieces[-1]
+        yield self._reply(_whole(last), call).changed(text="".join(pieces))
+
     def _chat_arguments(self, call: ModelCall) -> dict[str, Any]:
         messages = [chat_message_of(message) for message in call.messages]
         chosen = sampling(self._llm, call)
@@ -54,6 +70,11 @@ class LlamaIndexModel(FrameworkChatModel):
 
     def _reply(self, response: ChatResponse, call: ModelCall) -> Reply:
         return reply_of(response, call.model, read_tool_calls(self._llm, response))
+
+
+def _whole(last: ChatResponse | None) -> ChatResponse:
+    """The end of a stream, which has all of the message; an empty one where nothing came."""
+    return last or ChatResponse(message=ChatMessage(role="assistant", content=""))
 
 
 class _ToolDefinition(BaseTool):
@@ -121,7 +142,14 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         llm: the agent's model.
         messages: what the agent sends it.
         given: the call's further arguments, such as tools in the provider's own form.
+
+    Attributes:
+        shows: whether an answer's tokens may be shown as they come.
+        shown: whether they were.
     """
+
+    shown = False
+    shows: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self,
@@ -146,6 +174,37 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         messages, given = self._call_arguments(call)
         return self._reply(call, await self._llm.achat(messages, **given))
 
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The model's own pieces where they may be shown, then the reply."""
+        if call.purpose is not Purpose.ANSWER or not self.shows():
+            yield from super().stream(call)
+            return
+        self.shown = True
+        messages, given = self._call_arguments(call)
+        pieces, last = [], None
+        for last in self._llm.stream_chat(messages, **given):
+            pieces.append(last.delta or "")
+            yield pieces[-1]
+        yield self._reply(call, _whole(last), "".join(pieces))
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        if call.purpose is not Purpose.ANSWER or not self.shows():
+            async for part in super().astream(call):
+                yield part
+            return
+        self.shown = True
+        messages, given = self._call_arguments(call)
+        pieces, last = [], None
+        async for last in await self._llm.astream_chat(messages, **given):
+            pieces.append(last.delta or "")
+            yield pieces[-1]
+        yield self._reply(call, _whole(last), "".join(pieces))
+
+    def pieces(self, text: str) -> list[str]:
+        """A piece of an answer as it came, or the whole of one that was held back in pieces."""
+        return [text] if self.shown else text_pieces(text)
+
     def released(self, answer: Answer, proof: Mapping[str, Any]) -> ChatResponse:
         """The response whose text was examined, with the proof beside its message, a copy."""
         response = self._response_of(answer)
@@ -168,8 +227,11 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
     def _has_tools(self) -> bool:
         return bool(self._given.get("tools"))
 
-    def _reply(self, call: ModelCall, response: ChatResponse) -> Reply:
+    def _reply(self, call: ModelCall, response: ChatResponse, shown: str | None = None) -> Reply:
         reply = reply_of(response, self._model, read_tool_calls(self._llm, response))
+        if shown is not None:
+            # What was shown is what is examined.
+            reply = reply.changed(text=shown)
         return self._keep(call, reply, response)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
-from typing import Any, Final, Unpack
+from itertools import chain
+from typing import Any, Final, TypeVar, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -21,8 +22,19 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.types import RESPONSE_TEXT_TYPE
 
-from crp_integrations.adapters.arguments import check_packing, check_relay, check_values
+from crp_integrations.adapters.arguments import (
+    check_packing,
+    check_relay,
+    check_values,
+    split_report_hook,
+)
 from crp_integrations.adapters.evidence import facts_of
+from crp_integrations.adapters.observed_answers import (
+    Attach,
+    ReportHook,
+    check_attach,
+    halts_reported,
+)
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.messages import answer_metadata, chat_message_of
@@ -40,18 +52,23 @@ from crp_integrations.llama_index.spans import (
     ReportEvent,
     Span,
     agent_position,
+    attach_metadata,
     named_session,
 )
+from crp_integrations.ports import Model
 from crp_integrations.relay import prompt, steps
 from crp_integrations.relay.defaults import tokenizers
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.drive import adrive_stream, drive_stream
+from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
 from crp_integrations.relay.question_fields import QuestionFields, admit
+from crp_integrations.relay.questions import ASK, STREAM, atrace_stream, trace_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import load
+from crp_integrations.relay.strategies.composition import Composition
 from crp_integrations.vocabulary.context import GroundingMode
 
+Answered = TypeVar("Answered", Response, StreamingResponse, AsyncStreamingResponse)
 # A query engine is asked one question at a time, and has no tools.
 _FILLED: Final = frozenset({"history", "results", "tools", "compact", "compaction"})
 
@@ -61,10 +78,12 @@ dispatcher = get_dispatcher(__name__)
 class CRPQueryEngine(BaseQueryEngine):
     """Answers from a fabric, examined and sealed, wherever LlamaIndex expects a query engine.
 
-    The response's `metadata` has the report as `crp`, the envelope as `crp_envelope`, the headers
-    as `crp_headers`, and session, window and continuation as `crp_session`; its source nodes are
-    the facts that the model saw. A withheld answer raises `SafetyHalt` out of `query`, also where a
-    stream is asked for: its pieces come after the verdict.
+    The response's `metadata` has a summary of the report as `crp`, the envelope as `crp_envelope`,
+    the headers as `crp_headers`, and session, window and continuation as `crp_session`; its source
+    nodes are the facts that the model saw. A withheld answer raises `SafetyHalt` out of `query`,
+    also where a stream is asked for. A stream gives the model's pieces as they come where nothing
+    may withhold, mend or continue the answer, and the response has metadata and source nodes once
+    it was read; else the pieces come after the verdict.
 
     The session is `session_id`, else the one that `instrument_tags` name, else one of its own.
 
@@ -75,8 +94,11 @@ class CRPQueryEngine(BaseQueryEngine):
         llm: an LLM of LlamaIndex that answers, with its own settings; None lets the relay call
             `model`, through LiteLLM.
         streaming: whether responses are streams.
+        attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
+            `id`. `Relay.report` gives all of it by its `report_id`.
         asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
-            `strategy`, `budget_tokens`.
+            `strategy`, `budget_tokens`. `on_report` is called with each answer's `Report`, a
+            withheld one's too.
 
     Raises:
         RequestError: there is no such field, or it has no usable value; or what is given is no
@@ -90,6 +112,7 @@ class CRPQueryEngine(BaseQueryEngine):
         *,
         llm: LLM | None = None,
         streaming: bool = False,
+        attach: Attach = "summary",
         callback_manager: CallbackManager | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
@@ -107,7 +130,10 @@ class CRPQueryEngine(BaseQueryEngine):
         self._relay = relay
         self._llm = llm
         self._streaming = streaming
-        self._asking: dict[str, Any] = dict(asking)
+        check_attach(attach)
+        self._attach = attach
+        self._asking, on_report = split_report_hook(asking, relay)
+        self._told = ReportHook(on_report)
         if self._asking.get("session_id"):
             self._asking["session_id"] = named_session(self._asking["session_id"])
         check_values(self._asking, relay)
@@ -118,57 +144,65 @@ class CRPQueryEngine(BaseQueryEngine):
         return {}
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        span, question = current_span(), query_bundle.query_str
-        pieces: list[str] = []
-        answer: Answer | None = None
-        for part in self._parts(question, self._fields(span)):
-            if isinstance(part, str):
-                pieces.append(part)
-            else:
-                answer = part
-        assert answer is not None
-        told = self._publish(span, answer)
+        span = current_span()
+        turn, model = self._play(query_bundle.query_str, span)
         if not self._streaming:
-            return Response(answer.text, **told)
-        return StreamingResponse((piece for piece in pieces), **told)
+            with halts_reported(self._told), self._relay.tracer.step(ASK):
+                answer = steps.answer_of(drive(turn, model))
+            return self._complete(Response(answer.text), span, answer)
+        played = trace_stream(self._relay.tracer, STREAM, drive_live(turn, model))
+
+        def pieces() -> Generator[str, None, None]:
+            for part in chain(came, played):
+                if isinstance(part, str):
+                    yield part
+                else:
+                    self._complete(response, span, steps.answer_of(part))
+
+        response = StreamingResponse(pieces())
+        with halts_reported(self._told):
+            came: list[Any] = [next(played)]
+            if not turn.show_at_once():
+                # It was held back, and everything is known of it.
+                came += played
+                self._complete(response, span, steps.answer_of(came.pop()))
+        return response
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        span, question = current_span(), query_bundle.query_str
-        pieces: list[str] = []
-        answer: Answer | None = None
-        async for part in self._aparts(question, self._fields(span)):
-            if isinstance(part, str):
-                pieces.append(part)
-            else:
-                answer = part
-        assert answer is not None
-        told = self._publish(span, answer)
+        span = current_span()
+        turn, model = self._play(query_bundle.query_str, span)
         if not self._streaming:
-            return Response(answer.text, **told)
-        return AsyncStreamingResponse(_astream_pieces(pieces), **told)
+            with halts_reported(self._told), self._relay.tracer.step(ASK):
+                answer = steps.answer_of(await adrive(turn, model))
+            return self._complete(Response(answer.text), span, answer)
+        played = atrace_stream(self._relay.tracer, STREAM, adrive_live(turn, model))
 
-    def _parts(self, question: str, asking: dict[str, Any]) -> Generator[str | Answer]:
-        if self._llm is None:
-            if self._streaming:
-                yield from self._relay.stream(question, **asking)
-            else:
-                yield self._relay.ask(question, **asking)
-            return
-        model = LlamaIndexModel(self._llm)
-        for part in drive_stream(self._relay.play(question, **asking), model):
-            yield part if isinstance(part, str) else steps.answer_of(part)
-
-    async def _aparts(self, question: str, asking: dict[str, Any]) -> AsyncGenerator[str | Answer]:
-        if self._llm is None:
-            if self._streaming:
-                async for part in self._relay.astream(question, **asking):
+        async def pieces() -> AsyncGenerator[str, None]:
+            for piece in came:
+                yield piece
+            async for part in played:
+                if isinstance(part, str):
                     yield part
-            else:
-                yield await self._relay.aask(question, **asking)
-            return
+                else:
+                    self._complete(response, span, steps.answer_of(part))
+
+        response = AsyncStreamingResponse(pieces())
+        with halts_reported(self._told):
+            came: list[Any] = [await anext(played)]
+            if not turn.show_at_once():
+                came += [part async for part in played]
+                self._complete(response, span, steps.answer_of(came.pop()))
+        return response
+
+    def _play(self, question: str, span: Span | None) -> tuple[Composition, Model]:
+        """The question's windows, and the model that answers in them."""
+        turn = self._relay.play(question, **self._fields(span))
+        if self._llm is None:
+            self._relay._known(turn.request.model)
+            return turn, self._relay._models
         model = LlamaIndexModel(self._llm)
-        async for played in adrive_stream(self._relay.play(question, **asking), model):
-            yield played if isinstance(played, str) else steps.answer_of(played)
+        model.shows = turn.show_at_once
+        return turn, model
 
     def _fields(self, span: Span | None) -> dict[str, Any]:
         """The question's fields; its model's answers are examined here and nowhere else."""
@@ -179,22 +213,19 @@ class CRPQueryEngine(BaseQueryEngine):
         session = span_session(span)
         return {**self._asking, "session_id": session} if session else self._asking
 
-    def _publish(self, span: Span | None, answer: Answer) -> dict[str, Any]:
-        """A response's source nodes and metadata, after the events and the span's record."""
-        told = answer_metadata(answer)
+    def _complete(self, response: Answered, span: Span | None, answer: Answer) -> Answered:
+        """A response with its source nodes and metadata, after the events and the span's record."""
+        self._told(answer.report)
+        told = answer_metadata(answer, self._attach)
         nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:
             process_tree().record_turn(span, nodes, answer.envelope.query, told)
         dispatcher.event(EnvelopeEvent(envelope=told["crp_envelope"]))
-        dispatcher.event(
-            ReportEvent(report=told[METADATA_KEY], agent=agent_position(span).as_json())
-        )
-        return {"source_nodes": nodes, "metadata": told}
-
-
-async def _astream_pieces(pieces: list[str]) -> AsyncGenerator[str, None]:
-    for piece in pieces:
-        yield piece
+        report = answer.report.model_dump(mode="json")
+        dispatcher.event(ReportEvent(report=report, agent=agent_position(span).as_json()))
+        response.source_nodes = nodes
+        attach_metadata(response, told)
+        return response
 
 
 class CRPSynthesizer(BaseSynthesizer):

@@ -51,6 +51,10 @@ class SpanEvidence:
         return {scored.node.node_id for scored in self.nodes}
 
 
+# The whole report of an answer, kept of the span of the model call that was a window.
+WHOLE_REPORT: Final = "report"
+
+
 # Equal to itself alone.
 @dataclass(slots=True, eq=False)
 class Span:

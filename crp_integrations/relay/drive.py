@@ -88,16 +88,21 @@ async def adrive_stream(
         yield part
 
 
-def drive_live(turn: LivePlayable, model: Model) -> Generator[str | Outcome]:
+def drive_live(
+    turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
+) -> Generator[str | Outcome]:
     """Play a turn and give its answer out as it comes, before the verdict, which comes last.
 
     What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
     is played as a stream that waits for the verdict.
 
     Spec: related facts §7
+
+    Args:
+        shows: whether it may be given out as it comes; None asks the turn.
     """
     step = turn.begin()
-    if not turn.show_at_once():
+    if not (shows or turn.show_at_once)():
         yield from drive_stream(turn, model, step)
         return
     while isinstance(step, Dispatch):
@@ -128,10 +133,12 @@ def drive_live(turn: LivePlayable, model: Model) -> Generator[str | Outcome]:
         yield step
 
 
-async def adrive_live(turn: LivePlayable, model: Model) -> AsyncGenerator[str | Outcome]:
+async def adrive_live(
+    turn: LivePlayable, model: Model, *, shows: Callable[[], bool] | None = None
+) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
     step = await _aside(turn, turn.begin)
-    if not turn.show_at_once():
+    if not (shows or turn.show_at_once)():
         async with aclosing(adrive_stream(turn, model, step)) as parts:
             async for part in parts:
                 yield part

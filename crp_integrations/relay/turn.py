@@ -45,6 +45,7 @@ from crp_integrations.relay.verdict import (
     Deliver,
     Unreachable,
     Withhold,
+    may_ask_again,
     may_show_at_once,
     oversight_of,
 )
@@ -122,11 +123,19 @@ class Turn(OpenWindow):
         admission = self._admission
         if admission is None or self._outcome is not None or self._searches is not None:
             return False
-        if self._world.judge is not None and self._world.judge.settings.failure == "halt":
+        judge = self._world.judge
+        if judge is not None and judge.settings.failure == "halt":
             return False
         strategy = self._packing.request.strategy
         self._shown = may_show_at_once(admission, self.request, strategy, self._world.settings)
         return self._shown
+
+    def show_unless_mended(self) -> bool:
+        """Whether the answer may be shown as it comes, and no remedy is given up for it."""
+        admission = self._admission
+        if admission is None or may_ask_again(admission.policy, self._world.settings.dispatch):
+            return False
+        return self.show_at_once()
 
     def survey(self) -> Dispatch | Outcome | None:
         """Begin a window that others are to hang from: find out what the question needs."""

@@ -416,3 +416,13 @@ def may_show_at_once(
     if strategy is Strategy.REFLEXIVE:
         return False
     return not (request.accept_quality or request.accept_risk)
+
+
+def may_ask_again(policy: Policy, settings: DispatchSettings) -> bool:
+    """Whether a remedy may ask for an answer again."""
+    permitted = (
+        settings.redispatch_on_contradiction,
+        settings.redispatch_on_repetition,
+        settings.redispatch_on_flow,
+    )
+    return settings.redispatches > 0 and (policy.upgrade_on_risk is not None or any(permitted))

@@ -133,20 +133,22 @@ def by_witness(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 
 
 def by_handler(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    handler = DPECallbackHandler(judge=judge, on_critical="raise", **how)
+    handler = DPECallbackHandler(attach="full", judge=judge, on_critical="raise", **how)
     said = rag(answer).invoke(QUESTION, config={"callbacks": [handler]})
     return said.response_metadata["crp"]
 
 
 def by_handler_async(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    handler = DPECallbackHandler(judge=judge, on_critical="raise", **how)
+    handler = DPECallbackHandler(attach="full", judge=judge, on_critical="raise", **how)
     said = asyncio.run(rag(answer).ainvoke(QUESTION, config={"callbacks": [handler]}))
     return said.response_metadata["crp"]
 
 
 def by_handler_stream(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     told: list[Any] = []
-    handler = DPECallbackHandler(judge=judge, on_critical="raise", on_report=told.append, **how)
+    handler = DPECallbackHandler(
+        attach="full", judge=judge, on_critical="raise", on_report=told.append, **how
+    )
     pieces = list(rag(answer).stream(QUESTION, config={"callbacks": [handler]}))
     assert "".join(str(one.content) for one in pieces) == answer
     (found,) = told
@@ -154,27 +156,31 @@ def by_handler_stream(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 
 
 def by_handler_with_relay(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    handler = DPECallbackHandler(judge=judge, relay=langchain.opened(), on_critical="raise", **how)
+    handler = DPECallbackHandler(
+        attach="full", judge=judge, relay=langchain.opened(), on_critical="raise", **how
+    )
     said = rag(answer).invoke(QUESTION, config={"callbacks": [handler]})
     assert said.response_metadata["crp_receipt"]
     return said.response_metadata["crp"]
 
 
 def by_gate(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    gate = CRPGate("halt-on CRITICAL", judge=judge, **how)
+    gate = CRPGate("halt-on CRITICAL", judge=judge, attach="full", **how)
     given = {"answer": answer, "context": list(FACTS), "question": QUESTION}
     asyncio.run(gate.ainvoke(given))
     return gate.invoke(given)["crp"]
 
 
 def by_guarded(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    chain = CRPGate.around(rag(answer), "halt-on CRITICAL", judge=judge, **how)
+    chain = CRPGate.around(rag(answer), "halt-on CRITICAL", judge=judge, attach="full", **how)
     asyncio.run(chain.ainvoke(QUESTION))
     return chain.invoke(QUESTION).response_metadata["crp"]
 
 
 def by_runnable(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    chain = CRPRunnable(langchain.opened(), llm=langchain.scripted(answer), judge=judge, **how)
+    chain = CRPRunnable(
+        langchain.opened(), llm=langchain.scripted(answer), judge=judge, attach="full", **how
+    )
     (whole, *_) = [chain.invoke(QUESTION), asyncio.run(chain.ainvoke(QUESTION))]
     *_, last = chain.stream(QUESTION)
     assert (
@@ -184,13 +190,13 @@ def by_runnable(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 
 
 def by_runnable_for_one_call(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    chain = CRPRunnable(langchain.opened(), llm=langchain.scripted(answer))
+    chain = CRPRunnable(langchain.opened(), llm=langchain.scripted(answer), attach="full")
     assert chain.invoke(QUESTION).response_metadata["crp"]["judge"] is None
     return chain.invoke(QUESTION, judge=judge, **how).response_metadata["crp"]
 
 
 def by_middleware(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    middleware = CRPMiddleware(langchain.opened(), judge=judge, **how)
+    middleware = CRPMiddleware(langchain.opened(), judge=judge, attach="full", **how)
     agent = create_agent(langchain.scripted(answer), [], middleware=[middleware])
     asking = {"messages": [{"role": "user", "content": QUESTION}]}
     asyncio.run(agent.ainvoke(asking))
@@ -199,21 +205,25 @@ def by_middleware(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 
 def by_query_engine(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     llm = llama_index.scripted(answer)
-    engine = CRPQueryEngine(llama_index.opened(), llm=llm, judge=judge, **how)
+    engine = CRPQueryEngine(llama_index.opened(), llm=llm, judge=judge, attach="full", **how)
     asyncio.run(engine.aquery(QUESTION))
     return engine.query(QUESTION).metadata["crp"]
 
 
 def by_streaming_query_engine(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     llm = llama_index.scripted(answer)
-    engine = CRPQueryEngine(llama_index.opened(), llm=llm, streaming=True, judge=judge, **how)
+    engine = CRPQueryEngine(
+        llama_index.opened(), llm=llm, streaming=True, judge=judge, attach="full", **how
+    )
     response = engine.query(QUESTION)
     assert "".join(response.response_gen) == answer
     return response.metadata["crp"]
 
 
 def by_agent_llm(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    llm = CRPAgentLLM(llama_index.opened(), llama_index.scripted(answer), judge=judge, **how)
+    llm = CRPAgentLLM(
+        llama_index.opened(), llama_index.scripted(answer), judge=judge, attach="full", **how
+    )
     messages = [ChatMessage(role="user", content=QUESTION)]
     asyncio.run(llm.achat(messages))
     return llm.chat(messages).additional_kwargs["crp"]
@@ -222,7 +232,9 @@ def by_agent_llm(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 def by_event_handler(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     engine = index().as_query_engine(llm=llama_index.scripted(answer), similarity_top_k=5)
     told: list[Any] = []
-    with DPEEventHandler(judge=judge, on_critical="raise", on_report=told.append, **how):
+    with DPEEventHandler(
+        attach="full", judge=judge, on_critical="raise", on_report=told.append, **how
+    ):
         response = engine.query(QUESTION)
     assert len(told) == 1, "the judge's own calls are no answers"
     return response.metadata["crp"]
@@ -231,7 +243,7 @@ def by_event_handler(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
 def by_event_handler_with_relay(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
     engine = index().as_query_engine(llm=llama_index.scripted(answer), similarity_top_k=5)
     relay = llama_index.opened()
-    with DPEEventHandler(judge=judge, relay=relay, on_critical="raise", **how):
+    with DPEEventHandler(attach="full", judge=judge, relay=relay, on_critical="raise", **how):
         response = engine.query(QUESTION)
     assert response.metadata["crp_receipt"]
     return response.metadata["crp"]
@@ -340,7 +352,7 @@ def test_an_open_door_says_that_the_judge_failed(judge: Double) -> None:
     judge.fault = "unauthorised"
     told = by_logger(RIGHT, named(judge), judge_failure="halt")
     assert "judge-failed=ModelAuthError 401" in told["flags"]
-    handler = DPECallbackHandler(judge=named(judge), judge_failure="halt")
+    handler = DPECallbackHandler(attach="full", judge=named(judge), judge_failure="halt")
     said = rag(RIGHT).invoke(QUESTION, config={"callbacks": [handler]})
     assert "judge-failed=ModelAuthError 401" in said.response_metadata["crp"]["flags"]
 
@@ -349,10 +361,10 @@ def test_an_open_door_says_that_the_judge_failed(judge: Double) -> None:
     "made",
     [
         lambda judge: examine(RIGHT, list(FACTS), judge=judge),
-        lambda judge: DPECallbackHandler(judge=judge),
+        lambda judge: DPECallbackHandler(attach="full", judge=judge),
         lambda judge: CRPGate(judge=judge),
         lambda judge: CRPGate.around(rag(RIGHT), judge=judge),
-        lambda judge: DPEEventHandler(judge=judge),
+        lambda judge: DPEEventHandler(attach="full", judge=judge),
         lambda judge: CRPLogger(judge=judge),
     ],
 )
@@ -407,14 +419,16 @@ def own_by_relay(answer: str) -> dict[str, Any]:
 
 def own_by_runnable(answer: str) -> dict[str, Any]:
     llm = langchain.Chat(reply=lambda messages: own(messages, answer))
-    chain = CRPRunnable(langchain.opened(), llm=llm, judge=True)
+    chain = CRPRunnable(langchain.opened(), llm=llm, judge=True, attach="full")
     assert chain.invoke(QUESTION).content == answer
     return asyncio.run(chain.ainvoke(QUESTION)).response_metadata["crp"]
 
 
 def own_by_middleware(answer: str) -> dict[str, Any]:
     llm = langchain.Chat(reply=lambda messages: own(messages, answer))
-    agent = create_agent(llm, [], middleware=[CRPMiddleware(langchain.opened(), judge=True)])
+    agent = create_agent(
+        llm, [], middleware=[CRPMiddleware(langchain.opened(), judge=True, attach="full")]
+    )
     asking = {"messages": [{"role": "user", "content": QUESTION}]}
     last = asyncio.run(agent.ainvoke(asking))["messages"][-1]
     assert last.content == answer
@@ -423,12 +437,16 @@ def own_by_middleware(answer: str) -> dict[str, Any]:
 
 def own_by_query_engine(answer: str) -> dict[str, Any]:
     llm = llama_index.Chat(lambda messages: own(messages, answer))
-    return CRPQueryEngine(llama_index.opened(), llm=llm, judge=True).query(QUESTION).metadata["crp"]
+    return (
+        CRPQueryEngine(llama_index.opened(), llm=llm, judge=True, attach="full")
+        .query(QUESTION)
+        .metadata["crp"]
+    )
 
 
 def own_by_agent_llm(answer: str) -> dict[str, Any]:
     llm = llama_index.Chat(lambda messages: own(messages, answer))
-    made = CRPAgentLLM(llama_index.opened(), llm, judge=True)
+    made = CRPAgentLLM(llama_index.opened(), llm, judge=True, attach="full")
     said = made.chat([ChatMessage(role="user", content=QUESTION)])
     assert said.message.content == answer
     return said.additional_kwargs["crp"]
@@ -495,7 +513,7 @@ def test_a_judge_with_the_handler_on_it_is_no_answer() -> None:
     """The same model object answers and judges, and tells its handler of every call."""
     told: list[Any] = []
     llm = langchain.Chat(reply=lambda messages: own(messages, WRONG))
-    handler = DPECallbackHandler(judge=llm, on_report=told.append)
+    handler = DPECallbackHandler(attach="full", judge=llm, on_report=told.append)
     llm.callbacks = [handler]
     how: Any = {"config": {"callbacks": [handler]}}
     said = rag(WRONG, llm).invoke(QUESTION, **how)
@@ -575,7 +593,7 @@ def test_fields_of_a_judge_never_reach_a_provider(judge: Double) -> None:
 def test_in_the_background_the_attachment_comes_later(judge: Double) -> None:
     told: list[Any] = []
     made = Judge(**named(judge), mode="background", on_report=lambda report: None)
-    handler = DPECallbackHandler(judge=made, on_report=told.append)
+    handler = DPECallbackHandler(attach="full", judge=made, on_report=told.append)
     said = rag(WRONG).invoke(QUESTION, config={"callbacks": [handler]})
     assert said.response_metadata["crp"]["judge"]["skipped"] == "background"
     made.wait()
@@ -601,7 +619,7 @@ def test_in_the_background_the_logger_and_the_listener_are_told_later(judge: Dou
     assert [one["risk_level"] for one in told] == ["HIGH"]
     told.clear()
     engine = index().as_query_engine(llm=llama_index.scripted(WRONG), similarity_top_k=5)
-    with DPEEventHandler(judge=made, on_report=told.append):
+    with DPEEventHandler(attach="full", judge=made, on_report=told.append):
         engine.query(QUESTION)
     made.wait()
     assert [one.report["risk_level"] for one in told] == ["HIGH"]

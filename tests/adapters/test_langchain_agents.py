@@ -25,7 +25,12 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
-from crp_integrations.langchain import CRPMiddleware, CRPRunnable, DPECallbackHandler
+from crp_integrations.langchain import (
+    CRPMiddleware,
+    CRPRunnable,
+    DPECallbackHandler,
+    report_of,
+)
 from crp_integrations.seals import sha256
 from tests.adapters.langchain_doubles import (
     FACTS,
@@ -234,11 +239,44 @@ async def test_a_halt_leaks_in_no_protocol_stream():
     assert halted and not leaked(heard)
 
 
-async def test_an_answer_comes_whole_after_its_verdict():
-    agent = agent_of(scripted(FACTS[0]))
-    heard = [m async for m, _ in agent.astream(ASK, stream_mode="messages")]
-    assert [m.content for m in heard] == [FACTS[0]]
-    assert heard[0].response_metadata["crp"]["risk_level"] == "LOW"
+def summed(chunks):
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole += chunk
+    return whole
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+@pytest.mark.parametrize("options", [{}, {"policy": HALT}, {"block_streams": True}], ids=str)
+async def test_an_answer_comes_in_pieces_once_and_no_sooner_than_it_may(options, way):
+    agent = agent_of(scripted(FACTS[0]), **options)
+    kwargs = {"stream_mode": ["messages", "updates"]}
+    heard, error = await overheard(agent, ASK, way, **kwargs)
+    assert error is None
+    pieces = [part[0] for mode, part in heard if mode == "messages"]
+    shown = [one for one in pieces if one.text]
+    assert len(shown) > 1
+    assert "".join(one.text for one in shown) == FACTS[0]
+    assert len({one.id for one in pieces}) == 1
+    if options:
+        # What was held back brings its report along.
+        assert report_of(summed(pieces))["risk_level"] == "LOW"
+    state = [part for mode, part in heard if mode == "updates"]
+    assert report_of(state)["risk_level"] == "LOW"
+
+
+@pytest.mark.parametrize("options", [{}, {"policy": HALT}], ids=["free", "halting"])
+async def test_events_of_an_agent_show_its_model(options):
+    seen = []
+    agent = agent_of(scripted(FACTS[0]), on_report=lambda one: seen.append(one), **options)
+    words, before = [], []
+    async for event in agent.astream_events(ASK, version="v2"):
+        if event["event"] == "on_chat_model_stream" and event["data"]["chunk"].text:
+            words.append(event["data"]["chunk"].text)
+            before.append(not seen)
+    assert len(words) > 1 and "".join(words) == FACTS[0]
+    assert all(before) != bool(options), "before the verdict exactly where nothing may withhold"
+    assert [one.risk_level for one in seen] == ["LOW"]
 
 
 @pytest.mark.requirement("CARD-22")
@@ -467,7 +505,7 @@ async def test_callers_at_once_three_agents_deep_each_have_their_own(graph, way)
         # A step that only calls tools says nothing, and has no report.
         if report := told.get("crp"):
             assert report["session_id"] == agent_told["session_id"]
-            assert report["window_id"] == agent_told["window_id"]
+            assert report["report_id"] == agent_told["window_id"]
         assert len(told["crp_envelope"]["facts"]) <= 3
         sessions.setdefault(agent_told["session_id"], set()).add(
             (depth, plant, agent_told["parent_session"])

@@ -70,7 +70,7 @@ class TestIdsUsedAgain:
             | ChatPromptTemplate.from_template("{a}\n{b}")
             | Chat(reply=lambda prompt: f"{TOWER} {BRIDGE}")
         )
-        report = crp(chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}))
+        report = crp(chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler(attach="full")]}))
         assert report["grounding_pct"] == 1.0
         assert report["fabrication_count"] == 0
 
@@ -100,7 +100,7 @@ class TestTextThatCannotBeEncoded:
             | Chat(reply=lambda prompt: TOWER)
         )
         with caplog.at_level(logging.DEBUG):
-            found = crp(chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}))
+            found = crp(chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler(attach="full")]}))
         assert found["grounding_pct"] == 1.0
         assert TOWER not in caplog.text
 
@@ -118,7 +118,7 @@ def test_an_answer_out_of_a_cache_leaves_the_answers_before_it_alone() -> None:
         same = RunnableLambda(lambda documents: "the same prompt")
         return listed(Document(text)) | same | model
 
-    config = {"callbacks": [DPECallbackHandler()]}
+    config = {"callbacks": [DPECallbackHandler(attach="full")]}
     first = chain(TOWER).invoke(QUESTION, config)
     before = json.dumps(crp(first))
     second = chain(TOWER.replace("100", "200")).invoke(QUESTION, config)
@@ -147,7 +147,7 @@ def test_each_of_several_answers_has_its_own_report() -> None:
 
     chain = listed(Document(TOWER)) | RunnableLambda(both)
     right, wrong = chain.invoke(
-        QUESTION, {"callbacks": [DPECallbackHandler(on_report=heard.append)]}
+        QUESTION, {"callbacks": [DPECallbackHandler(attach="full", on_report=heard.append)]}
     )
     assert crp(right.message)["distortion_count"] == 0
     assert crp(wrong.message)["distortion_types"] == ["NUMBER_CHANGED"]
@@ -158,7 +158,7 @@ def test_a_hook_that_raises_takes_no_report_away_and_keeps_no_run() -> None:
     def loud(attachment: dict[str, Any]) -> None:
         raise ValueError("the caller's own hook")
 
-    handler = DPECallbackHandler(on_report=loud)
+    handler = DPECallbackHandler(attach="full", on_report=loud)
     result = Several(reply=None).generate([[HumanMessage("x")]], callbacks=[handler])
     for generation in result.generations[0]:
         assert crp(generation.message)["checked"] == "NOT_CHECKED"
@@ -168,7 +168,7 @@ def test_a_hook_that_raises_takes_no_report_away_and_keeps_no_run() -> None:
 def test_text_in_content_blocks_is_examined() -> None:
     blocks = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": TOWER}]
     chain = rag(listed(Document(TOWER)), lambda prompt: blocks)
-    report = crp(chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}))
+    report = crp(chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler(attach="full")]}))
     assert report["grounding_pct"] == 1.0
 
 
@@ -182,7 +182,7 @@ def test_a_retriever_called_inside_a_function_is_found(asynchronous: bool) -> No
     async def aask(question: str) -> Any:
         return await model.ainvoke(envelope_text(await source.ainvoke(question)))
 
-    config = {"callbacks": [DPECallbackHandler()]}
+    config = {"callbacks": [DPECallbackHandler(attach="full")]}
     if asynchronous:
         message = asyncio.run(RunnableLambda(aask).ainvoke(QUESTION, config))
     else:
@@ -202,7 +202,7 @@ def test_a_fallback_and_a_retry_keep_the_context() -> None:
     def broken(prompt: str) -> str:
         raise RuntimeError("always")
 
-    config = {"callbacks": [DPECallbackHandler()]}
+    config = {"callbacks": [DPECallbackHandler(attach="full")]}
     again = rag(listed(Document(TOWER)), once_broken).with_retry(
         stop_after_attempt=2, wait_exponential_jitter=False
     )
@@ -215,7 +215,7 @@ def test_a_fallback_and_a_retry_keep_the_context() -> None:
 @pytest.mark.parametrize("said", ["", " \n"])
 def test_an_answer_without_text_says_that_it_was_not_checked(said: str) -> None:
     heard: list[dict[str, Any]] = []
-    handler = DPECallbackHandler(on_report=heard.append)
+    handler = DPECallbackHandler(attach="full", on_report=heard.append)
     answer = rag(listed(Document(TOWER)), lambda prompt: said).invoke(
         QUESTION, {"callbacks": [handler]}
     )
@@ -246,7 +246,7 @@ def test_an_agent_with_a_retriever_tool_is_checked(form: Any, asynchronous: bool
     tool = create_retriever_tool(source, "search", "Finds facts.", response_format=form)
     model = AgentChat(reply=lambda prompt: FACTS[0].replace("412", "512"), seen=[])
     agent = create_agent(model, [tool], checkpointer=InMemorySaver())
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
     config: Any = {"callbacks": [handler], "configurable": {"thread_id": "1"}}
     given: Any = {"messages": [("user", QUESTION)]}
     state = (
@@ -289,7 +289,7 @@ async def cancelled(work: Any, started: Any) -> None:
 
 
 async def test_a_cancelled_chain_is_forgotten() -> None:
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
     chain = rag(Sleepy(), lambda prompt: "x")
     await cancelled(
         chain.ainvoke(QUESTION, {"callbacks": [handler]}), lambda: len(handler._runs) >= 3
@@ -298,7 +298,7 @@ async def test_a_cancelled_chain_is_forgotten() -> None:
 
 
 def test_an_abandoned_stream_is_forgotten() -> None:
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
     chain = rag(listed(Document(TOWER)), lambda prompt: TOWER)
     stream = chain.stream(QUESTION, {"callbacks": [handler]})
     next(stream)
@@ -323,4 +323,4 @@ def test_trees_that_nobody_ends_are_given_up_oldest_first(monkeypatch: pytest.Mo
 
 def test_a_grounding_mode_that_does_not_exist_is_refused_when_the_handler_is_made() -> None:
     with pytest.raises(RequestError, match="context-strict"):
-        DPECallbackHandler(grounding="loose")
+        DPECallbackHandler(attach="full", grounding="loose")

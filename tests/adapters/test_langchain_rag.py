@@ -162,7 +162,7 @@ def test_nothing_of_crp_reaches_the_model(relay):
         | PROMPT
         | chat
     )
-    chain.invoke(QUESTION, config={"callbacks": [DPECallbackHandler()]})
+    chain.invoke(QUESTION, config={"callbacks": [DPECallbackHandler(attach="full")]})
     (prompt,) = chat.seen
     assert FACTS[0] in prompt
     for secret in ("crp", "etag", "sha256", "composite", "fact_id"):
@@ -201,7 +201,7 @@ def rag(retriever, reply):
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_the_report_is_attached_to_the_answer(relay, way):
     heard: list[dict[str, Any]] = []
-    handler = DPECallbackHandler(on_report=heard.append)
+    handler = DPECallbackHandler(attach="full", on_report=heard.append)
     chain = rag(
         CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=2000),
         lambda prompt: FACTS[0].replace("412", "512"),
@@ -225,7 +225,7 @@ def test_a_stream_reports_through_the_hook(relay):
     chain = rag(
         CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=2000), lambda prompt: FACTS[0]
     )
-    config = {"callbacks": [DPECallbackHandler(on_report=heard.append)]}
+    config = {"callbacks": [DPECallbackHandler(attach="full", on_report=heard.append)]}
     assert len(list(chain.stream(QUESTION, config))) > 3
     assert [report["risk_level"] for report in heard] == ["LOW"]
 
@@ -245,7 +245,7 @@ async def test_concurrent_answers_are_paired_with_their_own_context(way):
         return texts[int(prompt.rsplit(" ", 1)[1])]
 
     chain = rag(PerQuestion(), answer)
-    config = {"callbacks": [DPECallbackHandler()], "max_concurrency": count}
+    config = {"callbacks": [DPECallbackHandler(attach="full")], "max_concurrency": count}
     questions = [str(n) for n in range(count)]
     if way == "batch":
         messages = chain.batch(questions, config)
@@ -258,7 +258,7 @@ async def test_concurrent_answers_are_paired_with_their_own_context(way):
 
 
 def test_a_wrapper_hides_what_it_dropped(relay):
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
     existing = Listed(documents=[Document(text, id=f"d{n}") for n, text in enumerate(FACTS)])
     chain = rag(
         CRPRetriever.wrap(existing, model="gpt-4o", budget_tokens=2000, k=1),
@@ -270,7 +270,7 @@ def test_a_wrapper_hides_what_it_dropped(relay):
 
 def test_a_call_without_retrieval_says_that_it_was_not_checked():
     message = Chat(reply=lambda prompt: "All is well.").invoke(
-        "Hello", config={"callbacks": [DPECallbackHandler()]}
+        "Hello", config={"callbacks": [DPECallbackHandler(attach="full")]}
     )
     crp = message.response_metadata["crp"]
     assert crp["checked"] == "NOT_CHECKED"
@@ -283,13 +283,15 @@ def test_a_failed_examination_is_never_clean(relay, monkeypatch):
 
     monkeypatch.setattr("crp_integrations.adapters.observed_answers.examine", broken)
     chain = rag(CRPRetriever(relay=relay, model="gpt-4o"), lambda prompt: FACTS[0])
-    crp = chain.invoke(QUESTION, {"callbacks": [DPECallbackHandler()]}).response_metadata["crp"]
+    crp = chain.invoke(
+        QUESTION, {"callbacks": [DPECallbackHandler(attach="full")]}
+    ).response_metadata["crp"]
     assert crp["checked"] == "NOT_CHECKED"
     assert "ValueError" in crp["reason"]
 
 
 def test_trees_are_forgotten_when_their_root_fails():
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
 
     def fail(_: Any) -> str:
         raise RuntimeError("no")

@@ -97,7 +97,7 @@ def test_a_runnables_answer_names_its_receipt() -> None:
 async def test_a_handler_with_a_relay_hands_receipts_on(way: str) -> None:
     relay = opened()
     heard: list[Receipt] = []
-    handler = DPECallbackHandler(relay=relay, on_receipt=heard.append)
+    handler = DPECallbackHandler(attach="full", relay=relay, on_receipt=heard.append)
     chat = Chat(reply=lambda prompt: FACTS[0].replace("412", "512"), seen=[])
     retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=2000)
     chain = {"context": retriever | envelope_text, "question": RunnablePassthrough()}
@@ -122,7 +122,7 @@ async def test_a_handler_with_a_relay_hands_receipts_on(way: str) -> None:
 def test_documents_of_nobodys_fabric_are_in_the_receipt_and_on_no_disk() -> None:
     relay = opened()
     heard: list[Receipt] = []
-    handler = DPECallbackHandler(relay=relay, on_receipt=heard.append)
+    handler = DPECallbackHandler(attach="full", relay=relay, on_receipt=heard.append)
     documents = [Document(page_content="The dam was built in 1987 and is 40 metres high.")]
     chain = {
         "context": Listed(documents=documents),
@@ -143,7 +143,9 @@ def test_without_a_relay_nothing_is_sealed() -> None:
     chain = {"context": Listed(documents=documents), "question": RunnablePassthrough()} | (
         PROMPT | chat
     )
-    message = chain.invoke("When?", {"callbacks": [DPECallbackHandler(on_receipt=heard.append)]})
+    message = chain.invoke(
+        "When?", {"callbacks": [DPECallbackHandler(attach="full", on_receipt=heard.append)]}
+    )
     assert isinstance(message, AIMessage)
     assert "crp_receipt" not in message.response_metadata
     assert heard == []

@@ -92,7 +92,7 @@ async def test_reports_reach_agents_by_events_and_metadata_with_depth_and_turn(k
     listener = Listener()
     get_dispatcher().add_event_handler(listener)
     try:
-        with DPEEventHandler():
+        with DPEEventHandler(attach="full"):
             events, result, error = await heard(made.run(QUESTION))
     finally:
         get_dispatcher().event_handlers.remove(listener)
@@ -119,7 +119,7 @@ async def test_reports_reach_agents_by_events_and_metadata_with_depth_and_turn(k
 async def test_a_wrong_answer_is_not_made_right_by_a_wrong_answer_below_it():
     wrong_engine = search(llm=scripted(WRONG))
     llm = scripted([("search", {"input": QUESTION})], WRONG)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         result = await agent(llm, [wrong_engine]).run(QUESTION)
     assert result.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
 
@@ -131,7 +131,7 @@ async def test_what_a_tool_says_is_evidence_and_its_error_is_not():
 
     for tool, reports in ((load_now, NOW), (broken, None)):
         llm = scripted([(tool.__name__, {"plant": "M"})], NOW)
-        with DPEEventHandler():
+        with DPEEventHandler(attach="full"):
             result = await agent(llm, [tool]).run(QUESTION)
         report = result.metadata["crp"]
         if reports:
@@ -144,7 +144,7 @@ async def test_results_of_an_earlier_run_count_from_the_conversation():
     llm = scripted([("load_now", {"plant": "M"})], NOW, NOW)
     made = agent(llm, [load_now])
     memory = ChatMemoryBuffer.from_defaults(token_limit=10_000)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         await made.run(QUESTION, memory=memory)
         again = await made.run("And again?", memory=memory)
     assert again.metadata["crp"]["grounding_pct"] == 1.0
@@ -194,7 +194,7 @@ def test_depth_turn_and_report_of_agents_three_deep(kind, way):
     made = nested(lambda llm: llm, streaming=way == "stream", kind=kind)
 
     async def one(name):
-        with DPEEventHandler(on_report=reported.append):
+        with DPEEventHandler(attach="full", on_report=reported.append):
             run = made.run(f"What is the password of {name}")
             if way == "stream":
                 _, result, error = await heard(run)
@@ -240,7 +240,7 @@ async def test_handlers_side_by_side_hear_their_own():
 
     async def one(name):
         llm = scripted([("load_now", {"plant": "M"})], f"{NOW} This was for {name}.")
-        with DPEEventHandler(on_report=seen[name].append):
+        with DPEEventHandler(attach="full", on_report=seen[name].append):
             await agent(llm, [load_now]).run(QUESTION)
 
     await asyncio.gather(one("a"), one("b"))
@@ -249,11 +249,11 @@ async def test_handlers_side_by_side_hear_their_own():
 
 
 async def test_a_handler_is_in_one_block_at_a_time():
-    handler, reported = DPEEventHandler(), []
+    handler, reported = DPEEventHandler(attach="full"), []
     with handler:
         with pytest.raises(RequestError, match="another one"):
             handler.__enter__()
-        with DPEEventHandler(on_report=reported.append):
+        with DPEEventHandler(attach="full", on_report=reported.append):
             await agent(scripted(FACTS[0])).run(QUESTION)
     assert len(reported) == 1
     with handler:
@@ -275,7 +275,7 @@ async def test_the_next_agent_of_a_workflow_is_named():
         tools=[load_now],
     )
     workflow = AgentWorkflow(agents=[first, second], root_agent="first")
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         events, result, error = await heard(workflow.run(QUESTION))
     assert error is None
     told = [one.metadata["crp_agent"] for one in outputs(events) if one.get("metadata")]
@@ -297,7 +297,7 @@ async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
 
     monkeypatch.setattr(observed_answers, "examine", examine)
     done, reported = [], []
-    handler = DPEEventHandler(on_critical="raise", on_report=reported.append)
+    handler = DPEEventHandler(attach="full", on_critical="raise", on_report=reported.append)
 
     async def asked(text):
         made = agent(scripted([("search", {"input": QUESTION})], text), [search()])
@@ -317,9 +317,9 @@ async def test_a_critical_answer_ends_the_block_and_only_there(monkeypatch):
 
 def test_bad_arguments_are_named():
     with pytest.raises(RequestError, match="grounding 'loose'"):
-        DPEEventHandler(grounding="loose")
+        DPEEventHandler(attach="full", grounding="loose")
     with pytest.raises(RequestError, match="on_critical 'stop'"):
-        DPEEventHandler(on_critical="stop")
+        DPEEventHandler(attach="full", on_critical="stop")
 
 
 # --- the agent's LLM -----------------------------------------------------------------------
@@ -398,7 +398,7 @@ def test_depth_turn_and_session_of_agents_three_deep(kind, way):
     seen: list[ReportEvent] = []
 
     async def one(name):
-        with DPEEventHandler(on_report=seen.append):
+        with DPEEventHandler(attach="full", on_report=seen.append):
             _, result, error = await heard(made.run(f"What is the password of {name}"))
         assert error is None
         return result
@@ -462,7 +462,7 @@ async def test_sessions_of_32_callers_never_mix():
 
     relay = opened(*(f"The password of customer c{n} of the bank is w{n}." for n in range(32)))
     llm = Chat(reply)
-    made = agent(CRPAgentLLM(relay, llm, k=6), [balance])
+    made = agent(CRPAgentLLM(relay, llm, k=6, attach="full"), [balance])
 
     async def one(n):
         with instrument_tags({"session_id": f"caller-{n}"}):
@@ -582,7 +582,7 @@ async def test_a_structure_is_made_of_the_answer_and_the_report_stays_its_own(wi
     relay = opened()
     llm = scripted([("load_now", {"plant": "M"})], NOW, [("Power", {"megawatts": 388})])
     made = agent(CRPAgentLLM(relay, llm) if windows else llm, [load_now], output_cls=Power)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         result = await made.run(QUESTION)
     assert result.structured_response == {"megawatts": 388}
     assert result.metadata["crp"]["grounding_pct"] == 1.0
@@ -593,7 +593,7 @@ async def test_a_structure_is_made_of_the_answer_and_the_report_stays_its_own(wi
 async def test_a_last_answer_after_too_many_turns_is_reported_on():
     llm = scripted([("load_now", {"plant": "M"})], [("load_now", {"plant": "N"})], NOW)
     made = agent(llm, [load_now], early_stopping_method="generate")
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         result = await made.run(QUESTION, max_iterations=2)
     assert str(result) == NOW
     assert result.metadata["crp"]["grounding_pct"] == 1.0
@@ -606,7 +606,7 @@ def test_alone_it_is_a_window_of_its_own():
     response = llm.complete(QUESTION)
     assert response.text == FACTS[0]
     assert response.additional_kwargs["crp"]["risk_level"] == "LOW"
-    assert [part.delta for part in llm.stream_complete(QUESTION)] == [FACTS[0]]
+    assert "".join(part.delta for part in llm.stream_complete(QUESTION)) == FACTS[0]
     with pytest.raises(SafetyHalt):
         CRPAgentLLM(relay, scripted(WRONG), policy=HALT).stream_complete(QUESTION)
     assert relay.verify().windows == 3

@@ -33,7 +33,7 @@ def react(relay, llm, tool=load_now, **fields):
 async def test_every_turn_is_packed_for_the_users_question(streaming):
     relay = opened()
     llm = scripted(LOOK, ANSWER)
-    made = react(relay, CRPAgentLLM(relay, llm), streaming=streaming)
+    made = react(relay, CRPAgentLLM(relay, llm, attach="full"), streaming=streaming)
     events, result, error = await heard(made.run(QUESTION))
     assert error is None and str(result) == f"{FACTS[0]} {SAID}"
     assert [one.metadata["crp_agent"]["turn"] for one in outputs(events)] == [1, 2]
@@ -72,7 +72,7 @@ async def test_what_the_agent_says_of_an_unread_answer_is_no_question():
 
 async def test_the_handler_knows_the_question_and_the_evidence():
     llm = scripted(LOOK, SAID)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         result = await react(None, llm).run(QUESTION)
     (claim,) = result.metadata["crp"]["claims"]
     assert claim["attribution"] == "CONTEXT_GROUNDED"

@@ -62,7 +62,9 @@ async def test_a_handler_with_a_relay_hands_receipts_on(way: str) -> None:
     retriever = CRPRetriever(relay, model="gpt-4o", budget_tokens=2_000)
     llm = scripted(WRONG)
     engine = RetrieverQueryEngine.from_args(retriever, llm=llm)
-    with DPEEventHandler(relay=relay, on_receipt=receipts.append, on_report=reported.append):
+    with DPEEventHandler(
+        attach="full", relay=relay, on_receipt=receipts.append, on_report=reported.append
+    ):
         response = engine.query(QUESTION) if way == "query" else await engine.aquery(QUESTION)
     (receipt,) = receipts
     assert response.metadata["crp_receipt"] == receipt.receipt_id
@@ -85,7 +87,7 @@ def test_nodes_of_nobodys_fabric_are_in_the_receipt_and_on_no_disk() -> None:
     index = VectorStoreIndex.from_documents(
         [Document(text=text)], embed_model=MockEmbedding(embed_dim=8)
     )
-    with DPEEventHandler(relay=relay, on_receipt=receipts.append):
+    with DPEEventHandler(attach="full", relay=relay, on_receipt=receipts.append):
         index.as_query_engine(llm=scripted("It was built in 1987.")).query("When was it built?")
     (receipt,) = receipts
     assert sound(receipt)
@@ -98,7 +100,7 @@ def test_without_a_relay_nothing_is_sealed() -> None:
     index = VectorStoreIndex.from_documents(
         [Document(text=FACTS[0])], embed_model=MockEmbedding(embed_dim=8)
     )
-    with DPEEventHandler(on_receipt=receipts.append):
+    with DPEEventHandler(attach="full", on_receipt=receipts.append):
         response = index.as_query_engine(llm=scripted(FACTS[0])).query(QUESTION)
     assert "crp_receipt" not in (response.metadata or {})
     assert receipts == []

@@ -260,7 +260,7 @@ async def test_32_callers_have_their_own_session_and_answer():
         name = messages[-1].content.split()[-1].rstrip("?")
         return facts[int(name[1:])]
 
-    engine = CRPQueryEngine(relay, llm=Chat(reply), k=4)
+    engine = CRPQueryEngine(relay, llm=Chat(reply), k=4, attach="full")
 
     async def one(n):
         with instrument_tags({"session_id": f"caller-{n}"}):
@@ -284,7 +284,7 @@ async def test_its_facts_and_its_report_are_those_of_the_engine_around_it():
     )
     router = RouterQueryEngine(selector, [tool], llm=scripted("unused"))
     reported = []
-    with DPEEventHandler(on_report=reported.append):
+    with DPEEventHandler(attach="full", on_report=reported.append):
         response = await router.aquery(QUESTION)
     assert response.metadata["crp"]["risk_level"] == "LOW"
     assert response.metadata["crp_session"]["window_number"] == 1
@@ -306,7 +306,7 @@ async def test_one_call_sees_the_envelope_byte_for_byte(way, streaming, events):
     engine = RetrieverQueryEngine(
         CRPRetriever(relay, model="gpt-4o", budget_tokens=600), response_synthesizer=synthesizer
     )
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = await queried(engine, way, "When was plant 7 built?")
         if streaming:
             assert "".join(await pieces(response)) == FACTS[0]
@@ -360,7 +360,7 @@ def test_no_nodes_are_no_call():
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_a_query_engines_answer_is_reported_on(way, streaming, events):
     engine = index().as_query_engine(llm=scripted(WRONG), similarity_top_k=5, streaming=streaming)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = await queried(engine, way)
         if streaming:
             await pieces(response)
@@ -384,7 +384,7 @@ async def test_32_queries_at_once_are_judged_by_their_own_nodes():
         return texts[n] if n % 2 == 0 else texts[(n + 1) % 32].replace(f"c{n + 1}", f"c{n}")
 
     engine = RetrieverQueryEngine.from_args(Own(), llm=Chat(reply))
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         responses = await asyncio.gather(
             *(engine.aquery(f"What is the password of customer c{n}?") for n in range(32))
         )
@@ -411,7 +411,7 @@ async def test_what_a_postprocessor_left_out_is_no_evidence():
         llm=scripted(FACTS[0]),
         node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.5)],
     )
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = engine.query(QUESTION)
     ids = {e["fact_id"] for c in response.metadata["crp"]["claims"] for e in c["evidence"]}
     assert ids <= {"b"}
@@ -437,7 +437,7 @@ async def test_answers_to_parts_of_a_question_are_judged_by_the_sources():
     engine = SubQuestionQueryEngine.from_defaults(
         [tool], llm=scripted(WRONG), question_gen=Parts(), use_async=False
     )
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = engine.query(QUESTION)
     assert response.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
 
@@ -453,7 +453,7 @@ def test_nothing_of_ours_is_shown_of_an_engine_behind_an_index_node(packed):
     outer = VectorStoreIndex(
         objects=[node], embed_model=MockEmbedding(embed_dim=8)
     ).as_query_engine(llm=outer_llm)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = outer.query(QUESTION)
     assert response.metadata["crp"]["grounding_pct"] == 1.0
     assert no_metadata(prompts(outer_llm))
@@ -461,14 +461,14 @@ def test_nothing_of_ours_is_shown_of_an_engine_behind_an_index_node(packed):
 
 async def test_a_chat_engine_is_reported_on():
     chat = index().as_chat_engine(chat_mode="context", llm=scripted(WRONG), similarity_top_k=5)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = await chat.achat(QUESTION)
     assert response.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
 
 
 def test_a_call_alone_is_not_checked_and_an_empty_one_too():
     llm = scripted(FACTS[0])
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         alone = llm.chat([])
         done = llm.complete(QUESTION)
     assert alone.additional_kwargs["crp"]["checked"] == "NOT_CHECKED"
@@ -489,7 +489,7 @@ def test_an_llm_that_tells_nothing_by_itself_is_reported_on_where_it_predicts():
             yield CompletionResponse(text=WRONG, delta=WRONG)
 
     reported = []
-    with DPEEventHandler(on_report=reported.append) as handler:
+    with DPEEventHandler(attach="full", on_report=reported.append) as handler:
         response = index().as_query_engine(llm=Plain(), similarity_top_k=5).query(QUESTION)
     assert response.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
     assert len(reported) == 1 and not handler._calls and not handler._predicted
@@ -525,7 +525,7 @@ def test_a_call_tried_again_is_reported_on():
     engine = RetrieverQueryEngine(
         index().as_retriever(similarity_top_k=5), response_synthesizer=Trying(llm=llm)
     )
-    with DPEEventHandler(on_report=reported.append) as handler:
+    with DPEEventHandler(attach="full", on_report=reported.append) as handler:
         response = engine.query(QUESTION)
     assert response.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
     assert len(reported) == 1 and not handler._calls
@@ -541,7 +541,7 @@ def test_what_has_ended_in_a_tree_that_goes_on_is_forgotten():
             engine.query(QUESTION)
             sizes.append(len(process_tree()))
 
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         for_days()
     # The root, and one span for each query.
     assert sizes == [2, 3, 4, 5, 6]
@@ -549,7 +549,7 @@ def test_what_has_ended_in_a_tree_that_goes_on_is_forgotten():
 
 def test_a_stream_that_nobody_reads_is_forgotten_with_its_response():
     engine = index().as_query_engine(llm=scripted(FACTS[0]), streaming=True)
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         response = engine.query(QUESTION)
         assert len(process_tree()) > 0
         del response
@@ -560,6 +560,6 @@ def test_a_stream_that_nobody_reads_is_forgotten_with_its_response():
 def test_a_callers_own_metadata_are_shown_as_before():
     llm = scripted(FACTS[0])
     made = index(crp_number=7, crp="an abbreviation of theirs")
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         made.as_query_engine(llm=llm).query(QUESTION)
     assert "crp_number: 7" in prompts(llm) and "an abbreviation of theirs" in prompts(llm)

@@ -270,6 +270,7 @@ def test_every_adapter_is_asked() -> None:
         "LangChainReranker",
         "crp_evaluator",
         "envelope_text",
+        "report_of",
         "CRPStream",
     }
     named = " ".join(ADAPTERS)

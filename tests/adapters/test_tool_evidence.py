@@ -63,7 +63,7 @@ def test_right_answers_about_tools_stay_low_and_changed_ones_are_found() -> None
 
 @pytest.mark.parametrize(("said", "low"), [(RIGHT, True), (WRONG, False)])
 def test_a_handler_alone_takes_an_ordinary_tool_as_evidence(said: str, low: bool) -> None:
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
     message = asked(create_agent(scripted(said), [lookup]), callbacks=[handler])
     report = message.response_metadata["crp"]
     assert (report["risk_level"] == "LOW") is low
@@ -74,8 +74,9 @@ def test_a_handler_alone_takes_an_ordinary_tool_as_evidence(said: str, low: bool
 def test_one_answer_has_one_verdict(asynchronous: bool) -> None:
     heard: list[Any] = []
     with Relay.open(embedder=HashEmbedder()) as relay:
-        handler = DPECallbackHandler(on_report=heard.append)
-        agent = create_agent(scripted(WRONG), [lookup], middleware=[CRPMiddleware(relay)])
+        handler = DPECallbackHandler(attach="full", on_report=heard.append)
+        middleware = [CRPMiddleware(relay, attach="full")]
+        agent = create_agent(scripted(WRONG), [lookup], middleware=middleware)
         given: Any = {"messages": [("user", QUESTION)]}
         config: Any = {"callbacks": [handler]}
         result = (

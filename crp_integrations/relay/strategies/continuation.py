@@ -131,16 +131,8 @@ class ContinuedAnswer:
 
     def show_at_once(self) -> bool:
         """Whether the answer may be shown as it comes: it is neither mended nor continued."""
-        admission, settings = self._turn.admission, self._settings
-        further = (
-            admission is None or admission.policy.upgrade_on_risk is not None,
-            settings.redispatch_on_contradiction,
-            settings.redispatch_on_repetition,
-            settings.redispatch_on_flow,
-            settings.continue_partial,
-            settings.continue_incomplete,
-        )
-        return not any(further) and self._turn.show_at_once()
+        continued = self._settings.continue_incomplete or self._settings.continue_partial
+        return not continued and self._turn.show_unless_mended()
 
     def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack the window under way for a model; the last fit is what counts.

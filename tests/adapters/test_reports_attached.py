@@ -1,0 +1,265 @@
+"""What of a report stands on an answer, who is handed all of it, and where it is found again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langchain_core.tracers.context import collect_runs
+from langgraph.checkpoint.memory import InMemorySaver
+from llama_index.core.base.llms.types import ChatMessage as LlamaMessage
+
+from crp_integrations import SafetyHalt, examine
+from crp_integrations.adapters.observed_answers import SUMMARY_BYTES, summarise_report
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain import (
+    CRPGate,
+    CRPMiddleware,
+    CRPRunnable,
+    DPECallbackHandler,
+    report_of,
+)
+from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine, DPEEventHandler
+from crp_integrations.llama_index import report_of as report_on_response
+from crp_integrations.vocabulary.provenance import RiskLevel
+from tests.adapters import llama_index_doubles as llama
+from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
+from tests.adapters.llama_index_doubles import QUESTION, WRONG
+
+HALT = "halt-on MEDIUM"
+REPORT = examine(WRONG, context=list(FACTS), question=QUESTION)
+TEXT = st.text(st.characters(), max_size=3_000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_summary_never_takes_more_than_its_kilobyte(data):
+    count = data.draw(st.integers(0, 40))
+    claim = next(one for one in REPORT.claims if one.flagged)
+    claims = [
+        claim.model_copy(
+            update={
+                "claim_id": data.draw(TEXT) if place == 0 else f"c{place}",
+                "text": data.draw(TEXT) if place < 3 else claim.text * place,
+                "start": data.draw(st.integers(0, 10**30)),
+            }
+        )
+        for place in range(count)
+    ]
+    report = REPORT.changed(
+        claims=tuple(claims),
+        reasons=tuple(data.draw(st.lists(TEXT, max_size=5))),
+        window_id=data.draw(TEXT),
+        session_id=data.draw(TEXT),
+        checked_by=data.draw(TEXT),
+        risk_score=data.draw(st.floats()),
+        risk_level=data.draw(st.sampled_from(RiskLevel)),
+    )
+    made = summarise_report(report)
+    written = json.dumps(made, ensure_ascii=False)
+    assert len(written.encode("utf-8", "surrogatepass")) <= SUMMARY_BYTES
+    assert len(json.dumps(made)) <= SUMMARY_BYTES
+    assert made["risk_level"] == report.risk_level
+    assert made["flagged_total"] == count
+
+
+def test_a_summary_names_what_is_wrong_and_where_the_report_is():
+    relay = opened()
+    with pytest.raises(SafetyHalt) as caught:
+        CRPRunnable(relay, llm=scripted(WRONG), policy=HALT).invoke(QUESTION)
+    report = caught.value.report
+    made = summarise_report(report)
+    assert relay.report(made["report_id"]).report_hash == report.report_hash
+    assert made["risk_level"] == report.risk_level
+    assert made["reasons"] == list(report.reasons)
+    (claim,) = made["flagged_claims"]
+    assert WRONG[claim["start"] : claim["end"]].startswith(claim["text"])
+    assert (claim["status"], claim["error"]) == ("CONTRADICTED", "NUMBER")
+    assert len(json.dumps(report.model_dump(mode="json"))) > 4 * SUMMARY_BYTES
+
+
+def state_of(message):
+    return {"messages": [("user", QUESTION), message]}
+
+
+def runnable(**options):
+    return CRPRunnable(opened(), llm=scripted(WRONG), **options).invoke(QUESTION)
+
+
+def middleware(**options):
+    agent = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(opened(), **options)])
+    return agent.invoke({"messages": [("user", QUESTION)]})
+
+
+def gate(**options):
+    return CRPGate.around(
+        RunnableLambda(lambda _: {"answer": WRONG, "context": list(FACTS)}),
+        "oversight log-only",
+        **options,
+    ).invoke(QUESTION)
+
+
+def query_engine(**options):
+    return CRPQueryEngine(llama.opened(), llm=llama.scripted(WRONG), **options).query(QUESTION)
+
+
+def agent_llm(**options):
+    llm = CRPAgentLLM(llama.opened(), llama.scripted(WRONG), **options)
+    return llm.chat([LlamaMessage(role="user", content=QUESTION)])
+
+
+COMPONENTS = {
+    "CRPRunnable": (runnable, report_of),
+    "CRPMiddleware": (middleware, report_of),
+    "CRPGate": (gate, report_of),
+    "CRPQueryEngine": (query_engine, report_on_response),
+    "CRPAgentLLM": (agent_llm, report_on_response),
+}
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component_attaches_as_much_as_it_is_told_and_hands_all_of_it_over(name):
+    answer, found = COMPONENTS[name]
+    handed: list[Report] = []
+
+    def taken(report):
+        handed.append(report)
+        raise ValueError("the receiver is broken")
+
+    summary = found(answer(on_report=taken))
+    (report,) = handed
+    assert report.distortion_types == ("NUMBER_CHANGED",)
+    assert summary == summarise_report(report)
+    full = found(answer(attach="full"))
+    assert Report.model_validate(full).distortion_types == ("NUMBER_CHANGED",)
+    assert list(found(answer(attach="id"))) == ["report_id"]
+    with pytest.raises(RequestError, match="'most' is not one of full, summary, id"):
+        answer(attach="most")
+    with pytest.raises(RequestError, match="on_report is int"):
+        answer(on_report=1)
+
+
+@pytest.mark.parametrize("name", ["CRPRunnable", "CRPMiddleware", "CRPQueryEngine", "CRPAgentLLM"])
+def test_the_report_of_a_withheld_answer_is_handed_over_too(name):
+    handed = []
+    with pytest.raises(SafetyHalt) as caught:
+        COMPONENTS[name][0](policy=HALT, on_report=handed.append)
+    assert handed == [caught.value.report]
+
+
+def parsed(on=lambda chat: chat):
+    """A chain whose answer is a bare text, with a tool's result to be checked against."""
+    shown = [
+        ("user", QUESTION),
+        AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
+        {"role": "tool", "content": FACTS[0], "tool_call_id": "1"},
+    ]
+    return RunnableLambda(lambda _: shown) | on(scripted(WRONG)) | StrOutputParser()
+
+
+@pytest.mark.parametrize("place", ["call", "model"])
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_a_report_is_found_behind_a_parser(way, place):
+    handler = DPECallbackHandler()
+    config = {"callbacks": [handler]} if place == "call" else {}
+    chain = parsed() if place == "call" else parsed(lambda c: c.with_config(callbacks=[handler]))
+    with collect_runs() as runs:
+        if way == "invoke":
+            assert chain.invoke(QUESTION, config) == WRONG
+        else:
+            assert "".join(chain.stream(QUESTION, config)) == WRONG
+    for held in (runs, runs.traced_runs, runs.traced_runs[-1]):
+        assert report_of(held)["risk_level"] == handler.last_report["risk_level"]
+    assert handler.last_report["distortion_types"] == ["NUMBER_CHANGED"]
+
+
+async def test_a_report_is_found_in_events_results_and_nowhere_else():
+    handler = DPECallbackHandler(attach="id")
+    heard, _ = await overheard(
+        parsed(), QUESTION, "astream_events", config={"callbacks": [handler]}
+    )
+    assert list(report_of(heard)) == ["report_id"]
+    result = []
+
+    class Ends(BaseCallbackHandler):
+        def on_llm_end(self, response, **kwargs):
+            result.append(response)
+
+    parsed().invoke(QUESTION, {"callbacks": [handler, Ends()]})
+    assert report_of(result[0]) == report_of(result[0].generations[0][0])
+    assert list(report_of(result[0])) == ["report_id"]
+    message = result[0].generations[0][0].message
+    # A later answer that nothing is attached to has none, whatever an earlier one has.
+    assert report_of({"messages": [message]}) == report_of(message)
+    assert report_of({"messages": [message, AIMessage("Hello")]}) is None
+    for nothing in (None, "text", 5, [], {}, AIMessage("Hello"), {"crp": {"fact_id": "f"}}):
+        assert report_of(nothing) is None
+        assert report_on_response(nothing) is None
+
+
+def test_a_handler_around_a_whole_turn_takes_its_report_and_attaches_nothing_itself():
+    heard = []
+    handler = DPECallbackHandler(on_report=heard.append)
+    message = CRPRunnable(opened(), llm=scripted(WRONG)).invoke(QUESTION, {"callbacks": [handler]})
+    (report,) = heard
+    assert report["window_id"] == report_of(message)["report_id"]
+
+
+def test_an_event_handler_around_an_agents_llm_is_given_all_of_the_report():
+    heard = []
+    with DPEEventHandler(on_report=heard.append) as handler:
+        response = agent_llm()
+    (event,) = heard
+    assert event.report["window_id"] == report_on_response(response)["report_id"]
+    assert handler.last_report == event.report
+    assert report_on_response(event) == event.report
+
+
+def saved(saver):
+    return sum(len(one[1]) for one in saver.blobs.values())
+
+
+def test_ten_tool_calls_write_little_into_a_checkpointer(capsys):
+    @tool
+    def reading(number: int) -> str:
+        """A reading of the plant."""
+        return f"Reading {number} of the Meridian reactor is {400 + number} MW of electric power."
+
+    def script():
+        for number in range(10):
+            text = f"Reading {number} of the Meridian reactor is {400 + number} MW. I go on."
+            call = {"name": "reading", "args": {"number": number + 1}, "id": f"call-{number}"}
+            yield AIMessage(text, tool_calls=[call])
+        yield WRONG
+
+    sizes = {}
+    for attach in ("full", "summary", "id"):
+        saver = InMemorySaver()
+        agent = create_agent(
+            scripted(*script()),
+            [reading],
+            middleware=[CRPMiddleware(opened(), attach=attach)],
+            checkpointer=saver,
+        )
+        config = {"configurable": {"thread_id": "anna"}}
+        result = agent.invoke({"messages": [("user", QUESTION)]}, config)
+        told = [m.response_metadata for m in result["messages"] if isinstance(m, AIMessage)]
+        assert len(told) == 11
+        sizes[attach] = saved(saver), sum(len(json.dumps(one["crp"])) for one in told) // 11
+        text = json.dumps(agent.get_state(config).values["messages"], default=str)
+        assert "CRP-Set-Session" not in text, "a message holds no credential"
+        assert all(one["crp_receipt"] for one in told)
+    with capsys.disabled():
+        print(f"\nbytes in the checkpointer, and of the report an answer: {sizes}")
+    assert sizes["summary"][1] <= SUMMARY_BYTES
+    assert sizes["summary"][0] < sizes["full"][0] / 2
+    assert sizes["id"][0] < sizes["summary"][0]
