@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import Field
 
-from crp_integrations.errors import RequestError, UnknownContinuation
+from crp_integrations.errors import UnknownContinuation
 from crp_integrations.ports import Ids
 from crp_integrations.records import Record
 from crp_integrations.vocabulary import Pattern, QualityTier, RiskLevel, Strategy, TransferType
@@ -109,22 +109,6 @@ def new_continuation(ids: Ids, window_number: int, most_windows: int) -> str:
     Spec: related facts §5; CRP-SPEC-003 §10.3
     """
     return "" if window_number >= most_windows else ids.new(CONTINUATION_PREFIX)
-
-
-def parse_continuations(value: str) -> tuple[str, ...]:
-    """The ids of a `CRP-Context-Continuation-Id`; several begin a fan-in.
-
-    Spec: related facts §3
-    """
-    found = tuple(part.strip(" \t") for part in value.split(","))
-    for one in found:
-        if not CONTINUATION_ID.fullmatch(one):
-            raise RequestError(
-                f"continuation id {one!r:.60} is not crp_cont_ and 16 to 32 letters or digits"
-            )
-    if len(set(found)) < len(found):
-        raise RequestError(f"a continuation id stands twice among {len(found)}; name each once")
-    return found
 
 
 def resolve_continuations(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crp_integrations.engines.system import RandomIds
-from crp_integrations.errors import RequestError, UnknownContinuation
+from crp_integrations.errors import UnknownContinuation
 from crp_integrations.session import records
 from tests.doubles import CountingIds
 from tests.session.window_nodes import SESSION, node
@@ -29,37 +27,6 @@ def test_ids_that_are_issued_have_the_form_and_128_bits() -> None:
     assert all(records.CONTINUATION_ID.fullmatch(one) for one in made)
     # 36 signs, so many as stand behind the prefix.
     assert 36 ** (len(made.pop()) - len("crp_cont_")) >= 2**128
-
-
-def test_one_id_or_several_with_commas() -> None:
-    assert records.parse_continuations(ONE) == (ONE,)
-    assert records.parse_continuations(f" {ONE} ,\t{OTHER}") == (ONE, OTHER)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        ONE[:-1],
-        OTHER + "b",
-        ONE + ",",
-        f"{ONE};{OTHER}",
-        f"{ONE}, {ONE}",
-        "crp_win_" + "a" * 16,
-    ],
-)
-def test_what_is_no_id_is_refused(value: str) -> None:
-    with pytest.raises(RequestError):
-        records.parse_continuations(value)
-
-
-@given(st.text())
-def test_any_text_gives_ids_or_one_error(value: str) -> None:
-    try:
-        found = records.parse_continuations(value)
-    except RequestError:
-        return
-    assert all(records.CONTINUATION_ID.fullmatch(one) for one in found)
 
 
 def test_an_id_belongs_to_one_session() -> None:
