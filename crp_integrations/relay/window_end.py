@@ -12,13 +12,13 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.settings import StepMeasurement
-from crp_integrations.governance.window_evaluation import evaluate_window
 from crp_integrations.governance.window_trace import (
     JudgeTrace,
     PackColumns,
     PackTrace,
     WindowTrace,
     drops_by_reason,
+    evaluate_window,
     security_label,
     traced_drops,
     traced_items,
