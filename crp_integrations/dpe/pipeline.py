@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Entry, Live, Remembered, Signals
 from crp_integrations.dpe.judge.records import JudgeRun
-from crp_integrations.dpe.pii.spans import PersonalSpan
-from crp_integrations.dpe.ports import Judgement, Recogniser, Verifier
+from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import attribute, segment_claims
@@ -28,9 +28,8 @@ from crp_integrations.dpe.state import SessionSentences, Stage, State, Tools
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features_verifier import reads_answers
 from crp_integrations.errors import EngineError
-from crp_integrations.guard.ports import Bundle, PolicyEngine
+from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, Silent, Tracer
-from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import PersonalCategory
 
 STAGES: tuple[tuple[str, Stage], ...] = (
@@ -168,58 +167,37 @@ def again(
 
 def stand_ins(engines: Engines) -> Any:
     """Arguments of `examine` that bear the engines' names and cannot be asked."""
+    embedder = policy = None
+    if engines.embedder is not None:
+        embedder = _named(
+            engines.embedder,
+            "embed_passages",
+            "embed_query",
+            dimensions=engines.dimensions,
+            thresholds=engines.embedder_thresholds,
+        )
+    verifier = _named(
+        engines.verifier,
+        *(("judge", "read") if engines.reads else ("judge",)),
+        passage=engines.passage,
+        thresholds=engines.verifier_thresholds,
+    )
+    if engines.policy:
+        policy = _named(engines.policy, "decide")
     return {
-        "embedder": None if engines.embedder is None else _NamedEmbedder(engines),
-        "verifier": _NamedReader(engines) if engines.reads else _NamedVerifier(engines),
-        "policy": _NamedPolicy(engines.policy) if engines.policy else None,
-        "recognisers": tuple(_NamedRecogniser(*one) for one in engines.recognisers),
+        "embedder": embedder,
+        "verifier": verifier,
+        "policy": policy,
+        "recognisers": tuple(
+            _named(name, "find", kinds=kinds) for name, kinds in engines.recognisers
+        ),
     }
 
 
-def _absent(identity: str) -> NoReturn:
-    raise EngineError("an engine was asked that only its name is known of", engine=identity)
+def _named(identity: str, *questions: str, **known: object) -> SimpleNamespace:
+    """An engine by its name and what is known of it, which refuses every question."""
 
+    def absent(*_: object, **__: object) -> NoReturn:
+        raise EngineError("an engine was asked that only its name is known of", engine=identity)
 
-class _NamedEmbedder:
-    def __init__(self, engines: Engines) -> None:
-        self.identity = engines.embedder or ""
-        self.dimensions = engines.dimensions
-        self.thresholds = engines.embedder_thresholds
-
-    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-        _absent(self.identity)
-
-    def embed_query(self, text: str) -> FloatRows:
-        _absent(self.identity)
-
-
-class _NamedVerifier:
-    def __init__(self, engines: Engines) -> None:
-        self.identity = engines.verifier
-        self.thresholds = engines.verifier_thresholds
-        self.passage = engines.passage
-
-    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        _absent(self.identity)
-
-
-class _NamedReader(_NamedVerifier):
-    def read(self, *args: object) -> Any:
-        _absent(self.identity)
-
-
-class _NamedPolicy:
-    def __init__(self, identity: str) -> None:
-        self.identity = identity
-
-    def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        _absent(self.identity)
-
-
-class _NamedRecogniser:
-    def __init__(self, identity: str, kinds: Mapping[str, PersonalCategory]) -> None:
-        self.identity = identity
-        self.kinds = kinds
-
-    def find(self, text: str) -> Sequence[PersonalSpan]:
-        _absent(self.identity)
+    return SimpleNamespace(identity=identity, **known, **dict.fromkeys(questions, absent))

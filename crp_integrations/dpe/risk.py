@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from crp_integrations.dpe.records import Claim, Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettings
-from crp_integrations.dpe.verifier.fitted_model import Curve
+from crp_integrations.dpe.verifier.features_verifier import Maps
 from crp_integrations.vocabulary import ClaimType, GroundingMode, QualityTier, RiskLevel
 
 # Where the score of a screened answer begins within each level. Further findings add to it, so
@@ -101,32 +100,7 @@ def signals(counts: Counts, mode: GroundingMode) -> dict[str, float]:
     }
 
 
-class Mapped(Protocol):
-    """The monotone maps of a fitted file.
-
-    Attributes:
-        risk: probability on the scale of evidence to the scale of the composite.
-        signals: for each signal its printed value to the same scale.
-        share: weight of the printed signals in the composite, [0, 1).
-    """
-
-    @property
-    def risk(self) -> Curve:
-        """Evidence to composite."""
-        ...
-
-    @property
-    def signals(self) -> Mapping[str, Curve]:
-        """Printed signals to composite."""
-        ...
-
-    @property
-    def share(self) -> float:
-        """Weight of the printed signals."""
-        ...
-
-
-def calibrated(printed: Mapping[str, float], evidence: float, fitted: Mapped) -> dict[str, float]:
+def calibrated(printed: Mapping[str, float], evidence: float, fitted: Maps) -> dict[str, float]:
     """The four signals through the fitted monotone maps.
 
     Each is the evidence of the fitted model on the scale of the composite, bent by what the

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names, values
-from crp_integrations.headers.names import AgentPhase, HeaderDirection
+from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives, RequestHeaders, ResponseHeaders
 from crp_integrations.headers.values import read_lower, read_upper
 from crp_integrations.session.agents import Downward, Upward
@@ -237,7 +237,7 @@ def parse_request(headers: RawHeaders) -> RequestHeaders:
         HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
             malformed value. None is ever ignored.
     """
-    return RequestHeaders(**_values(headers, _REQUEST, HeaderDirection.RESPONSE, unknown=True))
+    return RequestHeaders(**_values(headers, _REQUEST, "response", unknown=True))
 
 
 def parse_response(headers: RawHeaders) -> ResponseHeaders:
@@ -248,27 +248,26 @@ def parse_response(headers: RawHeaders) -> ResponseHeaders:
     Raises:
         HeaderSyntaxError: a value is malformed, a name stands twice or belongs into requests.
     """
-    return ResponseHeaders(**_values(headers, _RESPONSE, HeaderDirection.REQUEST, unknown=False))
+    return ResponseHeaders(**_values(headers, _RESPONSE, "request", unknown=False))
 
 
 def _values(
-    headers: RawHeaders,
-    table: Mapping[str, tuple[str, HeaderField]],
-    forbidden: HeaderDirection,
-    *,
-    unknown: bool,
+    headers: RawHeaders, table: Mapping[str, tuple[str, HeaderField]], other: str, *, unknown: bool
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, value in _crp_headers(headers, forbidden, unknown=unknown):
+    for name, value in _crp_headers(headers, table, other, unknown=unknown):
         field, form = table[name]
         found[field] = form.read(grammar.check_value(name, value))
     return found
 
 
 def _crp_headers(
-    headers: RawHeaders, forbidden: HeaderDirection, *, unknown: bool
+    headers: RawHeaders, table: Mapping[str, object], other: str, *, unknown: bool
 ) -> Iterator[tuple[str, str]]:
-    """The CRP headers by the names of `names.py`; `unknown` says whether others are refused."""
+    """The CRP headers by the names of `names.py`; `unknown` says whether others are refused.
+
+    Those of the other direction, which `other` names, are refused always.
+    """
     seen: set[str] = set()
     for given, value in headers.items() if isinstance(headers, Mapping) else headers:
         if not isinstance(given, str):
@@ -280,7 +279,7 @@ def _crp_headers(
         if stripped != given:
             # A proxy may have read "Name :" as another header than we would.
             raise HeaderSyntaxError(f"the name {given[:_SHOWN_CHARACTERS]!r} has blanks around it")
-        name = names.BY_LOWER.get(lower)
+        name = _BY_LOWER.get(lower)
         if name is None:
             if unknown:
                 shown = given[:_SHOWN_CHARACTERS]
@@ -288,8 +287,8 @@ def _crp_headers(
                     f"{shown!r} is not a header of CRP {names.PROTOCOL_VERSION}"
                 )
             continue
-        if names.DIRECTIONS[name] is forbidden:
-            raise HeaderSyntaxError(f"{name} is a {forbidden} header and does not belong here")
+        if name not in table:
+            raise HeaderSyntaxError(f"{name} is a {other} header and does not belong here")
         if name in seen:
             raise HeaderSyntaxError(f"{name} stands twice; write it once")
         seen.add(name)
@@ -302,6 +301,8 @@ def _by_name(table: Mapping[str, HeaderField]) -> MappingProxyType[str, tuple[st
 
 _REQUEST: Final = _by_name(REQUEST)
 _RESPONSE: Final = _by_name(RESPONSE)
+# Names are case-insensitive; this finds the way they are written here.
+_BY_LOWER: Final = MappingProxyType({name.lower(): name for name in (*_REQUEST, *_RESPONSE)})
 
 
 HALTED: Final = 451
@@ -400,5 +401,5 @@ def _select(headers: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str
     return {
         given: value
         for given, value in headers.items()
-        if names.BY_LOWER.get(given.strip().lower()) in wanted
+        if _BY_LOWER.get(given.strip().lower()) in wanted
     }

@@ -1,4 +1,4 @@
-"""Every CRP header of protocol 3.0.0, its direction, and the word lists of headers alone.
+"""Every CRP header of protocol 3.0.0, and the word lists of headers alone.
 
 Spec: related facts §3
 """
@@ -6,19 +6,10 @@ Spec: related facts §3
 from __future__ import annotations
 
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 PREFIX: Final = "crp-"
 PROTOCOL_VERSION: Final = "3.0.0"
-
-
-class HeaderDirection(StrEnum):
-    """Where a header may stand."""
-
-    REQUEST = "request"
-    RESPONSE = "response"
-    BOTH = "both"
 
 
 QUALITY_TIER: Final = "CRP-Context-Quality-Tier"
@@ -97,98 +88,6 @@ KNOWLEDGE_AGE: Final = "CRP-Memory-Knowledge-Age"
 # Beside the protocol's own, for a parent agent alone: claims of the answer that its report flags.
 # `parse_response` passes it over, as it does headers of later versions.
 FLAGGED_CLAIMS: Final = "CRP-Safety-Flagged-Claims"
-
-_REQUEST = (
-    ACCEPT_STRATEGY,
-    GROUNDING_MODE,
-    IF_MATCH,
-    CACHE,
-    ACCEPT_QUALITY,
-    ACCEPT_RISK,
-    SAFETY_MODE,
-    POLICY,
-    POLICY_REPORT_ONLY,
-    SAFETY_REPORT_URI,
-    SESSION_TOKEN,
-    OVERSIGHT_TOKEN,
-)
-# Besides those that the table marks as both: what a parent agent hands down to a child, and the
-# seed, which a re-dispatch changes.
-_BOTH = (
-    SESSION_ID,
-    SEED,
-    DISPATCH_STRATEGY,
-    CONTINUATION_ID,
-    OVERSIGHT_MODE,
-    NONCE,
-    SAFETY_BUDGET,
-    LOOP_DEPTH,
-    SESSION_PARENT,
-    PHASE,
-    RESIDENCY,
-)
-_RESPONSE = (
-    QUALITY_TIER,
-    WINDOW,
-    SATURATION,
-    FACTS_USED,
-    TOKENS_USED,
-    STRATEGY,
-    ETAG,
-    PROTOCOL,
-    RISK,
-    RISK_SCORE,
-    ATTRIBUTION,
-    GROUNDING_PCT,
-    ENTAILMENT,
-    FABRICATIONS,
-    DISTORTIONS,
-    CONTRADICTIONS,
-    CLAIM_COUNT,
-    ATTRIBUTION_SCORE,
-    FIDELITY,
-    CHAINED_HMAC,
-    WINDOW_HMAC,
-    CHAIN_INTEGRITY,
-    TIER_HIT,
-    CKF_HITS,
-    CKF_COMMUNITY,
-    KNOWLEDGE_AGE,
-    CACHE_STATUS,
-    OMISSIONS,
-    POLICY_APPLIED,
-    VIOLATION,
-    RETRY_AFTER,
-    BUDGET_WARNING,
-    DAG_ROOT,
-    LINEAGE,
-    REPORT_URI,
-    AI_ACT,
-    NIST_TIER,
-    PERSONAL,
-    ISO_CONTROLS,
-    TRAIL_ID,
-    TRAIL_URI,
-    CONTROLS_MET,
-    TOOL_CALLS,
-    REVISION_ROUND,
-    SET_SESSION,
-    REPETITION,
-    COMPLETENESS,
-    FLOW,
-    QUALITY_SCORE,
-)
-
-DIRECTIONS: Final = MappingProxyType(
-    {
-        **dict.fromkeys(_REQUEST, HeaderDirection.REQUEST),
-        **dict.fromkeys(_BOTH, HeaderDirection.BOTH),
-        **dict.fromkeys(_RESPONSE, HeaderDirection.RESPONSE),
-    }
-)
-# Names are case-insensitive; this finds the way they are written here.
-BY_LOWER: Final = MappingProxyType({name.lower(): name for name in DIRECTIONS})
-
 # What never passes between agents, whichever way.
 NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})
 

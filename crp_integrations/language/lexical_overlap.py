@@ -32,22 +32,6 @@ from crp_integrations.language.words import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TextWindow:
-    """A stretch of a passage.
-
-    Attributes:
-        passage: position of the passage.
-        start, end: character offsets in the passage.
-        score: share of the claim's weight that is found in the stretch, [0, 1].
-    """
-
-    passage: int
-    start: int
-    end: int
-    score: float
-
-
 def inverse_frequency(passages: Sequence[str]) -> dict[str, float]:
     """How rare each stem is over the passages, above 0; one passage gives equal weights."""
     return _weights([set(content_stems(passage)) for passage in passages])
@@ -105,7 +89,6 @@ class OverlapIndex:
     """
 
     def __init__(self, passages: Sequence[str]) -> None:
-        self._passages = tuple(passages)
         self._having: dict[str, list[int]] = {}
         for number, passage in enumerate(passages):
             for found in {word.stem for word in content_words(passage)}:
@@ -113,14 +96,6 @@ class OverlapIndex:
         self.idf: dict[str, float] = _rarity(
             {found: len(having) for found, having in self._having.items()}, len(passages)
         )
-
-    @cached_property
-    def _postings(self) -> dict[str, list[tuple[int, int, int]]]:
-        postings: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        for number, passage in enumerate(self._passages):
-            for word in content_words(passage):
-                postings[word.stem].append((number, word.start, word.end))
-        return postings
 
     @cached_property
     def rarest(self) -> float:
@@ -136,48 +111,6 @@ class OverlapIndex:
                 shared[passage] += weight
         ranked = [(-round(weight, 9), place) for place, weight in shared.items()]
         return [place for _, place in nsmallest(count, ranked)]
-
-    def best_windows(self, claim: str, *, size: int, count: int) -> list[TextWindow]:
-        """The stretches of at most `size` characters that share most with the claim."""
-        wanted = sorted(set(content_stems(claim)))
-        weights = {found: _weight(found, self.idf) for found in wanted}
-        total = sum(weights.values()) or 1.0
-        hits = sorted(
-            (passage, start, end, found)
-            for found in wanted
-            for passage, start, end in self._postings.get(found, ())
-        )
-        scored: list[tuple[float, int, int, int]] = []
-        counts: dict[str, int] = defaultdict(int)
-        left, mass = 0, 0.0
-        for place, (passage, _, end, found) in enumerate(hits):
-            counts[found] += 1
-            if counts[found] == 1:
-                mass += weights[found]
-            while left < place and (hits[left][0] != passage or end - hits[left][1] > size):
-                gone = hits[left][3]
-                counts[gone] -= 1
-                if counts[gone] == 0:
-                    mass -= weights[gone]
-                left += 1
-            scored.append((mass, passage, hits[left][1], end))
-        scored.sort(key=lambda row: (-round(row[0], 9), row[1], row[3] - row[2], row[2]))
-        chosen: list[TextWindow] = []
-        for mass, passage, start, end in scored:
-            if len(chosen) >= count:
-                break
-            slack = max(0, size - (end - start))
-            low = max(0, start - slack // 2)
-            high = min(len(self._passages[passage]), low + max(size, end - start))
-            if any(w.passage == passage and low < w.end and w.start < high for w in chosen):
-                continue
-            chosen.append(TextWindow(passage, low, high, min(1.0, max(0.0, mass / total))))
-        return chosen
-
-
-def best_windows(claim: str, passages: Sequence[str], *, size: int, count: int) -> list[TextWindow]:
-    """As `Index.best_windows`, for a single question."""
-    return OverlapIndex(passages).best_windows(claim, size=size, count=count)
 
 
 # Characters: a shorter stretch says too little alone, a longer one is cut.
@@ -240,11 +173,6 @@ def _profile(text: str) -> LexicalProfile:
 
 
 _PROFILES = Memory(_profile, _KEPT, longest=_LONGEST_KEPT)
-
-
-def profile(text: str) -> LexicalProfile:
-    """The profile of a text; that of a text of ordinary length is remembered."""
-    return _PROFILES.of([text])[0]
 
 
 def profiles(texts: Sequence[str]) -> list[LexicalProfile]:

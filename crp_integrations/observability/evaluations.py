@@ -12,8 +12,7 @@ from pydantic import Field, ValidationError
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.window_evaluation import WindowEvaluation
-from crp_integrations.governance.window_trace import WindowTrace
+from crp_integrations.governance.window_trace import WindowEvaluation, WindowTrace
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import sha256
 

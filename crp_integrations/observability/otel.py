@@ -12,8 +12,12 @@ from typing import Final, TypeAlias
 
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.errors import MissingExtra
-from crp_integrations.governance.window_evaluation import WindowEvaluation
-from crp_integrations.governance.window_trace import JudgeTrace, PackTrace, WindowTrace
+from crp_integrations.governance.window_trace import (
+    JudgeTrace,
+    PackTrace,
+    WindowEvaluation,
+    WindowTrace,
+)
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.observers import RUN_SPANS
 

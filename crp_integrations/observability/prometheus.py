@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from crp_integrations.errors import MissingExtra
-from crp_integrations.governance.window_evaluation import WindowEvaluation
-from crp_integrations.governance.window_trace import JudgeTrace, PackTrace, WindowTrace
+from crp_integrations.governance.window_trace import (
+    JudgeTrace,
+    PackTrace,
+    WindowEvaluation,
+    WindowTrace,
+)
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.evaluations import Feedback
 

@@ -17,8 +17,12 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.window_evaluation import find_citations, is_consistent
-from crp_integrations.governance.window_trace import PackTrace, pack_traces
+from crp_integrations.governance.window_trace import (
+    PackTrace,
+    find_citations,
+    is_consistent,
+    pack_traces,
+)
 from crp_integrations.observability.evaluations import Evaluation
 from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.records import Part, Record

@@ -14,7 +14,6 @@ from crp_integrations.policy.directives import (
     DIRECTIVES,
     MODE_TEXTS,
     MOST_ADDRESSES,
-    PROFILE_TEXTS,
     field_of,
 )
 from crp_integrations.policy.policy_text import has_directive, parse_policy
@@ -99,9 +98,6 @@ def _directive_text(policy: Policy, name: str) -> str:
     return DIRECTIVES[name].write(getattr(policy, field_of(name))) or PRESENT
 
 
-PROFILES: Final = MappingProxyType(
-    {name: parse_policy(text) for name, text in PROFILE_TEXTS.items()}
-)
 MODES: Final = MappingProxyType({mode: parse_policy(text) for mode, text in MODE_TEXTS.items()})
 
 

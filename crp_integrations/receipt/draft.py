@@ -19,7 +19,6 @@ from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.canonical import part, together
-from crp_integrations.receipt.examination_leaves import examined_told
 from crp_integrations.receipt.leaves import (
     Part,
     TextLeaves,
@@ -43,7 +42,13 @@ from crp_integrations.receipt.predicate_verdict import (
     TermsTold,
 )
 from crp_integrations.receipt.records import Draft
-from crp_integrations.receipt.window_values import Asked, Decided, Told, disclosed_part
+from crp_integrations.receipt.window_values import (
+    Asked,
+    Decided,
+    Told,
+    disclosed_part,
+    examined_told,
+)
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import iso, sha256
 

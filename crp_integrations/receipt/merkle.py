@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 
-HASH_BYTES = 32
 # Root of a complete subtree by level and place.
 Nodes = Callable[[int, int], bytes]
 EMPTY = sha256(b"").digest()

@@ -36,13 +36,6 @@ OF_REPORT: Final = (
     "eu_ai_act_class", "nist_tier", "iso_42001_controls", "checked_share", "flags", "verifier",
     "embedder", "chain_integrity",
 )  # fmt: skip
-# Those that are texts of the answer or of facts, or are told in a way of their own or elsewhere.
-ELSEWHERE: Final = (
-    "claims", "quality", "uncovered_sub_queries", "cross_window_contradictions", "thresholds",
-    "response_content_hash", "report_hash", "hmac", "settings_digest", "session_id",
-    "window_id", "window_number", "timestamp", "omissions", "personal", "classification",
-    "stages", "reasons", "judge",
-)  # fmt: skip
 # Entities are read out of the answer again; what most claims have not is left out.
 _OF_CLAIM: Final = (
     "claim_id", "start", "end", "sentence_index", "claim_type", "checked", "attribution", "status",

@@ -291,9 +291,6 @@ def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
     return Shown(salt, None if leaf.parts else text_of(found["text"], f"{place}.text"))
 
 
-ALGORITHMS: Final = ("receipt@1", "leaf@1")
-
-
 def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Receipt:
     """Sign what a window leaves."""
     leaves = draft.leaves

@@ -204,11 +204,6 @@ def erased(receipt: Receipt, facts: Collection[str], *, said: bool = False) -> R
     return receipt.without(dict.fromkeys(gone, LeftOut.ERASED)) if gone else receipt
 
 
-def emptied(receipt: Receipt) -> Receipt:
-    """A receipt without any text, as for a session that is forgotten."""
-    return receipt.without(dict.fromkeys(range(len(receipt.texts)), LeftOut.ERASED))
-
-
 def silent(receipt: Receipt) -> bool:
     """Whether no text is left in a receipt."""
     return all(isinstance(one, LeftOut) for one in receipt.texts)

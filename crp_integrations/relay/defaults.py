@@ -65,7 +65,7 @@ def default_verifier(name: str = "features") -> Verifier:
         from crp_integrations.engines.verifiers.model_catalogue import published_verifier
 
         return published_verifier(name)
-    return FeaturesVerifier([weights.load("verifier").read("features.json")])
+    return FeaturesVerifier(weights.load("verifier").read("features.json"))
 
 
 @cache

@@ -12,7 +12,6 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.settings import StepMeasurement
-from crp_integrations.governance.window_evaluation import evaluate_window
 from crp_integrations.governance.window_trace import (
     ITEM,
     JudgeTrace,
@@ -20,6 +19,7 @@ from crp_integrations.governance.window_trace import (
     PackTrace,
     WindowTrace,
     drops_by_reason,
+    evaluate_window,
     security_label,
     traced_drops,
     traced_items,

@@ -25,7 +25,7 @@ from crp_integrations.envelope.screen import rerank_candidates, screen_candidate
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.settings import RunStep, StepMeasurement
-from crp_integrations.governance.window_evaluation import check_guardrails
+from crp_integrations.governance.window_trace import check_guardrails
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt

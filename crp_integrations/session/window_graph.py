@@ -100,20 +100,6 @@ def find_faults(
     return tuple(sorted(found))
 
 
-def check_graph(windows: Sequence[WindowNode], settings: WindowGraphSettings) -> None:
-    """Refuse a graph with anything wrong.
-
-    Spec: related facts §5
-    """
-    found = find_faults(windows, settings)
-    if found:
-        first = found[0]
-        raise StoreDamaged(
-            f"the session's graph of {len(windows)} windows has the fault {first.kind.value!r} at "
-            f"{first.window_id!r:.60}, {len(found)} in all; verify its trail"
-        )
-
-
 def find_unchained(
     windows: Sequence[WindowNode], seals: Iterable[WindowSeal]
 ) -> tuple[GraphFault, ...]:
@@ -325,17 +311,6 @@ def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
     return tuple(
         node.quality_tier for node in sort_windows(windows) if node.quality_tier is not None
     )
-
-
-def quality_history(history: Sequence[QualityTier]) -> str:
-    """The value of `QualityHistory`.
-
-    Spec: CRP-SPEC-003 §14.3
-
-    >>> quality_history([QualityTier.A, QualityTier.A, QualityTier.B])
-    'A,A,B'
-    """
-    return ",".join(history)
 
 
 def find_degradation(

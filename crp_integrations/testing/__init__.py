@@ -17,7 +17,6 @@ pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance_equality",
     "crp_integrations.testing.conformance_erasure",
     "crp_integrations.testing.conformance_facts",
-    "crp_integrations.testing.conformance_isolation",
     "crp_integrations.testing.conformance_journal",
     "crp_integrations.testing.conformance_processes",
     "crp_integrations.testing.conformance_search",

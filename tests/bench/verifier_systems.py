@@ -249,7 +249,7 @@ System = Callable[[Case], Word]
 
 def shipped() -> FeaturesVerifier:
     """The fitted verifier that ships, its file verified."""
-    return FeaturesVerifier([weights.load("verifier").read("features.json")])
+    return FeaturesVerifier(weights.load("verifier").read("features.json"))
 
 
 def always_positive(case: Case) -> Word:
@@ -366,7 +366,7 @@ def by_folds(folder: Path) -> System:
     assigned: dict[str, int] = json.loads((folder / "folds.json").read_text(encoding="utf-8"))
     systems = {
         number: engine(
-            FeaturesVerifier([(folder / f"fold-{number}.json").read_bytes()]), None, DpeSettings()
+            FeaturesVerifier((folder / f"fold-{number}.json").read_bytes()), None, DpeSettings()
         )
         for number in sorted(set(assigned.values()))
     }

@@ -17,7 +17,7 @@ MANUAL = (
 
 @pytest.mark.requirement("005-3.3-3")
 def test_an_instruction_is_checked_where_the_source_has_one_like_it() -> None:
-    verifier = FeaturesVerifier([content()])
+    verifier = FeaturesVerifier(content())
     report = check("1. Rinse the filter with cold water.", [MANUAL], verifier=verifier)
     claim = report.claims[0]
     assert claim.claim_type is ClaimType.PROCEDURAL
@@ -40,7 +40,7 @@ FACT = "The port employs 640 people. It handled 12,000 ships. The old crane was 
 )
 def test_a_fabricated_half_of_a_compound_sentence_is_found(joint: str) -> None:
     answer = f"The port employs 640 people{joint} was founded by Nils Quill in 1720."
-    report = check(answer, [FACT], verifier=FeaturesVerifier([content()]))
+    report = check(answer, [FACT], verifier=FeaturesVerifier(content()))
     found = [answer[f.start : f.end] for f in report.findings]
     assert any("1720" in text for text in found), (joint, found)
     assert not any("640" in text for text in found)

@@ -6,7 +6,6 @@ import itertools
 import json
 from functools import cache
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -55,7 +54,7 @@ def fitted() -> Fitted:
 
 @cache
 def shipped() -> FeaturesVerifier:
-    return FeaturesVerifier([content()])
+    return FeaturesVerifier(content())
 
 
 @pytest.mark.requirement("005-4.3-5")
@@ -295,8 +294,8 @@ def test_an_operator_gives_weights_of_its_own_and_the_report_shows_their_digest_
 
 def test_the_same_input_gives_the_same_bytes() -> None:
     answer = PARAMETRIC + " Doctor Quill sold 99 boats."
-    one = check(answer, TEXTS, verifier=FeaturesVerifier([content()]))
-    two = check(answer, TEXTS, verifier=FeaturesVerifier([content()]))
+    one = check(answer, TEXTS, verifier=FeaturesVerifier(content()))
+    two = check(answer, TEXTS, verifier=FeaturesVerifier(content()))
     assert one.model_dump_json() == two.model_dump_json()
 
 
@@ -307,47 +306,12 @@ def test_no_answer_no_context_and_odd_texts() -> None:
     assert check("Whales sing in 1954.", [], verifier=shipped()).risk_level is not RiskLevel.LOW
 
 
-def test_further_columns_choose_the_file_that_reads_them() -> None:
-    given = json.loads(content())
-    given["name"] = "reader@1"
-    trees = given["claim"]
-    trees["columns"] = [*trees["columns"], "x_entailed"]
-    leaf = len(trees["feature"])
-    # One more tree: far below zero where the encoder is sure of support.
-    trees["roots"].append(leaf)
-    trees["feature"] += [len(trees["columns"]) - 1, 0, 0]
-    trees["threshold"] += [0.5, 0.0, 0.0]
-    trees["right"] += [leaf + 2, 0, 0]
-    trees["value"] += [0.0, 0.0, -9.0]
-    wider = json.dumps(given).encode()
-
-    class Encoder:
-        identity = "encoder@1+feed"
-        names = frozenset({"x_entailed"})
-
-        def __init__(self, there: bool) -> None:
-            self.there = there
-
-        def measure(self, claims, alignments, context, measured):
-            return {"x_entailed": np.ones(len(claims))} if self.there else None
-
-    answer = "Friendly waiters serve excellent pancakes."
-    plain = check(answer, FACTS, verifier=shipped())
-    with_it = check(answer, FACTS, verifier=FeaturesVerifier([wider, content()], Encoder(True)))
-    without = check(answer, FACTS, verifier=FeaturesVerifier([wider, content()], Encoder(False)))
-    assert "encoder@1+feed" in with_it.verifier
-    assert with_it.entailment_score > plain.entailment_score
-    assert without.entailment_score == plain.entailment_score
-    with pytest.raises(EngineError, match="further columns"):
-        FeaturesVerifier([wider])
-
-
 @pytest.mark.parametrize(
     "broken", [b"{", b"{}", b'{"schema":"verifier-fit/2"}'], ids=["cut", "empty", "newer"]
 )
 def test_a_file_that_is_none_is_refused(broken: bytes) -> None:
     with pytest.raises(EngineError):
-        FeaturesVerifier([broken])
+        FeaturesVerifier(broken)
 
 
 def test_trees_that_point_outside_are_refused() -> None:

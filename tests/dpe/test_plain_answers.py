@@ -31,7 +31,7 @@ RECORD = (
 
 @cache
 def verifier() -> FeaturesVerifier:
-    return FeaturesVerifier([weights.load("verifier").read("features.json")])
+    return FeaturesVerifier(weights.load("verifier").read("features.json"))
 
 
 def said(answer: str, *context: str, question: str = QUESTION) -> Report:

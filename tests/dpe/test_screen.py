@@ -41,7 +41,7 @@ WRONG = [
 
 
 def shipped() -> FeaturesVerifier:
-    return FeaturesVerifier([weights.load("verifier").read("features.json")])
+    return FeaturesVerifier(weights.load("verifier").read("features.json"))
 
 
 def screened(answer: str, question: str = "") -> Report:

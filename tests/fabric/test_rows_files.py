@@ -62,7 +62,7 @@ def rewritten(store: SqliteStore, content: bytes, **about: Any) -> None:
 def test_another_process_maps_the_rows_and_asks_the_store_for_none(
     store: SqliteStore, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crp_integrations.stores.relational.vectors import FactVectors
+    from crp_integrations.stores.relational.fact_queries import FactVectors
 
     read: list[int] = []
     vectors_of = FactVectors.vectors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report, StageRun
@@ -24,6 +24,21 @@ from crp_integrations.vocabulary import (
 NOW = datetime(2026, 5, 25, 10, tzinfo=UTC)
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
 ETAG = "sha256:" + "ab" * 32
+OF_STAGES_1_TO_5 = frozenset(
+    {
+        "CRP-Provenance-Claim-Count",
+        "CRP-Safety-Attribution",
+        "CRP-Safety-Grounding-Pct",
+        "CRP-Provenance-Attribution-Score",
+        "CRP-Safety-Fabrications",
+        "CRP-Safety-Distortions",
+        "CRP-Safety-Contradictions",
+        "CRP-Safety-Entailment-Score",
+        "CRP-Provenance-Fidelity-Score",
+        "CRP-Safety-Hallucination-Risk",
+        "CRP-Safety-Hallucination-Score",
+    }
+)
 CONTENT = "Ceres holds the secret recipe of 17 herbs."
 
 
@@ -144,32 +159,85 @@ def seal(**fields: Any) -> WindowSeal:
     )
 
 
-# The headers of the provenance engine's stages 1–5, all eleven (CRP-SPEC-005 §20).
-OF_STAGES_1_TO_5: Final = (
-    names.CLAIM_COUNT,
+# Where each header of the documents' table may stand.
+REQUEST_ONLY = (
+    names.ACCEPT_STRATEGY,
+    names.GROUNDING_MODE,
+    names.IF_MATCH,
+    names.CACHE,
+    names.ACCEPT_QUALITY,
+    names.ACCEPT_RISK,
+    names.SAFETY_MODE,
+    names.POLICY,
+    names.POLICY_REPORT_ONLY,
+    names.SAFETY_REPORT_URI,
+    names.SESSION_TOKEN,
+    names.OVERSIGHT_TOKEN,
+)
+# Besides those that the table marks as both: what a parent agent hands down to a child, and the
+# seed, which a re-dispatch changes.
+BOTH_WAYS = (
+    names.SESSION_ID,
+    names.SEED,
+    names.DISPATCH_STRATEGY,
+    names.CONTINUATION_ID,
+    names.OVERSIGHT_MODE,
+    names.NONCE,
+    names.SAFETY_BUDGET,
+    names.LOOP_DEPTH,
+    names.SESSION_PARENT,
+    names.PHASE,
+    names.RESIDENCY,
+)
+RESPONSE_ONLY = (
+    names.QUALITY_TIER,
+    names.WINDOW,
+    names.SATURATION,
+    names.FACTS_USED,
+    names.TOKENS_USED,
+    names.STRATEGY,
+    names.ETAG,
+    names.PROTOCOL,
+    names.RISK,
+    names.RISK_SCORE,
     names.ATTRIBUTION,
     names.GROUNDING_PCT,
-    names.ATTRIBUTION_SCORE,
+    names.ENTAILMENT,
     names.FABRICATIONS,
     names.DISTORTIONS,
     names.CONTRADICTIONS,
-    names.ENTAILMENT,
+    names.CLAIM_COUNT,
+    names.ATTRIBUTION_SCORE,
     names.FIDELITY,
-    names.RISK,
-    names.RISK_SCORE,
-)
-
-# Those of stages 7–12 and of the quality score, all ten, and those of stage 13.
-OF_STAGES_7_TO_12: Final = (
+    names.CHAINED_HMAC,
+    names.WINDOW_HMAC,
+    names.CHAIN_INTEGRITY,
+    names.TIER_HIT,
+    names.CKF_HITS,
+    names.CKF_COMMUNITY,
+    names.KNOWLEDGE_AGE,
+    names.CACHE_STATUS,
+    names.OMISSIONS,
+    names.POLICY_APPLIED,
+    names.VIOLATION,
+    names.RETRY_AFTER,
+    names.BUDGET_WARNING,
+    names.DAG_ROOT,
+    names.LINEAGE,
+    names.REPORT_URI,
+    names.AI_ACT,
+    names.NIST_TIER,
+    names.PERSONAL,
+    names.ISO_CONTROLS,
+    names.TRAIL_ID,
+    names.TRAIL_URI,
+    names.CONTROLS_MET,
+    names.TOOL_CALLS,
+    names.REVISION_ROUND,
+    names.SET_SESSION,
     names.REPETITION,
     names.COMPLETENESS,
     names.FLOW,
     names.QUALITY_SCORE,
-    names.OMISSIONS,
-    names.PERSONAL,
-    names.AI_ACT,
-    names.NIST_TIER,
-    names.ISO_CONTROLS,
-    names.CONTROLS_MET,
 )
-OF_STAGE_13: Final = (names.CHAINED_HMAC, names.CHAIN_INTEGRITY, names.REPORT_URI)
+EVERY = (*REQUEST_ONLY, *BOTH_WAYS, *RESPONSE_ONLY)

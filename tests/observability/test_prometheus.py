@@ -26,8 +26,12 @@ pytest.importorskip("prometheus_client", reason="the extra observability is not 
 from prometheus_client.parser import text_string_to_metric_families
 
 from crp_integrations.errors import ModelError
-from crp_integrations.governance.window_evaluation import WindowEvaluation
-from crp_integrations.governance.window_trace import PackTrace, TracedDrops, WindowTrace
+from crp_integrations.governance.window_trace import (
+    PackTrace,
+    TracedDrops,
+    WindowEvaluation,
+    WindowTrace,
+)
 from crp_integrations.observability.evaluations import Feedback
 from crp_integrations.observability.prometheus import ASSEMBLY, LevelGauges, Metrics
 from crp_integrations.vocabulary import DropReason, QualityTier, RiskLevel

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
-from crp_integrations.governance.window_evaluation import WindowEvaluation
-from crp_integrations.governance.window_trace import PackTrace, TracedDrops
+from crp_integrations.governance.window_trace import PackTrace, TracedDrops, WindowEvaluation
 from crp_integrations.observability import bundle as bundles
 from crp_integrations.observability.evaluations import (
     Evaluation,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import PolicyRelaxed
+from crp_integrations.policy.directives import PROFILE_TEXTS
 from crp_integrations.policy.inheritance import (
     MODES,
-    PROFILES,
     apply_mode,
     effective_policy,
     tighten,
@@ -199,8 +199,8 @@ def test_a_safety_mode_adds_its_directives_and_relaxes_none(
 
 
 def test_the_medical_profile_may_be_tightened_and_no_other_profile_does() -> None:
-    medical = PROFILES["medical"]
+    medical = parse_policy(PROFILE_TEXTS["medical"])
     assert tighten(medical, parse_policy("profile=medical; halt-on MEDIUM")).halt_on == "MEDIUM"
     for name in ("financial", "developer", "public-facing"):
         with pytest.raises(PolicyRelaxed):
-            tighten(medical, PROFILES[name])
+            tighten(medical, parse_policy(PROFILE_TEXTS[name]))

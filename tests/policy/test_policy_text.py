@@ -7,8 +7,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import PolicySyntaxError
-from crp_integrations.policy.directives import DIRECTIVES, PolicyProfile, PolicySource
-from crp_integrations.policy.inheritance import MODES, PROFILES
+from crp_integrations.policy.directives import (
+    DIRECTIVES,
+    PROFILE_TEXTS,
+    PolicyProfile,
+    PolicySource,
+)
+from crp_integrations.policy.inheritance import MODES
 from crp_integrations.policy.policy_text import (
     MOST_CHARACTERS,
     parse_policy,
@@ -147,12 +152,12 @@ def test_reports_go_to_every_address_that_is_named() -> None:
 
 @pytest.mark.parametrize("name", list(PolicyProfile))
 def test_a_profile_stands_for_its_directives(name: PolicyProfile) -> None:
-    assert parse_policy(f"Profile={name.upper()}") == PROFILES[name]
+    assert parse_policy(f"Profile={name.upper()}") == parse_policy(PROFILE_TEXTS[name])
 
 
 def test_the_profiles_say_what_the_document_says() -> None:
     context, parametric = PolicySource.CONTEXT, PolicySource.PARAMETRIC
-    assert PROFILES[PolicyProfile.MEDICAL] == Policy(
+    assert parse_policy(PROFILE_TEXTS[PolicyProfile.MEDICAL]) == Policy(
         default_src=(context,),
         halt_on=RiskLevel.HIGH,
         require_grounding=0.9,
@@ -164,7 +169,7 @@ def test_the_profiles_say_what_the_document_says() -> None:
         require_flow=0.7,
         require_completeness=0.9,
     )
-    assert PROFILES[PolicyProfile.FINANCIAL] == Policy(
+    assert parse_policy(PROFILE_TEXTS[PolicyProfile.FINANCIAL]) == Policy(
         default_src=(context, parametric),
         halt_on=RiskLevel.CRITICAL,
         warn_on=RiskLevel.HIGH,
@@ -173,13 +178,13 @@ def test_the_profiles_say_what_the_document_says() -> None:
         upgrade_on_risk=Strategy.REFLEXIVE,
         require_completeness=0.8,
     )
-    assert PROFILES[PolicyProfile.DEVELOPER] == Policy(
+    assert parse_policy(PROFILE_TEXTS[PolicyProfile.DEVELOPER]) == Policy(
         default_src=(context, parametric),
         warn_on=RiskLevel.CRITICAL,
         require_quality=(QualityTier.S, QualityTier.A, QualityTier.B),
         oversight=Oversight.AUTO,
     )
-    assert PROFILES[PolicyProfile.PUBLIC_FACING] == Policy(
+    assert parse_policy(PROFILE_TEXTS[PolicyProfile.PUBLIC_FACING]) == Policy(
         default_src=(context, parametric),
         halt_on=RiskLevel.CRITICAL,
         warn_on=RiskLevel.HIGH,

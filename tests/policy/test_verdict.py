@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.records import Classification, Report
 from crp_integrations.policy.directives import DIRECTIVES, Demand, PolicySource, ViolationType
-from crp_integrations.policy.inheritance import MODES, PROFILES
+from crp_integrations.policy.inheritance import MODES
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer
@@ -90,7 +90,7 @@ def test_a_good_answer_passes(mode: SafetyMode) -> None:
 
 
 def test_a_good_answer_passes_the_medical_profile_once_a_person_has_seen_it() -> None:
-    found = judge_answer(PROFILES["medical"], good())
+    found = judge_answer(parse_policy("profile=medical"), good())
     assert found == PolicyJudgement(needs_review=True, oversight=Oversight.HUMAN_REVIEW)
 
 

@@ -12,7 +12,7 @@ from crp_integrations.cli import receipt_views
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
-from crp_integrations.governance.window_evaluation import is_consistent
+from crp_integrations.governance.window_trace import is_consistent
 from crp_integrations.messages import Message
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.comparison import diff
@@ -26,6 +26,13 @@ from tests.receipt.judging import failing, judged, lenient, misquoting, nonsense
 from tests.receipt.relayed import ANSWER, asked, changed
 from tests.relay.conftest import FACTS
 
+# Fields of a report that are texts, or are told in a way of their own or elsewhere.
+ELSEWHERE = (
+    "claims", "quality", "uncovered_sub_queries", "cross_window_contradictions", "thresholds",
+    "response_content_hash", "report_hash", "hmac", "settings_digest", "session_id",
+    "window_id", "window_number", "timestamp", "omissions", "personal", "classification",
+    "stages", "reasons", "judge",
+)  # fmt: skip
 SECRET = "The walruszq of Quimperley weighs 4711 kilograms."
 
 
@@ -91,8 +98,8 @@ def test_no_text_of_a_reply_stands_in_what_is_signed() -> None:
 
 
 def test_every_field_of_a_report_is_told_or_left_out_on_purpose() -> None:
-    assert {*outline.OF_REPORT, *outline.ELSEWHERE} == set(Report.model_fields)
-    assert not {*outline.OF_REPORT} & {*outline.ELSEWHERE}
+    assert {*outline.OF_REPORT, *ELSEWHERE} == set(Report.model_fields)
+    assert not {*outline.OF_REPORT} & {*ELSEWHERE}
     receipt, _, _ = judged()
     told = {name for one in receipt.content["report"]["claims"] for name in one}
     left = {"text", "reads_as", "entities", "reason"}

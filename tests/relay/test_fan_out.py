@@ -68,7 +68,7 @@ def sound(relay: Relay, answer: Answer) -> None:
     """The graph has no fault by either opinion, its edges are chained, and the trail is whole."""
     nodes = windows(relay, answer.session_id)
     settings = relay.settings.sessions.graph
-    window_graph.check_graph(nodes, settings)
+    assert not window_graph.find_faults(nodes, settings)
     networkx_graph.check(nodes, settings)
     with relay.fabric.begin(write=False) as transaction:
         assert (

@@ -27,7 +27,7 @@ from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import CRPError, EngineError, ModelNotFound, RequestError, StoreBusy
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.language.lexical_overlap import profile
+from crp_integrations.language.lexical_overlap import profiles
 from crp_integrations.messages import Reply
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.steps import Dispatch, Release
@@ -402,15 +402,15 @@ def test_a_turn_that_failed_while_a_model_decomposed_is_not_answered_from_memory
 def test_what_is_gone_is_not_remembered_as_text_that_was_read(relay: Relay, how: str) -> None:
     held = "The held fact says that Ada Lovelace wrote about the Analytical Engine in 1843."
     relay.add([held], session_id=SESSION, cache="no-store")
-    before = profile(FACTS[0])
-    assert profile(FACTS[0]) is before
+    (before,) = profiles(FACTS[:1])
+    assert profiles(FACTS[:1])[0] is before
     gone: Callable[[], object] = (
         (lambda: relay.fabric.erase("user"))
         if how == "erase"
         else (lambda: relay.end_session(SESSION))
     )
     gone()
-    assert profile(FACTS[0]) is not before
+    assert profiles(FACTS[:1])[0] is not before
 
 
 def test_a_turn_in_flight_during_an_erasure_leaves_no_erased_text(relay: Relay) -> None:

@@ -20,7 +20,7 @@ from crp_integrations.relay.drive import drive_live
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Dispatch, Halt, Outcome, Refusal, Release
 from crp_integrations.relay.turn import Turn
-from crp_integrations.session.window_graph import check_graph
+from crp_integrations.session.window_graph import find_faults
 from crp_integrations.vocabulary import EventType, Pattern
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, Opener
@@ -72,7 +72,7 @@ def test_of_two_questions_with_one_token_one_is_answered(open_relay: Opener) -> 
     assert session is not None
     assert session.safety_budget == 0.7
     assert relay.verify().windows == 3
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
 
 
 def test_a_withheld_answer_has_the_token_too(open_relay: Opener) -> None:
@@ -115,7 +115,7 @@ def test_of_two_plans_with_one_token_one_goes_on(open_relay: Opener) -> None:
     assert isinstance(late, Refusal)
     assert isinstance(late.error, StaleTip)
     assert len(model.calls) == calls
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
 
 
 def test_a_live_stream_ends_with_the_refusal(open_relay: Opener) -> None:
@@ -174,7 +174,7 @@ def test_a_refused_question_names_nobody_whose_the_session_is(open_relay: Opener
     assert (session.agent_id, session.loop_depth) == ("writer", 0)
     assert isinstance(refusal(relay, agent_id="reader"), AccessDenied)
     assert first.window_number == 2
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 3
 
 
@@ -188,7 +188,7 @@ def test_a_window_follows_no_refused_one(open_relay: Opener) -> None:
     assert len(by_id) == 3
     assert by_id[after.window_id].parents == (first.window_id,)
     assert by_id[after.window_id].pattern is Pattern.LINEAR
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
     check_with_networkx(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 3
 
@@ -218,7 +218,7 @@ def test_so_many_windows_go_on_from_one_and_no_more(open_relay: Opener) -> None:
     assert len(model.calls) == asked
     # What brings branches together is none.
     answered(relay, continuation_ids=[a.continuation_id, b.continuation_id])
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
     check_with_networkx(nodes(relay), relay.settings.sessions.graph)
 
 
@@ -230,7 +230,7 @@ def test_branches_that_end_at_the_same_time_are_counted_too(open_relay: Opener) 
     assert kinds == [Release, Release, Refusal]
     assert isinstance(ended[-1], Refusal)
     assert isinstance(ended[-1].error, LimitReached)
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
 
 
 def test_branches_that_failed_take_no_place(open_relay: Opener) -> None:
@@ -239,4 +239,4 @@ def test_branches_that_failed_take_no_place(open_relay: Opener) -> None:
     for turn in branches(relay, first, 2):
         turn.fail(RuntimeError("gone"))
     assert parse_response(continued(relay, first, QUESTION).headers).session_id == SESSION
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)

@@ -27,7 +27,7 @@ from crp_integrations.messages import Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.session.records import WindowNode
-from crp_integrations.session.window_graph import check_graph
+from crp_integrations.session.window_graph import find_faults
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -116,7 +116,7 @@ def test_what_was_refused_takes_no_token_away(open_relay: Opener) -> None:
     # And once an answer was delivered it does not, however many windows lie between.
     assert isinstance(refusal(relay, session_token=token), StaleTip)
     assert answered(relay, session_token=token_of(after)).window_number == 4
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
 
 
 def test_a_forged_token_is_refused(open_relay: Opener) -> None:
@@ -279,7 +279,7 @@ def test_of_one_window_several_may_go_on(open_relay: Opener) -> None:
     line = both.headers[names.LINEAGE].split(" -> ")
     assert (line[0], line[-1]) == (first.window_id, both.window_id)
     assert both.headers[names.DAG_ROOT] == f"dag:{first.window_id}"
-    check_graph(nodes(relay), relay.settings.sessions.graph)
+    assert not find_faults(nodes(relay), relay.settings.sessions.graph)
     check_with_networkx(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 4
 
@@ -407,7 +407,7 @@ def test_two_relays_share_a_folder(open_relay: Opener, tmp_path: Path) -> None:
     outcome(one, policy="halt-on MEDIUM")
     assert isinstance(refusal(two, policy="halt-on HIGH"), PolicyRelaxed)
     assert one.verify().windows == two.verify().windows == 6
-    check_graph(nodes(one), one.settings.sessions.graph)
+    assert not find_faults(nodes(one), one.settings.sessions.graph)
 
 
 def test_reports_are_read_back_by_their_windows_id(open_relay: Opener, tmp_path: Path) -> None:

@@ -33,8 +33,6 @@ def prior(window_id: str, number: int, *shown: str, left: tuple[str, ...] = ()) 
 def test_a_sessions_tiers_one_for_each_window_with_an_envelope() -> None:
     assert window_graph.quality_tiers(chain(A, A, B)) == (A, A, B)
     assert window_graph.quality_tiers(chain(A, None, B)) == (A, B)
-    assert window_graph.quality_history([A, A, B]) == "A,A,B"
-    assert window_graph.quality_history([]) == ""
 
 
 @pytest.mark.requirement("003-14.3-2")

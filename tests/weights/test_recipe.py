@@ -14,7 +14,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("safetensors")
 
 from crp_integrations.recipes import minilm
-from crp_integrations.recipes.bert import quantise
+from crp_integrations.recipes.minilm import quantise
 
 
 def test_the_recipe_gives_what_ships(tmp_path: Path) -> None:

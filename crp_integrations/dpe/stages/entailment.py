@@ -31,11 +31,8 @@ from crp_integrations.dpe.verifier.fitted_model import probability
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, GroundingMode
 
 NAME = "entailment scoring"
-KIND = "unsupported"
 # Pieces that a verifier reads for a claim that shares no word with the context.
 MOST_PIECES = 16
-# Marked words with no more than one word between them are one stretch.
-GAP = 2
 UNSUPPORTED = Judgement(0.0, 0.0, 1.0, 0)
 ENTAILED = (1.0, 0.0, 0.0)
 UNCHECKED = (0.0, 0.0, 1.0)

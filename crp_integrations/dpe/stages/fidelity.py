@@ -19,13 +19,13 @@ from crp_integrations.dpe.verifier.features import Alignment, Change
 from crp_integrations.dpe.verifier.features_verifier import IDENTITY, says_nothing
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
+from crp_integrations.dpe.verifier.source_records import misplaced, rows_of, table_heads
 from crp_integrations.dpe.verifier.specifics import (
     is_variable,
     unknown_code,
     unquoted,
     wrong_citations,
 )
-from crp_integrations.dpe.verifier.tables import misplaced, rows_of, table_heads
 from crp_integrations.dpe.verifier.values import Reading, Value, read, same_value
 from crp_integrations.language.blocks import code_of
 from crp_integrations.language.negation import polarity_differs

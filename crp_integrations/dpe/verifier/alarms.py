@@ -9,30 +9,104 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from decimal import Decimal
-from typing import Any, Final
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
 
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import Alignment, Change, align
 from crp_integrations.dpe.verifier.opposition import Flip
-from crp_integrations.dpe.verifier.restatement import (
-    FEWEST_WORDS,
-    NOT_AT_ALL,
-    Restated,
-    restated,
-    stems_of,
-)
+from crp_integrations.dpe.verifier.value_origins import is_calculated, is_loss, same_measure
 from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name, same_value
 from crp_integrations.language.blocks import is_row
 from crp_integrations.language.claim_kinds import is_silent
 from crp_integrations.language.claims import clauses
-from crp_integrations.language.dates import DateMention
-from crp_integrations.language.measures import to_base
 from crp_integrations.language.negation import find_conditions, negations, without_answer
-from crp_integrations.language.quantities import Quantity, same_kind
+from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import Span, plain
+from crp_integrations.language.words import content_words
+
+# Words beside the value from which a sentence can be told from others.
+FEWEST_WORDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """How closely a claim restates a sentence, by the words outside of values.
+
+    Attributes:
+        kept: share of the claim's words that the sentence has.
+        covered: share of the nearest clause's words, or of the sentence's, that the claim has.
+        words: how many words of the sentence the claim has.
+    """
+
+    kept: float
+    covered: float
+    words: int
+
+    @property
+    def loosely(self) -> bool:
+        """Whether it says the same about the same, by half of the words."""
+        return self.kept >= 0.6 and self.covered >= 0.5
+
+    @property
+    def closely(self) -> bool:
+        """Whether it has nearly all words of a clause, and hardly any other."""
+        return self.kept >= 0.9 and self.covered >= 0.75
+
+    @property
+    def wholly(self) -> bool:
+        """Whether it repeats a clause of some length word for word, whatever it adds."""
+        whole = self.kept == self.covered == 1.0 and self.words > 0
+        return whole or (self.kept >= 0.6 and self.covered >= 0.9 and self.words >= FEWEST_WORDS)
+
+
+LONG: Final = 300
+# Where a sentence ends that was not cut, or a subordinate clause begins.
+_PART: Final = re.compile(
+    r"(?<=[.!?])\s+(?=[A-Z])"
+    r"|,?\s+(?=(?:when|if|unless|until|because|while|where|provided|so that)\b)"
+)
+NOT_AT_ALL: Final = Restated(0.0, 0.0, 0)
+
+
+def stems_of(reading: Reading, start: int = 0, end: int | None = None) -> frozenset[str]:
+    """Stems of a stretch's words outside its values."""
+    last = len(reading.text) if end is None else end
+    return frozenset(
+        word.stem
+        for word in content_words(reading.text)
+        if start <= word.start < last
+        and not any(value.start <= word.start < value.end for value in reading.values)
+    )
+
+
+def restated(claim: Reading, source: Reading) -> Restated:
+    """How closely a claim restates a sentence or one of its clauses."""
+    own, every = stems_of(claim), stems_of(source)
+    kept = len(own & source.stems) / len(own) if own else 1.0
+    best = Restated(kept, 0.0 if every else 1.0, 0)
+    parts = [stems_of(source, part.start, part.end) for part in clauses(source.text)]
+    ends = [0, *(match.start() for match in _PART.finditer(source.text)), len(source.text)]
+    parts += [stems_of(source, low, high) for low, high in itertools.pairwise(ends)]
+    if len(source.text) > LONG and claim.words:
+        # A stretch without sentence ends: as much of it as the claim is long.
+        first = claim.words[0].stem
+        parts += [
+            stems_of(source, word.start, word.start + len(claim.text))
+            for word in source.words
+            if word.stem == first
+        ]
+    for there in (every, *parts):
+        if there:
+            had = len(there & claim.stems)
+            best = max(best, Restated(kept, had / len(there), had), key=_closeness)
+    return best
+
+
+def _closeness(how: Restated) -> tuple[bool, float, int]:
+    return how.wholly, how.covered, how.words
+
 
 # A context of no more sentences and figures is short: a claim is about it, and little can be
 # calculated from it.
@@ -45,12 +119,6 @@ FEW_FIGURES: Final = 4
 COUNTED: Final = 10
 # Share of a claim's words that the nearest sentence has at most where it is about something else.
 FOREIGN: Final = 0.5
-# Share by which a calculated figure may be rounded.
-ROUNDED: Final = Decimal("0.006")
-_LOSS: Final = re.compile(
-    r"(?i)\b(?:loss(?:es)?|lost|deficit|negative|minus|f[ea]ll\w*|declin\w+|decreas\w+|down"
-    r"|drop\w*)\b"
-)
 
 
 def reported(
@@ -256,7 +324,7 @@ def _changed(
         return how.wholly or (
             how.loosely and (short or _stands_nowhere(own, claim, context, False))
         )
-    if is_row(source.text) or is_row(claim.text) or not _same_measure(own, other, claim):
+    if is_row(source.text) or is_row(claim.text) or not same_measure(own, other, claim):
         return False
     compared = _COMPARED.match(claim.text, own.end)
     if compared and plain(compared["word"]) not in plain(source.text):
@@ -265,7 +333,9 @@ def _changed(
     if how.wholly and how.kept >= 0.75 and (short or how.words >= FEWEST_WORDS - 1):
         # A copy with one other figure, wherever else that figure stands.
         return True
-    if any(same_value(own, value) for value in source.values) or _calculated(own, (claim, source)):
+    if any(same_value(own, value) for value in source.values) or is_calculated(
+        own, (claim, source)
+    ):
         return False
     if short and how.kept >= 0.6 and _has_no_source(own, claim, context, False):
         return True
@@ -276,8 +346,8 @@ def _has_no_source(value: Value, claim: Reading, context: Context, foreign: bool
     """Whether a figure neither stands anywhere nor follows; of something else none follows."""
     return not (
         context.places(value)
-        or _calculated(value, (claim,) if foreign else (claim, *context.readings))
-        or _as_loss(value, claim, context)
+        or is_calculated(value, (claim,) if foreign else (claim, *context.readings))
+        or is_loss(value, claim, context)
     )
 
 
@@ -286,62 +356,6 @@ def _is_count(value: Value) -> bool:
     if value.text.startswith("["):
         return True
     return isinstance(value.of, Quantity) and not value.of.unit and abs(value.of.value) <= COUNTED
-
-
-def _as_loss(value: Value, claim: Reading, context: Context) -> bool:
-    """Whether "a loss of 4.2 million" is said of the source's "(4.2) million"."""
-    if not isinstance(value.of, Quantity) or _LOSS.search(claim.text) is None:
-        return False
-    other = value.of
-    turned = replace(other, value=-other.value, low=-other.high, high=-other.low)
-    return bool(context.places(replace(value, of=turned)))
-
-
-def _same_measure(own: Value, other: Value, claim: Reading) -> bool:
-    if isinstance(own.of, Quantity) and isinstance(other.of, Quantity):
-        if own.of.value == -other.of.value and _LOSS.search(claim.text):
-            return False
-        return same_kind(own.of, other.of) or own.of.value == other.of.value
-    return own.family == other.family
-
-
-def _calculated(value: Value, readings: Sequence[Reading]) -> bool:
-    """Whether a figure is the sum, difference, product or share of others, or their growth."""
-    if not isinstance(value.of, Quantity):
-        return False
-    size, dimension = to_base(value.of.value, value.of.unit)
-    others = [
-        to_base(one.of.value, one.of.unit)
-        for reading in readings
-        for one in reading.values
-        if one is not value and isinstance(one.of, Quantity) and one.of.unit != "clock"
-    ]
-    years = {one.of.year for one in _dates(readings) if one.of.year}
-    ages = {
-        Decimal(late - early - short)
-        for early, late in itertools.combinations(sorted(years), 2)
-        for short in (0, 1)
-    }
-    if (value.of.unit == "y" or not dimension) and value.of.value in ages:
-        return True
-    alike = [number for number, kind in others if kind == dimension and number != size]
-    bare = [number for number, kind in others if not kind]
-    pairs = list(itertools.combinations(alike, 2))
-    made = {a + b for a, b in pairs} | {abs(a - b) for a, b in pairs}
-    made |= {a * b for a in alike for b in bare}
-    if value.of.kind == "percent":
-        kinds = {kind for _, kind in others}
-        for kind in kinds:
-            sizes = {number for number, other in others if other == kind and number}
-            made |= {100 * a / b for a in sizes for b in sizes}
-            made |= {abs(100 * a / b - 100) for a in sizes for b in sizes}
-    return any(abs(one - size) <= ROUNDED * abs(size) for one in made if one)
-
-
-def _dates(readings: Iterable[Reading]) -> list[Any]:
-    return [
-        one for reading in readings for one in reading.of("date") if isinstance(one.of, DateMention)
-    ]
 
 
 _CALENDAR: Final = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import methodcaller
 from typing import Final
 
@@ -141,10 +141,6 @@ class Measured:
     word_claim: Ints
     starts: Ints
     ends: Ints
-
-    def joined(self, extra: Mapping[str, Floats]) -> Measured:
-        """With further columns of the claims."""
-        return replace(self, claims={**self.claims, **extra})
 
 
 def measure(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeGuard
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from crp_integrations.dpe.records import Claim
 from crp_integrations.dpe.verifier.claim_measures import Measured, measure
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import THRESHOLDS, Alignment, align
-from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Curve, Fitted, Floats, Said
+from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Curve, Fitted, Said
 from crp_integrations.dpe.verifier.word_measures import Source
 from crp_integrations.errors import EngineError
 from crp_integrations.language.claim_kinds import (
@@ -97,42 +97,9 @@ PASSAGE = 4_000
 DIGITS = 12
 
 
-class Columns(Protocol):
-    """Contributes further columns, such as an encoder's probabilities.
-
-    Attributes:
-        identity: `name@n` with the hash of its weights.
-        names: the columns' names; those of claims start with `x_`.
-    """
-
-    @property
-    def identity(self) -> str:
-        """`name@n` with the hash of its weights."""
-        ...
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The columns' names."""
-        ...
-
-    def measure(
-        self,
-        claims: Sequence[Claim],
-        alignments: Sequence[Alignment | None],
-        context: Context,
-        measured: Measured,
-    ) -> Mapping[str, Floats] | None:
-        """One number a claim for each name; None to leave the columns out this time."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer as the fitted model reads it.
-
-    Attributes:
-        fitted: the file that was used; which one depends on the columns that there are.
-    """
+    """An answer as the fitted model reads it."""
 
     measured: Measured
     fitted: Fitted
@@ -168,20 +135,12 @@ class FeaturesVerifier:
 
     passage = PASSAGE
 
-    def __init__(self, contents: Sequence[bytes], columns: Columns | None = None) -> None:
-        """Read fitted files."""
-        self._files = tuple((Fitted.of(content), sha256(content)) for content in contents)
-        self._columns = columns
-        if not any(_wanted(fitted) <= frozenset() for fitted, _ in self._files):
-            raise EngineError("every fitted file wants further columns", engine="features")
-        self._thresholds = _thresholds(self._files[0][0])
-
-    @property
-    def identity(self) -> str:
-        """Name and hash of the first file, and whatever contributes columns."""
-        fitted, digest = self._files[0]
-        own = f"{fitted.name}+{digest.removeprefix('sha256:')[:DIGITS]}"
-        return own if self._columns is None else f"{own} with {self._columns.identity}"
+    def __init__(self, content: bytes) -> None:
+        """Read a fitted file."""
+        self._fitted = Fitted.of(content)
+        self._thresholds = _thresholds(self._fitted)
+        digest = sha256(content).removeprefix("sha256:")[:DIGITS]
+        self.identity = f"{self._fitted.name}+{digest}"
 
     @property
     def thresholds(self) -> Mapping[str, float]:
@@ -194,8 +153,7 @@ class FeaturesVerifier:
 
         Spec: CRP-SPEC-005 §16.3 (decision D13)
         """
-        fitted, _ = self._files[0]
-        curves = {"evidence": fitted.risk, **fitted.signals}
+        curves = {"evidence": self._fitted.risk, **self._fitted.signals}
         return {name: tuple(zip(c.xs, c.ys, strict=True)) for name, c in curves.items()}
 
     def read(
@@ -208,13 +166,7 @@ class FeaturesVerifier:
     ) -> Reading:
         """Read a whole answer."""
         measured = measure(answer, question, claims, alignments, Source(context))
-        extra: Mapping[str, Floats] | None = None
-        if self._columns is not None and claims:
-            extra = self._columns.measure(claims, alignments, context, measured)
-        if extra:
-            measured = measured.joined(extra)
-        there = frozenset(extra or ())
-        fitted = next(fitted for fitted, _ in self._files if _wanted(fitted) <= there)
+        fitted = self._fitted
         said = fitted.say(measured, len(claims))
         if all(says_nothing(claim, question) or is_greeting(claim.text) for claim in claims):
             kept = [False] * len(claims)
@@ -288,10 +240,6 @@ def _thresholds(fitted: Fitted) -> dict[str, float]:
     }
 
 
-def _wanted(fitted: Fitted) -> frozenset[str]:
-    return frozenset(name for name in fitted.columns if name.startswith("x_"))
-
-
 READING: Final = "attribution.reading"
 OVER: Final = "risk.reading"
 
@@ -327,12 +275,8 @@ class Maps:
     share: float
 
 
-class Over(Protocol):
-    """Log odds of the answer when only some claims count."""
-
-    def __call__(self, kept: Sequence[bool]) -> float:
-        """Log odds over the claims that are kept."""
-        ...
+# Log odds of the answer when only some claims count.
+Over: TypeAlias = Callable[[Sequence[bool]], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +299,7 @@ class Heard:
     over: Over
 
 
-def heard(signals: Signals, ask: _Ask) -> Heard:
+def heard(signals: Signals, ask: Callable[[], Reading]) -> Heard:
     """A reading to a millionth."""
     given: list[Reading] = []
 
@@ -386,10 +330,6 @@ def heard(signals: Signals, ask: _Ask) -> Heard:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise EngineError("a remembered reading is malformed", engine="features") from error
-
-
-class _Ask(Protocol):
-    def __call__(self) -> Reading: ...
 
 
 def _told(reading: Reading) -> dict[str, Any]:

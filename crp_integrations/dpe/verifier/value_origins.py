@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.slots import slots_of
@@ -19,9 +20,10 @@ from crp_integrations.dpe.verifier.values import (
     same_name,
     same_value,
 )
+from crp_integrations.language.dates import DateMention
 from crp_integrations.language.measures import UNITS, to_base
 from crp_integrations.language.memo import remembered
-from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.quantities import Quantity, same_kind
 from crp_integrations.language.text import fold, plain
 from crp_integrations.language.words import PAST_OF, STOP_WORDS, stem
 
@@ -361,3 +363,68 @@ def _has(reading: Reading, first: Value, second: Value, words: tuple[str, ...]) 
         and same_value(second, reading.values[gap.two])
         for gap in _gaps(reading)
     )
+
+
+# Share by which a calculated figure may be rounded.
+_ROUNDED: Final = Decimal("0.006")
+_LOSS: Final = re.compile(
+    r"(?i)\b(?:loss(?:es)?|lost|deficit|negative|minus|f[ea]ll\w*|declin\w+|decreas\w+|down"
+    r"|drop\w*)\b"
+)
+
+
+def is_loss(value: Value, claim: Reading, context: Context) -> bool:
+    """Whether "a loss of 4.2 million" is said of the source's "(4.2) million"."""
+    if not isinstance(value.of, Quantity) or _LOSS.search(claim.text) is None:
+        return False
+    other = value.of
+    turned = replace(other, value=-other.value, low=-other.high, high=-other.low)
+    return bool(context.places(replace(value, of=turned)))
+
+
+def same_measure(own: Value, other: Value, claim: Reading) -> bool:
+    """Whether one value can stand in the other's place: both are of a kind or a size."""
+    if isinstance(own.of, Quantity) and isinstance(other.of, Quantity):
+        if own.of.value == -other.of.value and _LOSS.search(claim.text):
+            return False
+        return same_kind(own.of, other.of) or own.of.value == other.of.value
+    return own.family == other.family
+
+
+def is_calculated(value: Value, readings: Sequence[Reading]) -> bool:
+    """Whether a figure is the sum, difference, product or share of others, or their growth."""
+    if not isinstance(value.of, Quantity):
+        return False
+    size, dimension = to_base(value.of.value, value.of.unit)
+    others = [
+        to_base(one.of.value, one.of.unit)
+        for reading in readings
+        for one in reading.values
+        if one is not value and isinstance(one.of, Quantity) and one.of.unit != "clock"
+    ]
+    years = {one.of.year for one in _dates(readings) if one.of.year}
+    ages = {
+        Decimal(late - early - short)
+        for early, late in itertools.combinations(sorted(years), 2)
+        for short in (0, 1)
+    }
+    if (value.of.unit == "y" or not dimension) and value.of.value in ages:
+        return True
+    alike = [number for number, kind in others if kind == dimension and number != size]
+    bare = [number for number, kind in others if not kind]
+    pairs = list(itertools.combinations(alike, 2))
+    made = {a + b for a, b in pairs} | {abs(a - b) for a, b in pairs}
+    made |= {a * b for a in alike for b in bare}
+    if value.of.kind == "percent":
+        kinds = {kind for _, kind in others}
+        for kind in kinds:
+            sizes = {number for number, other in others if other == kind and number}
+            made |= {100 * a / b for a in sizes for b in sizes}
+            made |= {abs(100 * a / b - 100) for a in sizes for b in sizes}
+    return any(abs(one - size) <= _ROUNDED * abs(size) for one in made if one)
+
+
+def _dates(readings: Iterable[Reading]) -> list[Any]:
+    return [
+        one for reading in readings for one in reading.of("date") if isinstance(one.of, DateMention)
+    ]

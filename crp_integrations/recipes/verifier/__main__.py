@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from crp_integrations.dpe.verifier.fitted_model import SCHEMA, Fitted
-from crp_integrations.recipes.verifier.calibration import maps
 from crp_integrations.recipes.verifier.labelled_answers import (
     Answer,
     Row,
@@ -23,7 +22,7 @@ from crp_integrations.recipes.verifier.labelled_answers import (
     measured,
     read,
 )
-from crp_integrations.recipes.verifier.layers import as_json, fold_of, layers
+from crp_integrations.recipes.verifier.layers import as_json, fold_of, layers, maps
 from crp_integrations.seals import sha256_hex
 from crp_integrations.weights import Card
 

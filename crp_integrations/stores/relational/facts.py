@@ -12,7 +12,7 @@ from crp_integrations.fabric.records import Edge, Fact, Source
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational import usage
-from crp_integrations.stores.relational.fact_queries import FactQueries
+from crp_integrations.stores.relational.fact_queries import FactQueries, FactVectors
 from crp_integrations.stores.relational.rows import (
     columns,
     damaged,
@@ -25,7 +25,6 @@ from crp_integrations.stores.relational.rows import (
 )
 from crp_integrations.stores.relational.transaction import ChangeLog, FactsPart
 from crp_integrations.stores.relational.usage import FACTS
-from crp_integrations.stores.relational.vectors import FactVectors
 from crp_integrations.stores.relational.window_contents import empty_windows
 from crp_integrations.stores.rules import AMONG, Among, PackedVector, Statements, among
 from crp_integrations.vectors import FloatRows, to_bytes

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.pii import contact, identity_numbers
 from crp_integrations.dpe.pii.persons import persons
-from crp_integrations.dpe.pii.recognisers import _RULES, numbered
-from crp_integrations.dpe.pii.sensitive import _PERSON, sensitive
+from crp_integrations.dpe.pii.recognisers import _PERSON, _RULES, numbered, sensitive
 from crp_integrations.dpe.pii.spans import Rule, found_by
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.language.text import split_sentences
