@@ -129,12 +129,12 @@ class ContinuedAnswer:
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+    def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack the window under way for a model; the last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
         """
-        return self._turn.fit(model, context_limit=context_limit)
+        return self._turn.fit(model, input_limit=input_limit)
 
     def receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
