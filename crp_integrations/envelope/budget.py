@@ -16,8 +16,31 @@ from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import Exactness, GroundingMode, QualityTier, Strategy
 
 
-def safety_margin(tokens: int, exactness: Exactness, settings: EnvelopeSettings) -> int:
-    """Tokens kept free because counts may be wrong.
+def reserves(
+    context_limit: int, response_tokens: int | None, settings: EnvelopeSettings
+) -> tuple[int, int]:
+    """Tokens kept free for the answer, and the least that is kept free for wrong counts.
+
+    In a small window both settings shrink in proportion, to a share of the window together.
+
+    Spec: CRP-SPEC-003 §7.2 (decision E20)
+
+    >>> reserves(128_000, None, EnvelopeSettings())
+    (2048, 512)
+    >>> reserves(2_560, None, EnvelopeSettings())
+    (512, 128)
+    """
+    answer, margin = settings.expected_response_tokens, settings.safety_margin_tokens
+    most = max(0, context_limit) * to_fixed(settings.reserve_share) // SCALE
+    if answer + margin > most:
+        answer, margin = most * answer // (answer + margin), most * margin // (answer + margin)
+    return answer if response_tokens is None else response_tokens, margin
+
+
+def safety_margin(
+    tokens: int, exactness: Exactness, settings: EnvelopeSettings, least: int | None = None
+) -> int:
+    """Tokens kept free because counts may be wrong; at least the setting, or `least`.
 
     Spec: CRP-SPEC-003 §7.2 (decision E19)
     """
@@ -26,7 +49,8 @@ def safety_margin(tokens: int, exactness: Exactness, settings: EnvelopeSettings)
         Exactness.FAMILY: to_fixed(settings.family_margin),
         Exactness.ESTIMATE: to_fixed(settings.estimate_margin),
     }[exactness]
-    return max(settings.safety_margin_tokens, -(-max(0, tokens) * share // SCALE))
+    least = settings.safety_margin_tokens if least is None else least
+    return max(least, -(-max(0, tokens) * share // SCALE))
 
 
 def budget(
@@ -42,21 +66,22 @@ def budget(
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
     Args:
-        context_limit: tokens that the model takes in all.
+        context_limit: tokens that the model takes in all; for a limit of the input alone
+            `response_tokens` is 0.
         system_tokens: the system message as measured, with its grounding instruction.
         query_tokens: the question.
-        response_tokens: the call's `max_tokens`; None takes the setting.
+        response_tokens: the call's `max_tokens`; None takes the reserve of the settings.
         exactness: how far the counter can be trusted.
 
     Returns:
         Tokens, never below 0.
 
-    >>> budget(8192, 100, 20, None, Exactness.EXACT, EnvelopeSettings())
-    5512
+    >>> budget(16_384, 100, 20, None, Exactness.EXACT, EnvelopeSettings())
+    13704
     """
-    answer = settings.expected_response_tokens if response_tokens is None else response_tokens
+    answer, least = reserves(context_limit, response_tokens, settings)
     left = context_limit - system_tokens - query_tokens - answer
-    return max(0, left - safety_margin(left, exactness, settings))
+    return max(0, left - safety_margin(left, exactness, settings, least))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +91,12 @@ class BudgetRoom:
     Spec: CRP-SPEC-003 §7.2
 
     Attributes:
-        limit: the model's context limit.
+        limit: the model's context limit, or its deployment's limit of the input.
         around: tokens of everything in the request but the question, and of replies that are
             sent along again.
         question: tokens of the question.
-        answer: tokens kept free for the answer; None took the setting.
+        answer: tokens kept free for the answer, 0 under a limit of the input; None took the
+            reserve of the settings.
         asked: the request's own cap; None for none.
         tokens: the outcome.
     """

@@ -25,8 +25,10 @@ from crp_integrations.language.questions.frame import (
     TELLING,
     WH,
     MaskedQuestion,
+    has_several_tasks,
     mask_question,
     split_tasks,
+    stands_alone,
     trim_frame,
 )
 from crp_integrations.language.words import content_stems, stem
@@ -117,8 +119,12 @@ def _compared(part: MaskedQuestion, *, alone: bool) -> QuestionComparison | None
 
 def _needs(part: MaskedQuestion, settings: DecomposeSettings, *, whole: str) -> list[str]:
     """The needs of a task that compares nothing: what it lists, or what it rests on and itself."""
+    if has_several_tasks(part):
+        return [whole]
     listed = listed_properties(part) or listed_conditions(part)
-    return list(listed) if listed else [*find_bridges(part, settings.depth), whole]
+    if listed and all(map(stands_alone, listed)):
+        return list(listed)
+    return [*filter(stands_alone, find_bridges(part, settings.depth)), whole]
 
 
 def _for_each(part: MaskedQuestion, items: Sequence[str]) -> list[str]:

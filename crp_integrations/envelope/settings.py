@@ -204,6 +204,9 @@ class EnvelopeSettings(Part):
         expected_response_tokens: tokens kept free for the answer when `max_tokens` is not
             given (§7.2).
         safety_margin_tokens: smallest margin kept free (§7.2), tokens.
+        reserve_share: share of a small window that both together may take (decision E20).
+        least_context_tokens: room for facts below which a deployment is not asked, where more
+            than that was found for the question; 0 asks each.
         family_margin: margin as a share of the budget for counts of the right family (E19).
         estimate_margin: the same for estimated counts (E19).
         duplicates_told: which of the facts that do not fit the drop report calls duplicates
@@ -273,6 +276,8 @@ class EnvelopeSettings(Part):
 
     expected_response_tokens: int = Field(default=2048, ge=0)
     safety_margin_tokens: int = Field(default=512, ge=0)
+    reserve_share: float = Field(default=0.25, ge=0.0, le=1.0)
+    least_context_tokens: int = Field(default=128, ge=0)
     family_margin: float = Field(default=0.05, ge=0.0, le=1.0)
     estimate_margin: float = Field(default=0.25, ge=0.0, le=1.0)
 
@@ -328,6 +333,7 @@ class EnvelopeSettings(Part):
                 duplicates_told="all",
                 family_margin=0.0,
                 estimate_margin=0.0,
+                reserve_share=1.0,
                 assembly=AssemblySettings(count_rendered=False, tokenizer="simple"),
             )
         raise ConfigError(f"envelope preset {name!r} is not known, wanted 'default' or 'literal'")

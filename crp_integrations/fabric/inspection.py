@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -132,7 +132,7 @@ class NamespaceHealth:
             return NamespaceStats(
                 namespace=self._name,
                 store=self._fabric.store.name,
-                facts=dict(sorted(facts.tally().items())),
+                facts=_aged_tally(facts, self._fabric.clock.now()),
                 sources=dict(sorted(sources.items())),
                 communities=communities_found(facts),
                 embedder=stored,
@@ -365,10 +365,19 @@ class NamespaceInspection:
         with self._fabric.begin(self._own.name, write=False) as transaction:
             facts = transaction.facts
             yield from (source for source in facts.sources() if gate.may_read(source.labels))
-            ids = facts.find(where)
+            ids = facts.find(self._own.as_of(where))
             # What was deleted comes out of nothing, also for who asks for it by status.
             for start in range(0, len(ids), _EXPORT_SLICE):
                 found = facts.get(ids[start : start + _EXPORT_SLICE])
-                yield from gate.facts(
-                    fact for fact in found if fact.status is not FactStatus.DELETED
-                )
+                shown = gate.facts(fact for fact in found if fact.status is not FactStatus.DELETED)
+                yield from self._own.aged(shown)
+
+
+def _aged_tally(facts: FactsFacet, now: datetime) -> dict[str, int]:
+    """Facts by status; those whose ttl has run out are STALE, though it is not written yet."""
+    tally = dict(facts.tally())
+    due = Where(statuses=(FactStatus.ACTIVE,), archived=False, expired_at=now)
+    if aged := len(facts.find(due)):
+        tally["STALE"] = tally.get("STALE", 0) + aged
+        tally["ACTIVE"] -= aged
+    return {status: count for status, count in sorted(tally.items()) if count}

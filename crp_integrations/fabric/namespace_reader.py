@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import JsonValue
 
 from crp_integrations.errors import AccessDenied, EngineError, StoreDamaged, StoreError, StoreNewer
+from crp_integrations.fabric.life.lifecycle import has_outlived
 from crp_integrations.fabric.ports import FactBrief, Transaction
 from crp_integrations.fabric.ports.facts import search_each
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
@@ -33,6 +34,8 @@ from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceStatus
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric
+
+Read = TypeVar("Read", Fact, FactBrief)
 
 
 class AccessFilter:
@@ -132,6 +135,14 @@ def _without(value: JsonValue, text: str) -> JsonValue:
     return "" if value == text else value
 
 
+def _stale(one: Read) -> Read:
+    if one.status is not FactStatus.ACTIVE:
+        return one
+    if isinstance(one, Fact):
+        return one.changed(status=FactStatus.STALE)
+    return replace(one, status=FactStatus.STALE)
+
+
 @dataclass(slots=True)
 class _ReadMoment:
     """What the reads of one transaction share.
@@ -202,7 +213,7 @@ class NamespaceReader:
     def find(self, where: Where) -> list[str]:
         """Ids of the retrievable facts that are meant, ascending."""
         with self._begun() as transaction:
-            found = transaction.facts.retrievable(transaction.facts.find(where))
+            found = transaction.facts.retrievable(transaction.facts.find(self.as_of(where)))
         gate = self.gate()
         return [id_ for id_, labels in found if gate.may_read(labels)]
 
@@ -216,10 +227,13 @@ class NamespaceReader:
             if isinstance(snapshot, StoreIndex):
                 allowed, last = self._allowed(snapshot), self._moment is None
                 if where is not None:
-                    return snapshot.nearest_where(vector, k, where, allowed, last=last)
+                    meant = self.as_of(where)
+                    return snapshot.nearest_where(vector, k, meant, allowed, last=last)
                 return snapshot.nearest(vector, k, allowed=allowed, last=last)
             allowed = self._allowed(snapshot.index)
-            among = None if where is None else snapshot.select(transaction.facts, where, allowed)
+            among = None
+            if where is not None:
+                among = snapshot.select(transaction.facts, self.as_of(where), allowed)
         return snapshot.index.nearest(
             vector,
             k,
@@ -250,7 +264,7 @@ class NamespaceReader:
             decided = [gate.decision(labels) for labels in index.label_sets]
             whole = [one.allowed and not one.redact for one in decided]
             cut = [one.allowed and bool(one.redact) for one in decided]
-            meant = None if where is None else set(facts.find(where))
+            meant = None if where is None else set(facts.find(self.as_of(where)))
             words = self._fabric.words(self.name, len(index))
             search = facts.search_text if words is None else partial(words.search, facts)
 
@@ -391,6 +405,20 @@ class NamespaceReader:
                 found = [source for source in looked_up if source is not None]
         gate = self.gate()
         return [source for source in found if gate.may_read(source.labels)]
+
+    def as_of(self, where: Where) -> Where:
+        """The filter as it is meant now, where it tells ACTIVE facts from STALE ones."""
+        if where.as_of is not None or len(RETRIEVABLE.intersection(where.statuses or ())) != 1:
+            return where
+        return where.model_copy(update={"as_of": self._fabric.clock.now()})
+
+    def aged(self, found: Iterable[Read]) -> list[Read]:
+        """Facts as they stand now: one whose ttl has run out is STALE, and nothing is written.
+
+        Spec: CRP-SPEC-009 §8.1
+        """
+        now = self._fabric.clock.now()
+        return [_stale(one) if has_outlived(one, now) else one for one in found]
 
     def gate(self) -> AccessFilter:
         """What lets things of one pass of reads through: of the moment, or one of its own."""

@@ -350,6 +350,8 @@ class Where(Part):
         modified_before: upper bound of `modified_at`, exclusive.
         unused_since: neither used nor ingested at or after this moment.
         expired_at: the ttl has run out at this moment.
+        as_of: moment for which `statuses` is meant: an ACTIVE fact whose ttl has run out by then
+            counts as STALE; None goes by what is stored.
     """
 
     statuses: tuple[FactStatus, ...] | None = None
@@ -364,6 +366,7 @@ class Where(Part):
     modified_before: Moment | None = None
     unused_since: Moment | None = None
     expired_at: Moment | None = None
+    as_of: Moment | None = None
 
 
 class Edge(Part):

@@ -181,7 +181,7 @@ class FabricView:
     def facts(self, ids: Sequence[str]) -> list[Fact]:
         """Facts in the order asked for; what may not be retrieved is left out."""
         found = {one.fact_id: one for layer, part in self._parted(ids) for one in layer.facts(part)}
-        return [found[id_] for id_ in ids if id_ in found]
+        return self._stored[0].aged(found[id_] for id_ in ids if id_ in found)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of facts, in the order asked for.
@@ -190,11 +190,11 @@ class FabricView:
         hand.
         """
         if len(self._layers) == 1:
-            return self._layers[0].briefs(ids)
+            return self._stored[0].aged(self._layers[0].briefs(ids))
         found = {
             one.fact_id: one for layer, part in self._parted(ids) for one in layer.briefs(part)
         }
-        return [found[id_] for id_ in ids if id_ in found]
+        return self._stored[0].aged(found[id_] for id_ in ids if id_ in found)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
         """Unit rows in the order asked for, shape (len(ids), dimensions)."""

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.layout import SectionRun, build_sections
 from crp_integrations.envelope.ports import Reranker, Walker
-from crp_integrations.envelope.records import Drop, Envelope
+from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
@@ -32,6 +33,7 @@ from crp_integrations.governance.memory_writer import PolicyContext, check_subje
 from crp_integrations.governance.pack_selection import (
     FilledSection,
     MemoryCache,
+    MemoryTraits,
     PackSelection,
     SectionEntry,
     collect_evidence,
@@ -317,7 +319,10 @@ class ContextAssembler:
         envelope = fitted.envelope.model_copy(update={"dropped": dropped})
         reranker = self._parts.reranker.identity if self._parts.reranker else ""
         said = collect_evidence(envelope, every, selected.sightings, tools, view, context, reranker)
-        flags = {id_: one.pii for id_, one in selected.memories.items() if one.pii}
+        flags = {
+            fact.fact_id: _personal_data(fact, selected.memories.get(fact.fact_id))
+            for fact in envelope.facts
+        }
         pack = pack_of(
             envelope,
             labels=said.labels,
@@ -401,3 +406,12 @@ def _selection_reasons(envelope: Envelope, fitted: _FittedSections) -> dict[str,
         "knowledge": f"keyword, vector and graph: {made}",
         "memory": f"keyword, vector and graph, memories fading by their decay: {made}",
     }
+
+
+def _personal_data(fact: PackedFact, memory: MemoryTraits | None) -> tuple[str, ...]:
+    """What a memory's writer flagged, then the categories that the recognisers find in the text.
+
+    Spec: Summit §Context Assembly Data Contracts
+    """
+    found = [f"content:{one.category.value}" for one in find_personal_data(fact.content)]
+    return tuple(dict.fromkeys((*(memory.pii if memory else ()), *found)))

@@ -17,7 +17,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations.engines.litellm import ARGUMENTS, message_json, refuse_crp, tells_end
 from crp_integrations.engines.litellm_versions import entries_of, library, plain_tools
-from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.errors import ConfigError, ModelContextExceeded, RequestError
 from crp_integrations.messages import Message
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.steps import Dispatch, FittedDispatch
@@ -171,9 +171,15 @@ SAMPLING: Final = ("temperature", "seed")
 
 
 class ContextPacker(Protocol):
-    """A turn, as far as an attempt needs it."""
+    """A turn, as far as an attempt needs it.
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+    Attributes:
+        crowded_out: the last fit's window has no room for the facts that were found.
+    """
+
+    crowded_out: bool
+
+    def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack for a model; the last fit is what counts."""
         ...
 
@@ -219,7 +225,7 @@ class CallAttempts:
         """Pack for an attempt, unless that was done for the very same one."""
         if not self.fits or self.packed == (model, limit):
             return
-        fitted = self.turn.fit(model, context_limit=limit)
+        fitted = self.turn.fit(model, input_limit=limit)
         further = () if isinstance(self.step, FittedDispatch) else self.step.messages[self.base :]
         self.sent = message_list((*fitted.messages, *further))
         self.packed = (model, limit)
@@ -253,6 +259,18 @@ class AttemptPacking(CustomLogger):
             refuse_crp(litellm.headers)
             if running.fits and running.packed != (model, limit):
                 await asyncio.to_thread(running.fit, model, limit)
+            if running.fits and running.turn.crowded_out:
+                own = "known for it" if limit is None else f"of max_input_tokens={limit}"
+                raise ModelContextExceeded(
+                    f"the context limit {own} leaves model {model!r} no room for context beside "
+                    "the question; raise it, or ask with a shorter system prompt and history"
+                )
+        except ModelContextExceeded as error:
+            running.refused = error
+            # LiteLLM's own class, so that it asks the next deployment.
+            raise litellm.ContextWindowExceededError(
+                str(error), model, kwargs.get("custom_llm_provider") or ""
+            ) from error
         except Exception as error:
             running.refused = error
             raise

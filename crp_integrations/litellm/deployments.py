@@ -331,12 +331,14 @@ class WatchedTurn:
     Attributes:
         base: how many messages its last fit had.
         packed: the model and limit of its last fit.
+        crowded_out: whether that has no room for the facts that were found.
     """
 
     def __init__(self, turn: Any, deployments: Deployments) -> None:
         self._turn = turn
         self._deployments = deployments
         self.base = 0
+        self.crowded_out = False
         self.packed: tuple[str, int | None] | None = None
 
     def begin(self) -> Step:
@@ -357,11 +359,11 @@ class WatchedTurn:
         self._deployments.live = bool(self._turn.show_at_once())
         return self._deployments.live
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+    def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack for a model; the last fit is what counts."""
-        fitted: FittedDispatch = self._turn.fit(model, context_limit=context_limit)
-        self.base = len(fitted.messages)
-        self.packed = (model, context_limit)
+        fitted: FittedDispatch = self._turn.fit(model, input_limit=input_limit)
+        self.base, self.crowded_out = len(fitted.messages), fitted.crowded_out
+        self.packed = (model, input_limit)
         return fitted
 
     def _noted(self, step: Step, *, begins: bool = False) -> Step:
@@ -369,7 +371,7 @@ class WatchedTurn:
             return Fan(tuple(self._deployments.watched(turn) for turn in step.turns))
         if isinstance(step, Dispatch):
             if isinstance(step, FittedDispatch):
-                self.base = len(step.messages)
+                self.base, self.crowded_out = len(step.messages), step.crowded_out
                 # A turn packs by what is known of the model, without any entry's own limit.
                 self.packed = (step.model, None)
             self._deployments.made(self, step)

@@ -21,7 +21,7 @@ from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.leaves import rendered
-from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
+from crp_integrations.receipt.predicate import Content, FitTold, RoomTold, Tokenizer
 from crp_integrations.receipt.reconstruction import (
     Texts,
     candidates_of,
@@ -169,16 +169,15 @@ def budget(made: Context) -> Outcome:
     fit, room = made.fit, made.fit.room
     if room is None:
         raise NotRun("the budget was given by the caller")
-    left = tokens_left(
-        room.limit,
-        room.around,
-        room.question,
-        room.answer,
-        made.tokenizer.exactness,
-        made.settings,
-    )
-    tokens = left if room.asked is None else max(0, min(left, room.asked))
+    tokens = budget_within(made, room, room.limit)
     return first(fit.budget_tokens, tokens, "fit.budget_tokens"), ""
+
+
+def budget_within(made: Context, room: RoomTold, limit: int) -> int:
+    """The tokens that a limit leaves for the context."""
+    exactness = made.tokenizer.exactness
+    left = tokens_left(limit, room.around, room.question, room.answer, exactness, made.settings)
+    return left if room.asked is None else max(0, min(left, room.asked))
 
 
 def selection(made: Context) -> Outcome:

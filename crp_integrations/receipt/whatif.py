@@ -47,7 +47,7 @@ from crp_integrations.receipt.reconstruction import (
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay import capped, policy_of, terms_of
-from crp_integrations.receipt.replay_context import Context
+from crp_integrations.receipt.replay_context import Context, budget_within
 from crp_integrations.receipt.replay_examination import CLAIMS, settings_of, with_judge
 from crp_integrations.receipt.replay_records import NOTHING, Differs, NotRun, Tools
 from crp_integrations.vocabulary import Exactness, QualityTier
@@ -225,8 +225,7 @@ def _budget(made: Context, change: Change, notes: list[str]) -> int:
     if change.limit is None or room is None:
         return made.fit.budget_tokens
     notes.append("what stands around the context is counted as it was for the first model")
-    spare = room.limit - made.fit.budget_tokens
-    return max(0, change.limit - spare)
+    return budget_within(made, room, change.limit)
 
 
 class _Partly(Remembered):

@@ -33,7 +33,14 @@ from crp_integrations.relay.steps import NotModified
 from crp_integrations.relay.world import World
 from crp_integrations.scores import from_fixed
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import CacheStatus, Changed, Oversight, QualityTier, RiskLevel
+from crp_integrations.vocabulary import (
+    CacheStatus,
+    Changed,
+    FactStatus,
+    Oversight,
+    QualityTier,
+    RiskLevel,
+)
 
 
 def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> Envelope:
@@ -140,7 +147,14 @@ class ConditionalRequest:
                 fact.fact_id: fact.content_hash or sha256(fact.content)
                 for fact in known.candidates.facts
             }
-            found = {fact.fact_id: fact.content_hash for fact in view.facts(list(texts))}
+            facts = view.facts(list(texts))
+            found = {fact.fact_id: fact.content_hash for fact in facts}
+            stale = {fact.fact_id for fact in facts if fact.status is FactStatus.STALE}
+            # With equal validators a status differs only where a ttl has run out in between.
+            if match.status is CacheStatus.HIT and stale != {
+                fact.fact_id for fact in known.candidates.facts if fact.stale
+            }:
+                match = ReuseMatch(CacheStatus.MISS, (Changed.FACTS,))
             # A guard may have changed its mind on a fact while the number of facts is the same, or
             # wants personal data gone from it by now.
             if found != texts:

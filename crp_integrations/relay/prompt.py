@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crp_integrations.envelope import prompt
-from crp_integrations.envelope.budget import BudgetRoom, budget
+from crp_integrations.envelope.budget import BudgetRoom, budget, reserves
 from crp_integrations.envelope.decomposition import DECOMPOSE, complete_needs, decompose
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import DecomposeSettings, EnvelopeSettings
@@ -47,7 +47,13 @@ def system_parts(request: Request) -> tuple[str, ...]:
 
 
 def reckon_room(
-    request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
+    request: Request,
+    counter: TokenCounter,
+    context_limit: int,
+    settings: EnvelopeSettings,
+    *,
+    model: str = "",
+    input_limit: int | None = None,
 ) -> BudgetRoom:
     """Tokens left for the context once everything else in the request is counted.
 
@@ -55,6 +61,12 @@ def reckon_room(
     definitions, the frames around them, the answer, and a margin by the counter's exactness.
 
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
+
+    Args:
+        context_limit: tokens that the model takes in all.
+        model: whose limits they are; the request's own where it is empty.
+        input_limit: tokens that a deployment takes without the answer; a smaller context limit
+            is not this deployment's.
     """
     parts = (*system_parts(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
     around = _conversation(request, parts, "")
@@ -62,23 +74,27 @@ def reckon_room(
     rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
     # The draft and what was found in it are sent along when it is asked again.
     further = expected_replies(request.strategy) - 1
-    each = request.max_tokens or settings.expected_response_tokens
-    rest += further * each
-    left = budget(context_limit, rest, asked, request.max_tokens, counter.exactness, settings)
+    limit, answer = context_limit, request.max_tokens
+    rest += further * reserves(input_limit or limit, answer or None, settings)[0]
+    left = budget(limit, rest, asked, answer, counter.exactness, settings)
+    if input_limit is not None:
+        within = budget(input_limit, rest, asked, 0, counter.exactness, settings)
+        if limit < input_limit or within < left:
+            limit, answer, left = input_limit, 0, within
     if not left:
         _LOG.warning(
-            "model %s: %d tokens of the request, its answer and the margin leave none of %d "
+            "model %s: %d tokens of the request, the answer and the margin leave none of %d "
             "for context",
-            request.model,
+            model or request.model,
             rest + asked,
-            context_limit,
+            limit,
         )
     own = request.budget_tokens
     return BudgetRoom(
-        limit=context_limit,
+        limit=limit,
         around=rest,
         question=asked,
-        answer=request.max_tokens,
+        answer=answer,
         asked=own,
         tokens=left if own is None else max(0, min(left, own)),
     )

@@ -56,9 +56,12 @@ class FittedDispatch(Dispatch):
 
     Attributes:
         envelope: the envelope inside the call's messages; the one that will be examined.
+        crowded_out: the model's window has less room than `least_context_tokens` for the facts
+            that were found.
     """
 
     envelope: Envelope
+    crowded_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

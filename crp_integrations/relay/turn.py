@@ -68,13 +68,16 @@ class Turn(OpenWindow):
         ended = self._take_place()
         return self._seal_on_error(self._first) if ended is None else ended
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+    def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
+
+        Args:
+            input_limit: tokens that its deployment takes without the answer, where that is known.
         """
         self._must_be_open()
-        return self._packing.fit(model, context_limit)
+        return self._packing.fit(model, input_limit)
 
     def receive(self, result: Result) -> Step:
         """Take a reply: the next call, or the examined and sealed outcome.
@@ -227,8 +230,10 @@ class Turn(OpenWindow):
         """Ask in another way from now on; the question stays the same."""
         request = self._compacted(request)
         if request.strategy is Strategy.PULL:
+            settings = self._world.settings
+            widest = max(settings.dispatch.pull_k, settings.envelope.k_nearest)
             request = request.changed(
-                grounding=GroundingMode.STRICT, k_nearest=self._world.settings.dispatch.pull_k
+                grounding=GroundingMode.STRICT, k_nearest=request.k_nearest or widest
             )
         if request.strategy is Strategy.AGENTIC and self._searches is None:
             left = self._admission.safety_budget if self._admission else 1.0

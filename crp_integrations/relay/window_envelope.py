@@ -138,15 +138,19 @@ class WindowEnvelope:
             self._view = self.namespace.view(self._session_id, keep_counts=keep)
         return self._view
 
-    def fit(self, model: str, context_limit: int | None = None) -> FittedDispatch:
-        """Pack for a model: its tokenizer, its context limit.
+    def fit(self, model: str, input_limit: int | None = None) -> FittedDispatch:
+        """Pack for a model: its tokenizer, its context limit, its deployment's input limit.
 
         Spec: CRP-SPEC-003 §10.1
         """
         request, world = self.request, self._world
         counter = world.counter_for(model)
-        limit = context_limit or world.limit_for(model)[0]
-        room = prompt.reckon_room(request, counter, limit, world.settings.envelope)
+        limit, source = world.limit_for(model)
+        if input_limit is not None and source == "default":
+            limit = 0  # A guess; the deployment's own number is better.
+        room = prompt.reckon_room(
+            request, counter, limit, world.settings.envelope, model=model, input_limit=input_limit
+        )
         self._packed_for = (model, counter.identity, room.tokens)
         began = world.clock.now()
         with world.tracer.step("envelope"):
@@ -161,10 +165,18 @@ class WindowEnvelope:
             seed=request.seed,
             tools=request.tools,
         )
-        self.last = FittedDispatch(call, envelope)
+        self.last = FittedDispatch(call, envelope, self._crowded_out(room))
         self.steps = measure_steps(self._given, request, self.made, envelope, self.reads())
         check_guardrails(self.steps, world.settings.steps)
         return self.last
+
+    def _crowded_out(self, room: BudgetRoom) -> bool:
+        """Whether the model's window, and no cap of the request, leaves hardly any context."""
+        least = self._world.settings.envelope.least_context_tokens
+        capped = room.asked is not None and room.asked <= room.tokens
+        if room.tokens >= least or capped or self.made is None:
+            return False
+        return room.tokens < sum([one.tokens for one in self.made.candidates.facts])
 
     def match(self) -> ReuseMatch:
         """What the condition came to, for the request's own model; evaluated once."""
@@ -288,7 +300,7 @@ class WindowEnvelope:
                 counter=counter,
                 settings=world.settings.envelope,
                 # What was seen goes again, and should leave as much behind as without.
-                k_nearest=max(world.settings.envelope.k_nearest, request.k_nearest or 0) + more,
+                k_nearest=(request.k_nearest or world.settings.envelope.k_nearest) + more,
                 also=deferred_ids(request.prior),
                 walker=world.walker,
             )

@@ -14,6 +14,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.errors import (
     ConfigError,
+    ModelContextExceeded,
     ModelError,
     ModelRateLimited,
     RequestError,
@@ -77,11 +78,11 @@ def test_what_is_asked_again_is_packed_for_the_fallback_that_answers(
     bad_then_good(server)
     # The first deployment answers once and is out of order then.
     server.choose = lambda seen: "broken" if seen.model == "gpt-4o" and server.requests else ""
-    server.windows = {"open-mistral-7b": window(3_000, mistral())}
+    server.windows = {"open-mistral-7b": window(500, mistral())}
     called = router(
         relay,
         entry(server, "main", "gpt-4o"),
-        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 3_000}),
+        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 500}),
         fallbacks=[{"main": ["small"]}],
     )
     response = called.completion("main", [{"role": "user", "content": QUESTION}], crp=AGAIN)
@@ -310,7 +311,7 @@ def test_a_stream_that_breaks_off_before_its_verdict_is_asked_of_the_next(
     called = router(
         relay,
         entry(server, "main", "gpt-4o"),
-        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 3_000}),
+        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 500}),
         fallbacks=[{"main": ["small"]}],
     )
     stream = answered("stream", called, crp=WITHHOLDING)
@@ -410,12 +411,12 @@ def test_checks_before_a_call_do_not_leave_out_what_can_be_packed_again(
     relay: Relay, server: Double
 ) -> None:
     # The first deployment's envelope alone is larger than the second's window.
-    server.windows = {"open-mistral-7b": window(2_600, mistral())}
+    server.windows = {"open-mistral-7b": window(500, mistral())}
     server.faults = {"gpt-4o": "broken"}
     called = router(
         relay,
         entry(server, "main", "gpt-4o"),
-        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 2_600}),
+        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 500}),
         fallbacks=[{"main": ["small"]}],
         enable_pre_call_checks=True,
     )
@@ -424,6 +425,58 @@ def test_checks_before_a_call_do_not_leave_out_what_can_be_packed_again(
     assert first.context
     assert second.context == response.crp_envelope["text"]
     assert len(second.context) < len(first.context)
+
+
+@pytest.mark.requirement("003-10.1-3")
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("limit", [500, 800, 1_600, 2_600])
+def test_a_small_window_gets_context_and_fits(
+    relay: Relay, server: Double, limit: int, how: str
+) -> None:
+    server.windows = {"open-mistral-7b": window(limit, mistral())}
+    server.faults = {"gpt-4o": "broken"}
+    called = router(
+        relay,
+        entry(server, "main", "gpt-4o"),
+        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": limit}),
+        fallbacks=[{"main": ["small"]}],
+    )
+    response = answered(how, called)
+    last = server.requests[-1]
+    assert last.context == response.crp_envelope["text"]
+    # The input limit leaves room for the margin alone: the answer is not part of the input.
+    assert limit * 0.5 < mistral()(last.body["messages"]) <= limit
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_deployment_without_room_for_context_is_passed_over_by_name(
+    relay: Relay, server: Double, how: str
+) -> None:
+    tiny = entry(server, "tiny", "open-mistral-7b", info={"max_input_tokens": 90})
+    good = entry(server, "good", "gpt-4o-mini")
+    server.faults = {"gpt-4o": "broken"}
+    lists: list[dict[str, Any]] = [
+        {"fallbacks": [{"main": ["tiny", "good"]}]},
+        {"fallbacks": [{"main": ["tiny"]}, {"tiny": ["good"]}]},
+        {"fallbacks": [{"main": ["tiny"]}], "context_window_fallbacks": [{"tiny": ["good"]}]},
+    ]
+    for options in lists:
+        server.requests.clear()
+        called = router(relay, entry(server, "main", "gpt-4o"), tiny, good, **options)
+        response = answered(how, called)
+        assert [one.model for one in server.requests] == ["gpt-4o", "gpt-4o-mini"]
+        assert response.crp_envelope["text"] == server.requests[-1].context != ""
+    # The group itself, and nobody behind it; its name is in the error.
+    server.requests.clear()
+    alone = {**tiny, "model_name": "main"}
+    with pytest.raises(ModelContextExceeded, match="openai/open-mistral-7b") as raised:
+        answered(how, router(relay, alone))
+    assert raised.value.tried == ("openai/open-mistral-7b",)
+    assert not server.requests
+    # Without facts for the question there is nothing to make room for, and a cap is a wish.
+    for asked in ({"budget_tokens": 0}, {"k": 1, "budget_tokens": 1}):
+        answered(how, router(relay, alone), **asked)
+    assert len(server.requests) == 2
 
 
 def test_two_requests_do_not_share_what_was_tried(relay: Relay, server: Double) -> None:
@@ -511,11 +564,11 @@ def test_parts_of_a_question_are_each_packed_for_the_deployment_that_answers(
         "Plant 7 was built in 1957." if "7" in seen.question else "Plant 9 was built in 1959."
     )
     server.faults = {"gpt-4o": "broken"}
-    server.windows = {"open-mistral-7b": window(3_000, mistral())}
+    server.windows = {"open-mistral-7b": window(500, mistral())}
     called = router(
         relay,
         entry(server, "main", "gpt-4o"),
-        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 3_000}),
+        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 500}),
         fallbacks=[{"main": ["small"]}],
         disable_cooldowns=True,
     )

@@ -35,8 +35,8 @@ FAULTS = {
     13: "garbled",
     15: "trickle",
 }
-# A window that holds one of the two facts of an envelope, beside the answer and the margin.
-SMALL = 720
+# A limit of the input that holds one of the two facts of an envelope, beside the margin.
+SMALL, ANSWER = 113, 100
 
 
 def number(seen: Recorded) -> int:
@@ -84,7 +84,7 @@ async def played(called: CRPRouter, n: int) -> Any:
         messages,
         session_id=session(n),
         timeout=5,
-        max_tokens=100,
+        max_tokens=ANSWER,
         budget_tokens=100,
         k=2,
         stream=bool(n % 2),
@@ -104,9 +104,14 @@ async def test_hundreds_of_requests_over_failing_deployments() -> None:
     # window, and neither is looked at here.
     with (
         openai_double(choose=fault, answers=text, pause_s=0.001, piece_words=3) as server,
-        Relay.open(embedder=HashEmbedder(), dpe={"verifier": "alignment"}, receipts=False) as relay,
+        Relay.open(
+            embedder=HashEmbedder(),
+            dpe={"verifier": "alignment"},
+            receipts=False,
+            envelope={"least_context_tokens": 10},
+        ) as relay,
     ):
-        server.windows = {"open-mistral-7b": window(SMALL, mistral())}
+        server.windows = {"open-mistral-7b": window(SMALL + ANSWER, mistral())}
         relay.fabric.add(FACTS)
         called = CRPRouter(
             [

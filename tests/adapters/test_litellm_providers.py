@@ -40,7 +40,8 @@ TOOL = {
     },
 }
 # Context limits in tokens: small enough that no two deployments get the same facts.
-LIMITS = {"openai": 5_000, "anthropic": 3_400, "gemini": 2_900}
+ANSWER = 200
+LIMITS = {"openai": 2_600, "anthropic": 900, "gemini": 600}
 
 
 @dataclass
@@ -78,11 +79,11 @@ def servers() -> Iterator[Servers]:
             for make in (openai_double, anthropic_double, gemini_double)
         ]
         found = Servers(*doubles)
-        found.openai.windows = {"gpt-4o": window(LIMITS["openai"], o200k())}
-        found.anthropic.windows = {"claude-2.1": window(LIMITS["anthropic"], claude_2())}
+        found.openai.windows = {"gpt-4o": window(LIMITS["openai"] + ANSWER, o200k())}
+        found.anthropic.windows = {"claude-2.1": window(LIMITS["anthropic"] + ANSWER, claude_2())}
         # Gemini has no public tokenizer that works offline; o200k counts about as it does, and
         # the package, which does not know that, has to stay below by its estimate.
-        found.gemini.windows = {"gemini-2.5-flash": window(LIMITS["gemini"], o200k())}
+        found.gemini.windows = {"gemini-2.5-flash": window(LIMITS["gemini"] + ANSWER, o200k())}
         yield found
 
 
@@ -116,7 +117,7 @@ def test_each_attempt_across_three_providers_carries_what_fits_it(
         *servers.entries("main", "second", "third"),
         fallbacks=[{"main": ["second", "third"]}],
     )
-    response = answered(how, called, session_id=SESSION, max_tokens=200)
+    response = answered(how, called, session_id=SESSION, max_tokens=ANSWER)
     assert text(response) == GOOD
     asked = [double.requests for double in servers.everything()]
     tried = names.index(working) + 1
@@ -189,7 +190,7 @@ def test_tool_calls_come_through_from_every_provider(
     entries = servers.entries("openai", "anthropic", "gemini")
     for one in entries:
         one["model_name"] = "main" if one["model_name"] == provider else one["model_name"]
-    response = answered(how, router(relay, *entries), tools=[TOOL], max_tokens=200)
+    response = answered(how, router(relay, *entries), tools=[TOOL], max_tokens=ANSWER)
     if how == "stream":
         calls = [call for chunk in response.chunks for call in _calls(chunk)]
         assert "".join(call.function.arguments or "" for call in calls).replace(" ", "") == (
@@ -225,7 +226,7 @@ def test_every_fault_of_every_provider_is_a_typed_error_or_a_fallback(
         relay, *[{**one, "model_name": "main"} for one in entries if _is(one, provider)]
     )
     with pytest.raises(ModelError) as caught:
-        answered("acompletion", called, session_id=SESSION, max_tokens=200)
+        answered("acompletion", called, session_id=SESSION, max_tokens=ANSWER)
     assert caught.value.tried[0].startswith(provider)
     assert isinstance(caught.value, ModelContextExceeded) == (fault == "context")
     assert outcomes(relay, SESSION) == ["failed"]
@@ -243,13 +244,13 @@ def test_a_stream_that_is_cut_off_is_never_taken_for_an_answer(
     )
     if provider == "gemini":
         # LiteLLM cannot tell a whole stream of Gemini from one that was cut, so it is called whole.
-        stream = answered("stream", called, max_tokens=200)
+        stream = answered("stream", called, max_tokens=ANSWER)
         assert text(stream) == GOOD
         assert servers.gemini.requests[0].path.endswith(":generateContent")
         assert stream.usage.total_tokens > 0
         return
     with pytest.raises(ModelError):
-        answered("stream", called, max_tokens=200)
+        answered("stream", called, max_tokens=ANSWER)
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini"])
@@ -261,7 +262,7 @@ def test_nothing_of_crp_is_on_any_providers_wire(
     called = router(
         relay, *[{**one, "model_name": "main"} for one in entries if _is(one, provider)]
     )
-    answered(how, called, session_id=SESSION, max_tokens=200)
+    answered(how, called, session_id=SESSION, max_tokens=ANSWER)
     (seen,) = getattr(servers, provider).requests
     assert "crp" not in seen.raw.lower()
     assert not [name for name in seen.headers if "crp" in name]

@@ -61,7 +61,7 @@ def running(
     with openai_double(text=GOOD) as server:
         entries = [
             entry(server, "main", "gpt-4o"),
-            entry(server, "second", "open-mistral-7b", info={"max_input_tokens": 3000}),
+            entry(server, "second", "open-mistral-7b", info={"max_input_tokens": 500}),
         ]
         settings = {"fallbacks": [{"main": ["second"]}], "num_retries": 0}
         if request.param == "called":
@@ -184,7 +184,7 @@ def test_an_envelope_that_is_not_modified_is_a_304(proxied: Proxied) -> None:
 def test_a_fallback_is_packed_for_and_examined_with(proxied: Proxied, stream: bool) -> None:
     server = proxied.server
     server.faults = {"gpt-4o": "broken"}
-    server.windows = {"open-mistral-7b": window(3000, mistral())}
+    server.windows = {"open-mistral-7b": window(500, mistral())}
     given = proxied.ask(stream=stream)
     assert (given.status, given.text) == (200, GOOD)
     first, last = server.requests

@@ -44,8 +44,8 @@ def test_after_a_fallback_the_receipt_has_what_the_smaller_model_got(
     relay: Relay, server: Double
 ) -> None:
     server.faults = {"gpt-4o": "broken"}
-    server.windows = {"open-mistral-7b": window(4_000, mistral())}
-    small = entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 4_000})
+    server.windows = {"open-mistral-7b": window(1_500, mistral())}
+    small = entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 1_500})
     called = router(relay, entry(server, "main", "gpt-4o"), small, fallbacks=[{"main": ["small"]}])
     response = answered("completion", called)
     failed, seen = server.requests

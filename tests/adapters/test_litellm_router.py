@@ -68,7 +68,7 @@ def deployment(server: Double, name: str, model: str, **info: Any) -> dict[str, 
 def router(relay: Relay, server: Double, **options: Any) -> CRPRouter:
     entries = [
         deployment(server, "main", "gpt-4o"),
-        deployment(server, "small", "mistral-7b", max_input_tokens=3_000),
+        deployment(server, "small", "mistral-7b", max_input_tokens=500),
         {"model_name": "local", "litellm_params": {"model": "extractive/best"}},
     ]
     return CRPRouter(entries, relay=relay, num_retries=0, **options)
@@ -124,13 +124,13 @@ def test_a_fallback_gets_an_envelope_packed_for_it(relay: Relay, server: Double,
     response = both(how, called, "main", MESSAGES)
     first, second = (request.body for request in server.requests)
     assert (first["model"], second["model"]) == ("gpt-4o", "mistral-7b")
-    # The list entry says 3,000 tokens; the first deployment's window holds all facts.
+    # The list entry says 500 tokens; the first deployment's window holds all facts.
     assert context(first).count("computed from") == len(FACTS)
     assert 0 < context(second).count("computed from") < len(FACTS)
     # The envelope that is examined and reported is the one that the answering model saw.
     assert response.crp_envelope["text"] == context(second)
     assert response.crp_envelope["model"] == "openai/mistral-7b"
-    assert response.crp_envelope["token_budget"] < 3_000
+    assert response.crp_envelope["token_budget"] < 500
 
 
 def test_each_model_is_counted_with_its_own_tokenizer(relay: Relay, server: Double) -> None:
@@ -343,7 +343,7 @@ def test_groups_by_alias_and_by_wildcard_are_packed_for_their_model(
         "other", MESSAGES
     )
     assert response.crp_envelope["model"] == "openai/mistral-7b"
-    assert response.crp_envelope["token_budget"] < 3_000
+    assert response.crp_envelope["token_budget"] < 500
 
 
 def test_deployments_that_are_set_aside_are_a_reason_to_try_later(
@@ -380,7 +380,7 @@ def test_an_application_that_sets_its_own_callbacks_keeps_the_packing(
     server.faults = {"gpt-4o": "broken"}
     response = called.completion("main", MESSAGES)
     assert response.crp_envelope["model"] == "openai/mistral-7b"
-    assert response.crp_envelope["token_budget"] < 3_000
+    assert response.crp_envelope["token_budget"] < 500
 
 
 def test_a_header_of_crp_is_refused_wherever_it_is_written(relay: Relay, server: Double) -> None:

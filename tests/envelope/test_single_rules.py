@@ -164,15 +164,19 @@ def test_the_etag_of_nothing() -> None:
 
 @pytest.mark.requirement("003-7.2-1", "003-7.2-3", "003-7.2-4")
 def test_the_budget_is_what_is_left() -> None:
-    assert budget(8192, 100, 20, None, Exactness.EXACT, SETTINGS) == 8192 - 100 - 20 - 2048 - 512
-    assert budget(8192, 100, 20, 1000, Exactness.EXACT, SETTINGS) == 8192 - 100 - 20 - 1000 - 512
+    assert (
+        budget(16_384, 100, 20, None, Exactness.EXACT, SETTINGS) == 16_384 - 100 - 20 - 2048 - 512
+    )
+    assert (
+        budget(16_384, 100, 20, 1000, Exactness.EXACT, SETTINGS) == 16_384 - 100 - 20 - 1000 - 512
+    )
     assert SETTINGS.expected_response_tokens == 2048
     assert SETTINGS.safety_margin_tokens == 512
 
 
 @pytest.mark.requirement("003-7.2-6")
 def test_a_budget_below_zero_is_zero() -> None:
-    assert budget(1000, 100, 20, None, Exactness.EXACT, SETTINGS) == 0
+    assert budget(160, 100, 20, None, Exactness.EXACT, SETTINGS) == 0
 
 
 @pytest.mark.requirement("003-7.2-5")

@@ -80,6 +80,43 @@ def test_a_ttl_ends_strictly_after_its_last_moment(store: Store) -> None:
     assert namespace.maintain().stale == 0
 
 
+@pytest.mark.requirement("009-8.1-1", "009-8.1-2")
+def test_a_ttl_that_has_run_out_counts_at_the_next_read(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    due, never = namespace.add([Fact(content=sentence(1), ttl="P1D"), sentence(2)]).facts
+    active, stale = (Where(statuses=(one,)) for one in (FactStatus.ACTIVE, FactStatus.STALE))
+    vector = namespace.embedder.embed_query(sentence(1))
+
+    def read() -> list[Any]:
+        with namespace.moment() as view:
+            one, two = [
+                {fact.fact_id: fact.status.value for fact in found}
+                for found in (view.facts([due, never]), view.briefs([due, never]))
+            ]
+        assert one == two
+        exported = {one.fact_id for one in namespace.export(stale) if isinstance(one, Fact)}
+        assert exported == set(namespace.find(stale))
+        for where in (active, stale):
+            hits = {hit.fact_id for hit in namespace.nearest(vector, 5, where)}
+            words = {hit.fact_id for hit in namespace.search_text(sentence(1), 5, where)}
+            assert set(namespace.find(where)) == hits == words
+        return [one[due], one[never], namespace.find(stale), namespace.stats().facts]
+
+    assert read() == ["ACTIVE", "ACTIVE", [], {"ACTIVE": 2}]
+    at(made, NOON + timedelta(days=1))
+    before, hashed = everything(made), namespace.state_hash()
+    assert read() == ["ACTIVE", "ACTIVE", [], {"ACTIVE": 2}]
+    at(made, NOON + timedelta(days=1) + TICK)
+    aged = read()
+    assert aged == ["STALE", "ACTIVE", [due], {"ACTIVE": 1, "STALE": 1}]
+    # Reading is no change: the status is written by the upkeep, and that changes the hash.
+    assert (everything(made), namespace.state_hash()) == (before, hashed)
+    assert namespace.maintain().stale == 1
+    assert namespace.state_hash() != hashed
+    assert read() == aged
+
+
 def test_a_ttl_runs_out_for_archived_facts_and_not_for_withdrawn_ones(store: Store) -> None:
     made = fabric(store, notify=lambda notice: None)
     namespace = made.bind(ACME)

@@ -478,6 +478,24 @@ def test_personal_data_is_flagged_on_the_item() -> None:
     assert item.pii_flags == ("content:direct",)
 
 
+def test_personal_data_in_a_plain_fact_is_flagged_too() -> None:
+    mail = "Whoever has a question about the pump of crane 4 writes to jo@example.org."
+    card = "The pump of crane 4 was paid for with the card 4111 1111 1111 1111 in May."
+    plain = "The pump of crane 4 runs at night and is looked after by the harbour office."
+    relay = relay_of([mail, card, plain])
+    pack = compose(relay).pack
+    flags = {item.content_ref: item.pii_flags for item in pack.items}
+    assert flags[sha256(mail)] == ("content:direct",)
+    assert flags[sha256(card)] == ("content:financial",)
+    assert flags[sha256(plain)] == ()
+    # What the writer of a memory flagged stays, and is not said twice.
+    text = text_of(1) + " Mail jo@example.org."
+    flag = [{"field": "content", "category": "direct"}]
+    id_ = remember(relay, 1, text, confidence=0.9, pii_flags=flag)
+    item = next(one for one in compose(relay).pack.items if one.id == id_)
+    assert item.pii_flags == ("content:direct",)
+
+
 def test_equal_requests_give_equal_packs(full: Relay) -> None:
     assert compose(full, **plenty()).pack == compose(full, **plenty()).pack
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.budget import safety_margin
+from crp_integrations.envelope.budget import reserves, safety_margin
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
@@ -205,18 +205,18 @@ def test_a_whole_request_fits_with_its_answer_and_margin(
         return
     sent = prompt.prompt_messages(request, envelope.text)
     used = counter.count_messages(sent) + counter.count_tools(request.tools) + answer
+    _, least = reserves(limit, answer, SETTINGS)
+    assert least == min(SETTINGS.safety_margin_tokens, limit // 20)
     # Parts that are counted alone and stand side by side may differ by a few from the whole.
     slack = 8 if counter.exactness is Exactness.EXACT else 16
     assert (
         used
-        <= limit
-        - max(SETTINGS.safety_margin_tokens, safety_margin(budget, counter.exactness, SETTINGS))
-        + slack
+        <= limit - max(least, safety_margin(budget, counter.exactness, SETTINGS, least)) + slack
     )
     # Not a token is given away either: what is left over is the margin alone.
     rest = counter.count_messages(prompt.prompt_messages(request, "x")) - counter.count("x")
     left = limit - answer - counter.count_tools(request.tools) - rest
-    assert abs(left - safety_margin(left, counter.exactness, SETTINGS) - budget) <= slack
+    assert abs(left - safety_margin(left, counter.exactness, SETTINGS, least) - budget) <= slack
 
 
 @pytest.mark.requirement("003-7.2-5")
@@ -228,12 +228,40 @@ def test_the_margin_is_as_wide_as_the_count_is_unsure(model: str, share: float) 
     counter = counter_for(model)
     request = Request(query="Who pays?", model=model, max_tokens=1_000)
     whole = {}
-    for limit in (8_000, 64_000):
+    for limit in (11_000, 64_000):
         left = limit - 1_000 - counter.count_messages(prompt.prompt_messages(request, "x"))
         whole[limit] = left
         kept = left - prompt.reckon_room(request, counter, limit, SETTINGS).tokens
         assert abs(kept - max(512, share * left)) <= 8
     assert share == 0.0 or share * whole[64_000] > 512
+
+
+@pytest.mark.requirement("003-7.2-3", "003-7.2-4")
+@given(st.integers(0, 20_000), st.none() | st.integers(0, 4_000))
+def test_the_reserves_are_at_most_a_share_of_the_window(limit: int, answer: int | None) -> None:
+    kept, least = reserves(limit, answer, SETTINGS)
+    if answer is None:
+        assert kept + least <= limit / 4
+        assert limit < 10_240 or (kept, least) == (2_048, 512)
+        # Nothing is given away either: both grow with the window.
+        assert kept + least >= min(2_560, limit // 4) - 1
+    else:
+        assert (kept, least) == (answer, reserves(limit, None, SETTINGS)[1])
+
+
+def test_a_limit_of_the_input_holds_no_answer() -> None:
+    counter = counter_for("gpt-4")
+    asked = Request(query="Who pays?", model="gpt-4", max_tokens=1_000)
+
+    def room(limit: int, inputs: int | None) -> Any:
+        return prompt.reckon_room(asked, counter, limit, SETTINGS, input_limit=inputs)
+
+    whole, inputs = room(8_192, None), room(8_192, 2_600)
+    assert (whole.limit, whole.answer, inputs.limit, inputs.answer) == (8_192, 1_000, 2_600, 0)
+    assert inputs.tokens == 2_600 - inputs.around - inputs.question - 2_600 // 20
+    # The model's own limit holds where it is narrower, unless it is no limit of this deployment.
+    assert room(8_192, 8_000) == whole
+    assert room(4_096, 8_000).tokens > room(4_096, None).tokens
 
 
 def test_a_request_without_room_is_told_and_gives_an_empty_envelope(

@@ -171,7 +171,7 @@ def packing(content: dict[str, Any]) -> None:
 
 
 def budget(content: dict[str, Any]) -> None:
-    content["fit"]["room"]["limit"] -= 1
+    content["fit"]["room"]["limit"] -= 10
 
 
 def signal(content: dict[str, Any]) -> None:

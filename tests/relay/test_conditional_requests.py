@@ -15,6 +15,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import EnvelopeUnchanged, NoRelevantFacts, RequestError, StoreError
+from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.headers.codec import parse_request
 from crp_integrations.messages import Reply
@@ -125,6 +126,21 @@ def test_the_condition_is_evaluated_before_anything_is_selected(
 ) -> None:
     released(relay, UNKNOWN)
     assert watched.calls == ["condition", "gather", "assemble"]
+
+
+def test_an_envelope_is_not_reused_over_the_end_of_a_ttl(open_relay: Opener) -> None:
+    clock = FixedClock()
+    relay = open_relay(clock=clock)
+    relay.fabric.add([Fact(content=FACTS[0], ttl="PT10M"), *FACTS[1:]])
+    etag = asked(relay)
+    clock.moment += timedelta(minutes=9)
+    assert isinstance(began(relay, etag), NotModified)
+    clock.moment += timedelta(minutes=2)
+    done = released(relay, etag)
+    assert done.answer.headers["CRP-Context-Cache-Status"] == "MISS; reason=facts-updated"
+    scores = {fact.content: fact.freshness_score for fact in done.answer.envelope.facts}
+    assert scores.pop(FACTS[0]) == 0.0
+    assert min(scores.values()) > 0.0
 
 
 def test_ask_raises_what_a_gateway_answers_with_304(relay: Relay) -> None:

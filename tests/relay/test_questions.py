@@ -30,6 +30,19 @@ SESSION = "crp_sess_7f3a9bc2d4e1f083"
 QUESTION = "When was the Meridian reactor commissioned?"
 
 
+def test_fewer_candidates_than_the_setting_are_read_where_a_question_asks_for_fewer(open_relay):
+    relay = open_relay(preset="literal")
+    relay.fabric.add([f"The Meridian reactor has valve {n} of type {7 * n}." for n in range(40)])
+    found = [
+        relay.preview(QUESTION, **asked).facts_available
+        for asked in ({}, {"k_nearest": 5}, {"k_nearest": 20})
+    ]
+    # Facts as near as the last one may come along from its community, so few more are read.
+    assert found[0] == 40
+    assert 5 <= found[1] <= 15
+    assert 20 <= found[2] <= 30
+
+
 @pytest.mark.requirement("003-12.1-1", "003-12.1-3")
 def test_a_preview_calls_no_model_and_equals_the_dispatch(open_relay):
     model = ScriptedModel(FACTS[0])

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from crp_integrations.errors import FactRejected, IllegalTransition
 from crp_integrations.fabric.records import Fact, Moment, duration
 from crp_integrations.records import Record
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import FactStatus
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.ports import FactBrief
 
 ACTIVE, STALE = FactStatus.ACTIVE, FactStatus.STALE
 DELETED, QUARANTINED = FactStatus.DELETED, FactStatus.QUARANTINED
@@ -65,7 +68,7 @@ def check_transition(
         )
 
 
-def has_outlived(fact: Fact, now: datetime) -> bool:
+def has_outlived(fact: Fact | FactBrief, now: datetime) -> bool:
     """Whether a fact's time to live is over: such a fact is not ACTIVE again before it gets more.
 
     Spec: CRP-SPEC-009 §8.1

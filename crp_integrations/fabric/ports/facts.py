@@ -53,6 +53,7 @@ class FactBrief:
         importance_weight: in [0, 1].
         labels: access labels, sorted.
         decay: the decay function that the fact carries in its metadata, None for none.
+        expires_at: when its ttl runs out, None for never.
     """
 
     fact_id: str
@@ -65,6 +66,7 @@ class FactBrief:
     status: FactStatus
     labels: tuple[str, ...]
     decay: str | None = None
+    expires_at: datetime | None = None
 
     @classmethod
     def of(cls, fact: Fact) -> FactBrief:
@@ -80,6 +82,7 @@ class FactBrief:
             fact.status,
             fact.labels,
             carried(fact.metadata) if fact.metadata else None,
+            fact.expires_at,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
 from crp_integrations.language.words import (
     AUXILIARIES,
@@ -241,9 +241,15 @@ _JOINT = re.compile(
 _ALWAYS = frozenset("what how why".split())
 _SUBJECT = re.compile(r"\b(?:it|they|them|he|she|him)\b", re.IGNORECASE)
 _OWNER = re.compile(r"\b(?:its|their|his|her)\b", re.IGNORECASE)
+_PLACE = re.compile(r"\bthere\Z", re.IGNORECASE)
+# Of German, French, Spanish, Italian and Portuguese: what they mean is not looked for.
+_ELSEWHERE = re.compile(
+    r"\b(?:er|sie|es|ihn|ihm|ihnen|ihre?[nmrs]?|seine?[nmrs]?|ils?|elles?|lui|leurs?|son|sa|ses|él"
+    r"|ella|ellos|ellas|sus?|lei|loro|suo|sua|suoi|sue|ele|ela|eles|elas|seus?|suas)\b",
+    re.IGNORECASE,
+)
 _NAME = re.compile(NAME)
 _FEWEST = 2
-_LONGEST = 20
 # Joints looked at in one sentence; what lies behind them stays with the last task.
 _MOST_JOINTS = 16
 
@@ -251,47 +257,59 @@ _MOST_JOINTS = 16
 def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
     """What a question asks for, one after the other; a statement stays with what follows it.
 
-    A pronoun of a later task is replaced by the one name of the task before it.
+    Each task can be understood alone: a pronoun that points back is replaced by the name that it
+    means, and where that is not sure the two tasks stay one.
     """
-    found: list[MaskedQuestion] = []
-    waiting = question.cut(0, 0)
-    start = 0
-    ends = [*_END.finditer(question.mask), None]
-    for match in ends:
-        end = len(question.mask) if match is None else match.end()
-        sentence = question.cut(start, end)
-        start = end
-        if not sentence.text:
-            continue
-        if _asks(sentence) or (match is not None and "?" in match.group()):
-            pieces = _coordinated(sentence)
-            found += [waiting.join(pieces[0]), *pieces[1:]]
-            waiting = question.cut(0, 0)
-        else:
-            waiting = waiting.join(sentence)
-    if waiting.text:
-        found = [*found[:-1], found[-1].join(waiting)] if found else [waiting]
-    told = found[:1]
-    for before, task in pairwise(found):
-        told.append(_resolved(task, before))
+    told: list[MaskedQuestion] = []
+    spans: list[tuple[int, int]] = []
+    for start, end in _spans(question):
+        task: MaskedQuestion | None = question.cut(start, end)
+        while task is not None and told:
+            task = _resolved(task, told[-1])
+            if task is not None:
+                break
+            start, _ = spans.pop()
+            told.pop()
+            task = question.cut(start, end)
+        told.append(task or question)
+        spans.append((start, end))
     return told
 
 
+def _spans(question: MaskedQuestion) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    begin = start = 0
+    after_question = False
+    for match in [*_END.finditer(question.mask), None]:
+        end = len(question.mask) if match is None else match.end()
+        sentence = question.cut(start, end)
+        # The last sentence may be the rest of one that was cut at an abbreviation's point.
+        questioned = "?" in question.mask[start:end] and (match is not None or after_question)
+        after_question = match is not None and "?" in match.group()
+        if sentence.text and (_asks(sentence) or questioned):
+            (_, first), *others = _coordinated(question, start, end)
+            found += [(begin, first), *others]
+            begin = end
+        start = end
+    if question.cut(begin).text:
+        # A statement behind the last task stays with it.
+        found[-1:] = [(found[-1][0] if found else 0, len(question.mask))]
+    return found
+
+
 def _asks(sentence: MaskedQuestion) -> bool:
-    return sentence.first in WH | AUXILIARIES | TELLING or sentence.text.endswith("?")
+    return sentence.first in WH | AUXILIARIES | TELLING
 
 
-def _coordinated(sentence: MaskedQuestion) -> list[MaskedQuestion]:
-    pieces: list[MaskedQuestion] = []
-    start = 0
-    for match in islice(_JOINT.finditer(sentence.mask), _MOST_JOINTS):
-        word = (match["word"] or match["bare"]).casefold()
-        place = match.start("word") if match["word"] else match.start("bare")
-        before, after = sentence.cut(start, match.start()), sentence.cut(place)
-        if _opens(word, before, after):
-            pieces.append(before)
-            start = place
-    return [*pieces, sentence.cut(start)]
+def _coordinated(question: MaskedQuestion, start: int, end: int) -> list[tuple[int, int]]:
+    pieces: list[tuple[int, int]] = []
+    for match in islice(_JOINT.finditer(question.mask, start, end), _MOST_JOINTS):
+        kind = "word" if match["word"] else "bare"
+        before, after = question.cut(start, match.start()), question.cut(match.start(kind), end)
+        if _opens(match[kind].casefold(), before, after):
+            pieces.append((start, match.start()))
+            start = match.start(kind)
+    return [*pieces, (start, end)]
 
 
 def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
@@ -307,14 +325,46 @@ def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
     return relative is None and following in AUXILIARIES and before.first in WH | TELLING
 
 
-def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion:
-    """A task whose pronoun points back: with the name it means, or behind the words before it."""
-    pronoun = _SUBJECT.search(task.mask) or _OWNER.search(task.mask)
-    if pronoun is None or _NAME.search(task.mask):
+def stands_alone(need: str) -> bool:
+    """Whether no pronoun in a need means somebody or something that it does not name."""
+    asked = mask_question(need)
+    pronoun = _SUBJECT.search(asked.mask)
+    return pronoun is None or _NAME.search(asked.mask, 0, pronoun.start()) is not None
+
+
+def has_several_tasks(part: MaskedQuestion) -> bool:
+    """Whether a task holds others that cannot be understood alone."""
+    return len(_spans(part)) > 1
+
+
+def _resolved(task: MaskedQuestion, before: MaskedQuestion) -> MaskedQuestion | None:
+    """A task with the name that its pronoun means; None where it cannot be understood alone."""
+    if not opens_with_question(task):
+        # Of another language: with a name behind its first word, and no word that points back.
+        named = _NAME.search(task.mask, max(0, task.mask.find(" ")))
+        return task if named and not _ELSEWHERE.search(task.mask) else None
+    pronoun = next(filter(None, (p.search(task.mask) for p in (_SUBJECT, _OWNER, _PLACE))), None)
+    if pronoun is None or _NAME.search(task.mask, 0, pronoun.start()):
         return task
-    meant = trim_frame(before)
-    if not _NAME.fullmatch(meant.mask):
-        return meant.join(task) if meant.mask.count(" ") < _LONGEST else task
-    owner = "'s" if _OWNER.fullmatch(pronoun.group()) else ""
-    named = MaskedQuestion(meant.text + owner, meant.mask + owner)
-    return task.cut(0, pronoun.start()).join(named, task.cut(pronoun.end()))
+    meant = trim_frame(before.cut(len(before.first)) if before.first in TELLING else before)
+    names = [
+        match for match in _NAME.finditer(meant.mask) if meant.text[slice(*match.span())] != "I"
+    ]
+    if len(names) != 1:
+        return None
+    (name,) = names
+    verb, _, rest = meant.mask[: name.start()].strip().rpartition(" ")
+    subject = name.start() == 0 and not meant.mask.startswith("'s", name.end())
+    # `Who founded Acme`: nothing but the name can be meant by `it`.
+    sole = (
+        before.first == "who"
+        and name.end() == len(meant.mask)
+        and pronoun.group().casefold() in ("it", "its", "there")
+        and (rest or verb).casefold() not in PREPOSITIONS
+    )
+    if not (subject or sole):
+        return None
+    ahead, behind = "at " * (pronoun.re is _PLACE), "'s" * (pronoun.re is _OWNER)
+    whole = meant.cut(*name.span())
+    whole = MaskedQuestion(ahead + whole.text + behind, ahead + whole.mask + behind)
+    return task.cut(0, pronoun.start()).join(whole, task.cut(pronoun.end()))

@@ -80,14 +80,14 @@ class FannedQuestion:
             return step
         return self._asking()
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+    def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack the window that brings the parts together for a model; the last fit counts.
 
         Spec: CRP-SPEC-003 §10.1
         """
         if self._whole is None:
             raise RequestError("the parts are packed one by one; the whole question comes later")
-        return self._whole.fit(model, context_limit=context_limit)
+        return self._whole.fit(model, input_limit=input_limit)
 
     def receive(self, result: Result) -> Step:
         """Bring the parts together, or go on with the window that does."""

@@ -134,12 +134,12 @@ class ContinuedAnswer:
         continued = self._settings.continue_incomplete or self._settings.continue_partial
         return not continued and self._turn.show_unless_mended()
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
+    def fit(self, model: str, *, input_limit: int | None = None) -> FittedDispatch:
         """Pack the window under way for a model; the last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
         """
-        return self._turn.fit(model, context_limit=context_limit)
+        return self._turn.fit(model, input_limit=input_limit)
 
     def receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""

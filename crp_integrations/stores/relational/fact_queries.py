@@ -97,7 +97,13 @@ class FactQueries(FactsPart):
         if where.statuses is None:
             asked.add(RETRIEVABLE_SQL)
         else:
-            asked.any_of("status", [status.value for status in where.statuses])
+            statuses = [status.value for status in where.statuses]
+            if where.as_of is None or len(RETRIEVABLE.intersection(where.statuses)) != 1:
+                asked.any_of("status", statuses)
+            else:
+                aged = "CASE WHEN status = 'ACTIVE' AND expires_at < ? THEN 'STALE' ELSE status END"
+                asked.parameters.append(sortable(where.as_of))
+                asked.any_of(aged, statuses)
             if where.archived is not None:
                 asked.add(f"archived_at IS {'NOT ' if where.archived else ''}NULL")
             # Said once more in the words of an index.

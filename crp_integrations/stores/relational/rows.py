@@ -69,7 +69,7 @@ Stored = TypeVar("Stored", bound=Record)
 # What a `FactBrief` is made of. Every version of a fact has had these fields, with one meaning.
 BRIEF_COLUMNS = (
     "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
-    "community_label, ingested_at, status, labels, "
+    "community_label, ingested_at, status, labels, expires_at, "
     # Of the metadata one entry is read, and few facts have it.
     f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 THEN metadata END"
 )
@@ -153,7 +153,7 @@ def read(kind: type[Stored], text: Any) -> Stored:
 def brief(values: Sequence[Any]) -> FactBrief:
     """What selection reads of a row, in the order of `BRIEF_COLUMNS`."""
     schema, stored_hash, id, content, source, location, importance, community, *more = values
-    ingested_at, status, labels, metadata = more
+    ingested_at, status, labels, expires_at, metadata = more
     try:
         if schema not in _BRIEF_SCHEMAS:
             raise ValueError(schema)
@@ -172,6 +172,7 @@ def brief(values: Sequence[Any]) -> FactBrief:
             status_of(status, id),
             () if labels == "[]" else _labels(labels),
             None if metadata is None else carried(json.loads(metadata)),
+            None if expires_at is None else _moment(expires_at),
         )
     except (LookupError, ValueError, TypeError) as error:
         raise StoreDamaged(
