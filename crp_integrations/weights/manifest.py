@@ -1,6 +1,6 @@
 """The engine's own code, compared with the hashes that were taken when the package was built.
 
-A wheel holds `manifest.json`, written by `recipes/hatch_build.py` with the functions of this file.
+A wheel holds `manifest.json`, written by `.ci/manifest_hook.py` with the functions of this file.
 A working tree has none: whoever edits the code there makes no claim about it, and a report then
 has no evidence that the engine was verified. A wheel whose manifest is gone is refused.
 

@@ -346,7 +346,7 @@ class Once:
         return np.array(rows, dtype=np.float32).reshape(len(rows), self._of.dimensions)
 
 
-RECIPE = "crp_integrations.recipes.verifier"
+RECIPE = "tests.recipes.verifier"
 
 
 def fit(data: Path, folds: int, out: Path, cache: Path | None) -> None:

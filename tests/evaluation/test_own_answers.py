@@ -12,7 +12,7 @@ import pytest
 from crp_integrations import examine
 from crp_integrations.vocabulary import RiskLevel
 
-DATA = files("crp_integrations.recipes.verifier") / "data"
+DATA = files("tests.recipes.verifier") / "data"
 DOMAINS = ("buildings", "logistics", "museums", "support")
 TYPES = {
     "NUMBER", "DATE", "NAME", "UNIT", "NEGATION", "CONDITION", "RELATION", "SCOPE", "OPPOSITE",

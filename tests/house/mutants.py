@@ -33,7 +33,7 @@ TESTS = {
     "litellm": "adapters",
     "llama_index": "adapters",
 }
-LEFT_OUT = {"bench", "recipes", "weights", "testing"}
+LEFT_OUT = {"bench", "weights", "testing"}
 FLIPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,

@@ -37,7 +37,6 @@ CEILINGS = {
     "observability": 1_350,
     "policy": 1_450,
     "receipt": 4_700,
-    "recipes": 1_200,
     "relay": 8_800,
     "session": 1_450,
     "stores": 7_200,

@@ -13,7 +13,7 @@ from tests.house.imports import OWN, PACKAGE
 WITH_EXAMPLES = sorted(
     ".".join((OWN, *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
-    if ">>> " in path.read_text(encoding="utf-8") and "recipes" not in path.parts
+    if ">>> " in path.read_text(encoding="utf-8")
 )
 
 

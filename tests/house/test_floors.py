@@ -12,7 +12,6 @@ from tests.house.imports import OWN, Import, files, imports, path_of, room_of_fi
 # From the roof down; rooms of one floor are strangers.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
-    ("recipes",),
     ("langchain", "llama_index", "litellm", "gateway", "testing"),
     # Above relay, since they examine answers and ask judges.
     ("adapters", "evaluation"),
@@ -43,12 +42,11 @@ HOMES: dict[str, tuple[str, ...]] = {
     "langgraph": ("langchain/",),
     "llama_index": ("llama_index/",),
     "litellm": ("litellm/", "engines/litellm"),
-    "torch": ("recipes/", "engines/verifiers/"),
-    "safetensors": ("recipes/", "engines/verifiers/"),
-    "onnx": ("recipes/",),
-    "onnxruntime": ("engines/", "recipes/"),
-    "tokenizers": ("engines/", "recipes/"),
-    "transformers": ("engines/", "recipes/"),
+    "torch": ("engines/verifiers/",),
+    "safetensors": ("engines/verifiers/",),
+    "onnxruntime": ("engines/",),
+    "tokenizers": ("engines/",),
+    "transformers": ("engines/",),
     "tiktoken": ("engines/",),
     "sentencepiece": ("engines/",),
     "mistral_common": ("engines/",),
@@ -206,7 +204,7 @@ def test_only_the_roof_prints() -> None:
     printing = {
         f"{file}:{node.lineno}"
         for file, tree in files().items()
-        if room_of_file(file) not in ("cli", "recipes")
+        if room_of_file(file) != "cli"
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _dotted(node.func) == "print"
     }

@@ -13,13 +13,11 @@ from crp_integrations.records import Part, Record
 from tests.house.imports import OWN, files, room_of_file
 
 FRAMEWORKS = ("langchain", "langgraph", "llama_index", "litellm")
-# The recipes need extras and define no record.
-SKIPPED = ("recipes/",)
 
 
 def _modules() -> Iterator[str]:
     for file in files():
-        if not file.startswith(SKIPPED) and room_of_file(file):
+        if room_of_file(file):
             yield f"{OWN}." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 

@@ -13,8 +13,8 @@ from crp_integrations.errors import ConfigError, EngineError
 pytest.importorskip("onnx")
 pytest.importorskip("safetensors")
 
-from crp_integrations.recipes import minilm
-from crp_integrations.recipes.minilm import quantise
+from tests.recipes import minilm
+from tests.recipes.minilm import quantise
 
 
 def test_the_recipe_gives_what_ships(tmp_path: Path) -> None:

