@@ -34,14 +34,15 @@ from crp_integrations.langchain.runnable import CRPRunnable
 from crp_integrations.langchain.vector_store import CRPVectorStore, FabricEmbeddings
 
 if TYPE_CHECKING:
-    from crp_integrations.langchain.middleware import CRPMiddleware, EmittingMiddleware
+    from crp_integrations.langchain.memory_emission import EmittingMiddleware
+    from crp_integrations.langchain.middleware import CRPMiddleware
     from crp_integrations.langchain.store import CRPStore
 
 # What needs more than langchain-core, and seconds to import.
 _LATER = {
     "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
     "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
-    "EmittingMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
+    "EmittingMiddleware": ("crp_integrations.langchain.memory_emission", "langgraph"),
 }
 
 __all__ = [

@@ -1,18 +1,16 @@
-"""The middlewares of an agent: envelopes and verdicts for its model calls, and memory items."""
+"""The middleware of an agent: envelopes and verdicts for its model calls."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Annotated, Any, NotRequired, Unpack, cast
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables.config import RunnableConfig, ensure_config
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -20,7 +18,6 @@ from langgraph.types import Command
 from crp_integrations.adapters.arguments import (
     check_callables,
     check_count,
-    check_emitter,
     check_relay,
     split_report_hook,
 )
@@ -40,8 +37,7 @@ from crp_integrations.adapters.observed_answers import (
     check_attach,
 )
 from crp_integrations.dpe.records import RejectedClaim, Report
-from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
-from crp_integrations.governance.memory_writer import Emitter
+from crp_integrations.errors import LimitReached, SafetyHalt
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.langchain.messages import (
     METADATA_KEY,
@@ -429,96 +425,3 @@ def _held_back(
             config = released.config(request.model.get_name())
             if config is not None:
                 yield released, config
-
-
-log = logging.getLogger("crp_integrations.langchain")
-
-
-class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
-    """Memory items from the four hooks of a run.
-
-    The question is `episodic` (user-action) before the run, the answer (transcript) after it; what
-    a tool gives is `episodic` (tool-output), and how it was called `procedural` (tool-recipe); what
-    the model is offered is `semantic` (tool-spec). What the fabric refuses, such as a text of two
-    words, is logged and left out; the run goes on.
-
-    Spec: Summit §Backlog Write 3
-
-    Args:
-        emitter: makes the items and hands them on.
-
-    Raises:
-        RequestError: it is none.
-    """
-
-    def __init__(self, emitter: Emitter) -> None:
-        super().__init__()
-        check_emitter(emitter, "EmittingMiddleware")
-        self.tools = []
-        self._emitter = emitter
-
-    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """Write down what the user asks."""
-        asked = [one for one in state["messages"] if isinstance(one, HumanMessage)]
-        if asked:
-            self._emit(self._emitter.episodic, asked[-1].text, "user-action")
-
-    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
-        """Write down what the agent answers."""
-        last = state["messages"][-1] if state["messages"] else None
-        if isinstance(last, AIMessage):
-            self._emit(self._emitter.episodic, last.text, "transcript")
-
-    def wrap_model_call(
-        self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
-    ) -> ModelResponse:
-        """Write down the tools that the model is offered, at its first call."""
-        self._emit_tools(request)
-        return handler(request)
-
-    async def awrap_model_call(
-        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
-    ) -> ModelResponse:
-        """The same, in a loop."""
-        self._emit_tools(request)
-        return await handler(request)
-
-    def wrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
-    ) -> ToolMessage | Command[Any]:
-        """Write down how a tool is called and what it gives."""
-        result = handler(request)
-        self._emit_call(request, result)
-        return result
-
-    async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> ToolMessage | Command[Any]:
-        """The same, in a loop."""
-        result = await handler(request)
-        self._emit_call(request, result)
-        return result
-
-    def _emit_tools(self, request: ModelRequest) -> None:
-        if any(isinstance(one, AIMessage) for one in request.messages):
-            return
-        for tool in request.tools:
-            spec = tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
-            self._emit(self._emitter.semantic, spec, "tool-spec")
-
-    def _emit_call(self, request: ToolCallRequest, result: ToolMessage | Command[Any]) -> None:
-        call = request.tool_call
-        recipe = {"tool": call["name"], "arguments": dict(call["args"])}
-        self._emit(self._emitter.procedural, recipe, "tool-recipe")
-        if isinstance(result, ToolMessage):
-            self._emit(self._emitter.episodic, result.text, "tool-output")
-
-    def _emit(self, emit: Callable[..., Any], content: Any, category: str) -> None:
-        try:
-            emit(content, category)
-        except FactRejected as error:
-            log.info("a memory of category %s was not kept: %s", category, type(error).__name__)

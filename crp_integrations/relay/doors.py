@@ -209,7 +209,6 @@ def examine(
     Args:
         context: an envelope, facts, or texts; texts are named `context-1`, `context-2`, ….
         question: what was asked, None when it is not known.
-        embedder: None for the one that ships.
         no_store: nothing of the call is kept, so personal data in it needs no warning.
         sub_queries: what the question asks for; empty takes those of an envelope, or takes the
             question apart by rules.
@@ -218,22 +217,18 @@ def examine(
             which a judge understands it. What tools answered in it is evidence, and may follow
             the question.
         system_prompt: what the model was told; facts in it are evidence for a judge.
-        rejected: claims that the report on a sub-agent's answer flags (`rejected_claims`). Tools'
-            results are no evidence for them, and an answer that repeats one is flagged.
+        rejected: claims that a sub-agent's report flags (`rejected_claims`); a repeat is flagged.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
-            Calls with the same judge and options share its cache and its budget, which is the
-            process's.
+            Calls with the same judge and options share its cache and its budget.
         judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too.
 
     Returns:
-        The report: risk, counts, and for each claim its status and what it rests on. Nothing is
-        sealed.
+        The report, with the status of each claim and what it rests on. Nothing is sealed.
 
     Raises:
-        RequestError: the answer is no text, or the context no list of texts and facts, or the
-            grounding mode not one of the three.
+        RequestError: the answer, the context or the grounding mode has no usable value.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
     judging, on_report = _judge_of(judge, judge_options, settings)
@@ -311,10 +306,9 @@ def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list
             "the judge's withhold_labels is set, and an envelope does not tell its facts' labels; "
             "give the facts, or ask through a relay"
         )
-    items = context
     return [
         (item.fact_id, "label")
-        for item in items
+        for item in context
         if isinstance(item, Fact) and withheld.intersection(item.labels)
     ]
 
