@@ -289,7 +289,7 @@ def _annotation(one: CheckedAnswer, claim: Claim, evidence: str) -> str:
 
 def _escaped(text: str, more: str = "") -> str:
     """Text within a workflow command, whose own marks are written as their numbers."""
-    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
+    return text.translate({ord(c): f"%{ord(c):02X}" for c in f"%\r\n{more}"})
 
 
 def _cell(text: str) -> str:
