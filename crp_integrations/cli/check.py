@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.terminal import counted, plain, quoted
 from crp_integrations.errors import RequestError
+from crp_integrations.records import Part
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class CheckedAnswer:
     report: Report
 
 
-class LoggedAnswer(BaseModel):
+class LoggedAnswer(Part):
     """A line of a log; further fields are passed over."""
 
     answer: str
@@ -202,13 +203,17 @@ def _check_log(path: str, judging: Mapping[str, Any], *, quiet: bool) -> list[Ch
 
 def _logged(line: str, number: int, path: str) -> LoggedAnswer:
     try:
-        return LoggedAnswer.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"][:1])) or "it"
+        row = json.loads(line)
+        known = {name: row[name] for name in LoggedAnswer.model_fields if name in row}
+        return LoggedAnswer.model_validate(known)
+    except (ValueError, TypeError, RecursionError) as error:
+        wrong = "it is no JSON object"
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            wrong = f"{first['loc'][0]}: {first['msg']}"
         raise RequestError(
-            f"line {number} of {path!r:.200}: {field}: {first['msg']:.80}; wanted a JSON object "
-            "with answer and question (texts) and context (a text or a list of texts)"
+            f"line {number} of {path!r:.200}: {wrong:.100}; wanted an object with answer and "
+            "question (texts) and context (a text or a list of texts)"
         ) from None
 
 
@@ -289,7 +294,7 @@ def _annotation(one: CheckedAnswer, claim: Claim, evidence: str) -> str:
 
 def _escaped(text: str, more: str = "") -> str:
     """Text within a workflow command, whose own marks are written as their numbers."""
-    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)
+    return text.translate({ord(c): f"%{ord(c):02X}" for c in f"%\r\n{more}"})
 
 
 def _cell(text: str) -> str:

@@ -261,8 +261,9 @@ def _claim(claim: Claim, passages: Mapping[str, tuple[str, str]], *, judged: boo
     text = Text(plain(claim.text, whole=True).replace("\n", " "))
     if claim.wrong is not None:
         text.stylize("bold red", claim.wrong[0] - claim.start, claim.wrong[1] - claim.start)
+    own_words = " ".join(claim.text.split())
     for name, words in quoted(claim, passages, judged=judged):
-        if words in " ".join(claim.text.split()):
+        if words in own_words:
             text.append(f"\nword for word in {plain(name)}", style="dim")
             continue
         nearest = "" if claim.status in DECIDED else "nearest: "
