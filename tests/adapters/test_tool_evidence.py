@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from crp_integrations import Relay, SafetyHalt, examine
 from crp_integrations.langchain import CRPMiddleware, DPECallbackHandler
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.vocabulary import RiskLevel
+from tests.adapters.langchain_doubles import Chat
 from tests.adapters.litellm_deployments import entry
 from tests.adapters.tool_results import RESULTS, answers, conversation
 from tests.doubles import HashEmbedder
@@ -59,6 +62,25 @@ def test_right_answers_about_tools_stay_low_and_changed_ones_are_found() -> None
         flagged[right] += report.risk_level is not RiskLevel.LOW
     assert flagged[True] <= 0.03 * counted[True]
     assert flagged[False] >= 0.5 * counted[False]
+
+
+def test_with_a_judge_changed_answers_are_found_and_right_ones_stay_low() -> None:
+    """Recorded replies of a model that was sent the prompts alone, a variant of each kind at once."""
+    path = Path(__file__).with_name("tool_replies.jsonl")
+    known = {one["answer"]: one["reply"] for one in map(json.loads, path.open(encoding="utf-8"))}
+    flagged = {True: 0, False: 0}
+    counted = {True: 0, False: 0}
+    for question, result, answer, right in answers():
+        if answer not in known:
+            continue
+        judge = Chat(reply=lambda sent, said=known[answer]: said)
+        talk = conversation(question, result)
+        report = examine(answer, [], question, conversation=talk, judge=judge)
+        counted[right] += 1
+        flagged[right] += report.risk_level is not RiskLevel.LOW
+    assert sum(counted.values()) == len(known) >= 60
+    assert flagged[True] <= 0.03 * counted[True]
+    assert flagged[False] >= 0.95 * counted[False]
 
 
 @pytest.mark.parametrize(("said", "low"), [(RIGHT, True), (WRONG, False)])
