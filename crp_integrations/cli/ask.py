@@ -56,7 +56,7 @@ def ask(
         answer = relay.ask(
             question,
             model=model,
-            budget_tokens=budget_tokens,
+            budget_tokens=options.read_budget(budget_tokens),
             grounding=grounding,
             session_id=session,
             cache=cache,
@@ -90,7 +90,11 @@ def preview(
     """Show what the context for a question would be, without asking a model."""
     with questioned_relay(store, tenant) as relay:
         seen = relay.preview(
-            question, model=model, budget_tokens=budget_tokens, grounding=grounding, cache=cache
+            question,
+            model=model,
+            budget_tokens=options.read_budget(budget_tokens),
+            grounding=grounding,
+            cache=cache,
         )
     terminal.print_record(seen, terminal.draw_preview, as_json=as_json)
 

@@ -31,7 +31,7 @@ from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.judge import JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 litellm = library()
 
@@ -109,7 +109,7 @@ class CRPRouter:
         messages: Sequence[Mapping[str, Any]],
         *,
         stream: bool = False,
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         grounding: GroundingMode | str | None = None,
         session_id: str | None = None,
         k: int | None = None,
@@ -133,7 +133,7 @@ class CRPRouter:
             model: name of a group in the model list.
             messages: OpenAI shape, text alone; the last one is the user's, or a tool's result.
             stream: whether chunks are wanted; they come after the verdict.
-            budget_tokens: cap on the envelope.
+            budget_tokens: cap on the envelope, `auto` or `window`; None for the settings' choice.
             session_id: `crp_sess_…` of the session to go on with.
             k: cap on the number of facts.
             crp: further fields of a question by the names that `Relay.ask` has for them, such as

@@ -15,6 +15,7 @@ from crp_integrations.dpe.pipeline import Examination, examine, stand_ins
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
+from crp_integrations.envelope.budget import budget as tokens_left
 from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.continuation import is_summary
@@ -185,6 +186,7 @@ def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
         counter,
         settings,
         budget_tokens=_budget(made, change, notes),
+        automatic=change.budget_tokens is None and made.automatic,
         model=change.model or made.content.model.asked,
     )
 
@@ -225,8 +227,16 @@ def _budget(made: Context, change: Change, notes: list[str]) -> int:
     if change.limit is None or room is None:
         return made.fit.budget_tokens
     notes.append("what stands around the context is counted as it was for the first model")
-    spare = room.limit - made.fit.budget_tokens
-    return max(0, change.limit - spare)
+    return tokens_left(
+        change.limit,
+        room.around,
+        room.question,
+        room.answer,
+        made.tokenizer.exactness,
+        made.settings,
+        asked=room.asked,
+        automatic=room.automatic,
+    )
 
 
 class _Partly(Remembered):

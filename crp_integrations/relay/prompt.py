@@ -64,8 +64,11 @@ def reckon_room(
     further = expected_replies(request.strategy) - 1
     each = request.max_tokens or settings.expected_response_tokens
     rest += further * each
-    left = budget(context_limit, rest, asked, request.max_tokens, counter.exactness, settings)
-    if not left:
+    own = request.asked_budget(settings)
+    cap, automatic = own if isinstance(own, int) else None, own == "auto"
+    limits = (context_limit, rest, asked, request.max_tokens)
+    tokens = budget(*limits, counter.exactness, settings, asked=cap, automatic=automatic)
+    if not tokens and cap is None:
         _LOG.warning(
             "model %s: %d tokens of the request, its answer and the margin leave none of %d "
             "for context",
@@ -73,15 +76,7 @@ def reckon_room(
             rest + asked,
             context_limit,
         )
-    own = request.budget_tokens
-    return BudgetRoom(
-        limit=context_limit,
-        around=rest,
-        question=asked,
-        answer=request.max_tokens,
-        asked=own,
-        tokens=left if own is None else max(0, min(left, own)),
-    )
+    return BudgetRoom(*limits, cap, automatic, tokens)
 
 
 DECOMPOSE_MODEL = "decompose-model@1"

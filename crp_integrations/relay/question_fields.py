@@ -25,6 +25,7 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
 from crp_integrations.session.records import SESSION_ID
 from crp_integrations.vocabulary import (
+    BudgetTokens,
     Decomposition,
     GroundingMode,
     Oversight,
@@ -41,7 +42,7 @@ class QuestionFields(JudgeOptions, total=False):
     judge: JudgeSource
 
     model: str | None
-    budget_tokens: int | None
+    budget_tokens: BudgetTokens | None
     grounding: GroundingMode | str | None
     session_id: str | None
     sub_queries: Sequence[str] | None
