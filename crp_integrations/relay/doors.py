@@ -71,9 +71,8 @@ def pack(
     Args:
         facts: texts, or facts with importance, dates and sources; equal ids count once.
         model: whose tokenizer counts.
-        budget_tokens: cap on the rendered text; `auto` for what the question needs, `window` for
-            all that the model's context limit leaves, None for the settings' choice, which is
-            `auto`. 0 or less gives an empty envelope of tier D.
+        budget_tokens: cap on the rendered text; `auto`, the settings' default, for what a question
+            needs, `window` for all that the model takes in; 0 gives an empty envelope of tier D.
         k: cap on the number of facts.
         now: the moment that freshness is counted to; None for the clock's.
         embedder: None for the one that ships.
@@ -146,9 +145,7 @@ class CallerSelection:
         """What the retriever behind these facts may be asked next, at most so many questions."""
         return self._texts.further_questions(self._request.query, facts, most)
 
-    def pack(
-        self, facts: Sequence[Fact | str], budget_tokens: BudgetTokens | None = None
-    ) -> Envelope:
+    def pack(self, facts: Sequence[Fact | str], budget: BudgetTokens | None = None) -> Envelope:
         """Rank these facts and pack them into the budget, or into another one."""
         from crp_integrations.envelope.assemble import assemble
         from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
@@ -158,8 +155,8 @@ class CallerSelection:
         if isinstance(facts, str):
             raise RequestError("facts is one string; give a list of texts, such as [fact]")
         settings, request = self._settings, self._request
-        if budget_tokens is not None:
-            request = request.changed(budget_tokens=budget_tokens)
+        if budget is not None:
+            request = request.changed(budget_tokens=budget)
         budget, automatic = request.budget_tokens, False
         if budget is None or isinstance(budget, str):
             limit = limits(settings)(request.model)[0]
