@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError
@@ -28,15 +28,19 @@ from crp_integrations.relay.question_fields import admit
 from crp_integrations.relay.questions import AUTO
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 # Values that a message shows; of others, which may hold a key or a person's words, the type.
 _PLAIN: Final = (str, int, float, type(None))
 _HIDDEN: Final = ("api_key", "headers", "options")
 # What pydantic writes before the words of a validator of ours.
 _OURS: Final = "Value error, "
+# What pydantic names a number's branch of a budget.
+_BRANCH: Final = ".constrained-int"
 _ANY_MODEL: Final = "extractive"
 _POLICIES: Final = ("policy", "report_only")
+# What a component packs into: a number of tokens, what the question needs, or the whole window.
+PackBudget = Annotated[int, Field(ge=1)] | Literal["auto", "window"]
 
 
 def check_relay(given: object, taker: str) -> None:
@@ -48,9 +52,11 @@ def check_relay(given: object, taker: str) -> None:
 
 
 def check_packing(
-    *, budget_tokens: int | None, k: int | None, grounding: GroundingMode | str
+    *, budget_tokens: BudgetTokens | None, k: int | None, grounding: GroundingMode | str
 ) -> None:
     """Check how much is packed, and how the model is told to use it."""
+    if budget_tokens in ("auto", "window"):
+        budget_tokens = None
     for name, value in (("budget_tokens", budget_tokens), ("k", k)):
         if value is not None:
             check_count(name, value, least=1, or_none=True)
@@ -127,6 +133,8 @@ def _problem(taker: type[Any], error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = ", ".join(sorted(taker.model_fields))
         return f"{taker.__name__} has no field {field!r:.40}; it takes {known}"
+    if field.endswith(_BRANCH):
+        field, told = field.removesuffix(_BRANCH), f"{told}, auto or window"
     if not field or told.startswith(_OURS):
         return told.removeprefix(_OURS)
     if first["type"] == "tuple_type":

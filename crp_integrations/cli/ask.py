@@ -61,7 +61,11 @@ def ask(
             raise RequestError(f"--preview calls no model; leave {', '.join(given)} out")
         with questioned_relay(store, tenant) as relay:
             seen = relay.preview(
-                question, model=model, budget_tokens=budget_tokens, grounding=grounding, cache=cache
+                question,
+                model=model,
+                budget_tokens=options.read_budget(budget_tokens),
+                grounding=grounding,
+                cache=cache,
             )
         terminal.print_record(seen, terminal.draw_preview, as_json=as_json)
         return
@@ -69,7 +73,7 @@ def ask(
         answer = relay.ask(
             question,
             model=model,
-            budget_tokens=budget_tokens,
+            budget_tokens=options.read_budget(budget_tokens),
             grounding=grounding,
             session_id=session,
             cache=cache,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -40,10 +41,13 @@ from crp_integrations.evaluation.context_rot import find_questions, measure_rot
 from crp_integrations.evaluation.data_sets import find
 from crp_integrations.evaluation.figures import doubt_curve, figures
 from crp_integrations.evaluation.selection import (
+    AUTO,
     BUDGETS,
+    HEADLINE,
     SYSTEMS,
     headings,
     measure_sets,
+    percent,
     plan_of,
     table,
 )
@@ -101,6 +105,24 @@ def selection(
     for row in table(report):
         drawn.add_row(*map(Text, row))
     terminal().print(drawn)
+    sent = Drawn(title="Tokens sent and evidence, means of the sets", title_justify="left")
+    for name in ("system", "budget", "tokens", "evidence"):
+        sent.add_column(name, justify="left" if name == "system" else "right")
+    for row in _tokens_sent(report):
+        sent.add_row(*map(Text, row))
+    terminal().print(sent)
+
+
+def _tokens_sent(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Tokens sent and evidence in per cent, means over the sets, one row a budget."""
+    for system, sets in report["results"].items():
+        for budget in (*report["settings"]["budgets"], AUTO):
+            if all(f"tokens@{budget}" in values for values in sets.values()):
+                tokens, found = (
+                    fmean([values[f"{metric}@{budget}"] for values in sets.values()])
+                    for metric in ("tokens", HEADLINE)
+                )
+                yield system, f"{budget}", f"{tokens:.0f}", percent(found)
 
 
 def rot(
@@ -169,7 +191,9 @@ def drift(
         uris = {source.source_id: source.uri for source in namespace.sources()}
 
         def retrieve(question: str) -> Iterator[ShownSource]:
-            envelope = relay.turn(question, model=model, budget_tokens=budget_tokens).preview()
+            envelope = relay.turn(
+                question, model=model, budget_tokens=options.read_budget(budget_tokens)
+            ).preview()
             for fact in envelope.facts:
                 yield ShownSource(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
 

@@ -6,20 +6,24 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from crp_integrations.errors import RequestError
+from crp_integrations.vocabulary import BudgetTokens as Budget
 from crp_integrations.vocabulary import GroundingMode, SourceKind
 
 DEFAULT_STORE = "crp-store"
 
 
-def _positive(tokens: int | None) -> int | None:
-    if tokens is not None and tokens < 1:
-        raise RequestError(f"--budget-tokens is {tokens}, wanted at least 1")
-    return tokens
+def read_budget(given: str | None) -> Budget | None:
+    """A budget as it is typed."""
+    if given in (None, "auto", "window"):
+        return cast("Budget | None", given)
+    if not str(given).isdecimal() or int(str(given)) < 1:
+        raise RequestError(f"--budget-tokens is {given!r:.40}, wanted 1 or more, auto or window")
+    return int(str(given))
 
 
 # A text, since a path would turn "" into the folder one stands in.
@@ -36,9 +40,10 @@ ModelName = Annotated[
     typer.Option("--model", help="Provider string as LiteLLM takes it, or extractive."),
 ]
 BudgetTokens = Annotated[
-    int | None,
+    str | None,
     typer.Option(
-        "--budget-tokens", callback=_positive, help="Most tokens that the context may take."
+        "--budget-tokens",
+        help="Most tokens of the context; auto takes what the question needs, window all.",
     ),
 ]
 Grounding = Annotated[

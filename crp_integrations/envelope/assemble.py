@@ -7,9 +7,11 @@ arithmetic in a total order, so an envelope can be rebuilt from its candidates b
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import index
 
+from crp_integrations.envelope.budget import NEED, needed_places, needed_tokens
 from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact, split_refused
 from crp_integrations.envelope.continuation import assess_pressure
@@ -49,7 +51,13 @@ from crp_integrations.envelope.records import (
     refused_drops,
 )
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.tier import TIER, classify_tier, saturation, saturation_label
+from crp_integrations.envelope.tier import (
+    TIER,
+    NeedShown,
+    classify_tier,
+    saturation,
+    saturation_label,
+)
 from crp_integrations.errors import RequestError
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed
@@ -91,6 +99,7 @@ def assemble(
     candidates: Candidates,
     *,
     budget_tokens: int,
+    automatic: bool = False,
     counter: TokenCounter,
     grounding: GroundingMode,
     settings: EnvelopeSettings,
@@ -114,6 +123,7 @@ def assemble(
     Args:
         candidates: what was selected; counted again when another counter is given.
         budget_tokens: tokens that the rendered text may have; below 0 counts as 0.
+        automatic: take what the question needs, and `budget_tokens` at most.
         counter: the target model's token counter.
         now: the current time, aware; it enters the freshness and `created_at` alone.
         k: cap on the number of facts, None for no cap.
@@ -154,6 +164,10 @@ def assemble(
     opening = opening_ids(pinned, before.ids, settings)
 
     first = cut.pinned(opening)
+    if automatic:
+        budget_tokens = min(
+            budget_tokens, needed_tokens(ranking, len(candidates.sub_queries), settings, first)
+        )
 
     def packed(room: int, passed_over: int | None = None) -> PackResult:
         def taken(most: int | None) -> PackResult:
@@ -191,6 +205,11 @@ def assemble(
             fitted = _add_excerpts(fitted, cut, opening, budget_tokens, counter, settings)
     packing, ordering, text, token_count = fitted
     conflicts = cut.conflicts(packing.packed)
+    parts = any(ranked.candidate.spans for ranked in packing.packed)
+    if automatic and packing.packed and not (packing.over_budget or parts):
+        # Nothing more was there, so this is what was needed.
+        budget_tokens = token_count
+    need = NeedShown.of(ranking, packing, token_count, settings)
     if cut.owners:
         packing = count_parts(cut.packing(packing, k), counter)
         ranking = cut.ranking(ranking)
@@ -207,10 +226,16 @@ def assemble(
         now=now,
         settings=settings,
         refused=refused,
+        need=need,
     )
+    left = packing.over_budget
+    if automatic:
+        # What the question does not need waits for no further window.
+        places = needed_places((*packing.packed, *left), settings)
+        left = tuple(left[at - len(packing.packed)] for at in places if at >= len(packing.packed))
     pressed = assess_pressure(
         candidates,
-        packing,
+        replace(packing, over_budget=left),
         saturation=used,
         grounding=grounding,
         settings=settings,
@@ -262,6 +287,7 @@ def assemble(
             *candidates.algorithms,
             RANK,
             WALK,
+            *((NEED,) if automatic else ()),
             packing.algorithm,
             *((EXCERPT,) if whole < budget_tokens else ()),
             *ordering.algorithms,

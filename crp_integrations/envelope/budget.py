@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidates, RankedFact
+from crp_integrations.envelope.rank import Ranking
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.messages import Message
@@ -60,8 +61,11 @@ def budget(
     response_tokens: int | None,
     exactness: Exactness,
     settings: EnvelopeSettings,
+    *,
+    asked: int | None = None,
+    automatic: bool = False,
 ) -> int:
-    """The token budget of an envelope.
+    """The token budget of an envelope, or the most of one that is what its question needs.
 
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
@@ -72,6 +76,8 @@ def budget(
         query_tokens: the question.
         response_tokens: the call's `max_tokens`; None takes the reserve of the settings.
         exactness: how far the counter can be trusted.
+        asked: the caller's own cap, None for none.
+        automatic: the envelope takes what its question needs, up to the settings' bound.
 
     Returns:
         Tokens, never below 0.
@@ -81,7 +87,9 @@ def budget(
     """
     answer, least = reserves(context_limit, response_tokens, settings)
     left = context_limit - system_tokens - query_tokens - answer
-    return max(0, left - safety_margin(left, exactness, settings, least))
+    left -= safety_margin(left, exactness, settings, least)
+    cap = settings.budget.most if automatic else asked
+    return max(0, left if cap is None else min(left, cap))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,7 @@ class BudgetRoom:
         answer: tokens kept free for the answer, 0 under a limit of the input; None took the
             reserve of the settings.
         asked: the request's own cap; None for none.
+        automatic: the envelope takes what its question needs, and `tokens` at most.
         tokens: the outcome.
     """
 
@@ -106,7 +115,51 @@ class BudgetRoom:
     question: int
     answer: int | None
     asked: int | None
+    automatic: bool
     tokens: int
+
+
+NEED = "need@1"
+
+
+def needed_places(ranked: Sequence[RankedFact], settings: EnvelopeSettings) -> list[int]:
+    """Places of the facts that matter for a question, in rank order.
+
+    Those matter whose score is at least a share of the best one's: behind them relevance has
+    fallen off. A fact without any score does not matter.
+    """
+    least = to_fixed(settings.budget.needed_share)
+    best = max((fact.candidate.merit for fact in ranked), default=0)
+    return [
+        place
+        for place, fact in enumerate(ranked)
+        if fact.candidate.merit and fact.candidate.merit * SCALE >= least * best
+    ]
+
+
+def needed_tokens(
+    ranking: Ranking, needs: int, settings: EnvelopeSettings, pinned: Collection[str]
+) -> int:
+    """Tokens that a question needs, within the settings' bounds.
+
+    Each fact counts by its score over the best one's, to a power, so that facts behind the point
+    where relevance falls off add little; a question of several needs takes more. Pinned facts
+    come on top.
+    """
+    ranked, walk, bounds = ranking.every, ranking.walk, settings.budget
+    places = needed_places(ranked, settings)
+    walk.fetch(places)
+    alike = {at for at in places if walk.stands_for(at) is not None}
+    best = max((fact.candidate.merit for fact in ranked), default=0)
+    facts: int = sum(
+        (fact.candidate.merit * SCALE // best) ** bounds.score_power
+        for at, fact in enumerate(ranked)
+        if best and at not in alike
+    ) // SCALE ** (bounds.score_power - 1)
+    parts = SCALE + to_fixed(bounds.part_share) * (max(1, needs) - 1)
+    tokens = bounds.fact_tokens * facts * parts // SCALE**2
+    fixed = sum(one.candidate.tokens for one in ranked if one.candidate.fact_id in pinned)
+    return min(max(tokens + fixed, bounds.least), bounds.most)
 
 
 @dataclass(frozen=True, slots=True)

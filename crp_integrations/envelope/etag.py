@@ -38,6 +38,7 @@ class Validators(Record):
         model: the model packed for.
         tokenizer: identity of its counter.
         budget_tokens: tokens that the envelope may have.
+        automatic: it takes what the question needs of them.
         settings_digest: hash of every setting: weights, packing, ordering, thresholds.
         policy: digest of the policy in force, with the guard that decides about access.
         k: cap on the number of facts, None for no cap.
@@ -67,12 +68,14 @@ class Validators(Record):
     layout: str = ""
     prompt: str = ""
     prior: str = ""
+    automatic: bool = False
 
     def reasons(self, earlier: Validators) -> tuple[Changed, ...]:
         """What differs from an earlier envelope's validators; empty when nothing does."""
-        return tuple(
+        changed = (
             word for field, word in WORDS.items() if getattr(self, field) != getattr(earlier, field)
         )
+        return tuple(dict.fromkeys(changed))
 
     def selects_like(self, earlier: Validators) -> bool:
         """Whether Phase 1 would select the same candidates again.
@@ -92,6 +95,7 @@ WORDS: Final = MappingProxyType(
         "model": Changed.MODEL,
         "tokenizer": Changed.TOKENIZER,
         "budget_tokens": Changed.BUDGET,
+        "automatic": Changed.BUDGET,
         "settings_digest": Changed.SETTINGS,
         "grounding": Changed.GROUNDING,
         "strategy": Changed.STRATEGY,

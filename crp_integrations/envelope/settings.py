@@ -10,6 +10,31 @@ from crp_integrations.envelope.cfs.records import AssemblySettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.records import Part
+from crp_integrations.vocabulary import BudgetTokens
+
+
+class BudgetSettings(Part):
+    """How many tokens an envelope may have where no number is given.
+
+    Spec: CRP-SPEC-003 §7.2
+
+    Attributes:
+        tokens: `auto` for what the question needs, `window` for all that the model's context
+            limit leaves (§7.2), or a number of tokens.
+        fact_tokens: what a fact as good as the best adds to `auto`, tokens (ours); any other adds
+            its score over the best one's, to the power `score_power`, of it.
+        part_share: what each further need of a question adds, as a share (ours).
+        needed_share: share of the best fact's score from which a fact matters for the tier (ours).
+        least, most: bounds of what `auto` may give, tokens (ours).
+    """
+
+    tokens: BudgetTokens = "auto"
+    fact_tokens: int = Field(default=300, ge=1)
+    score_power: int = Field(default=3, ge=1, le=8)
+    part_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    needed_share: float = Field(default=0.50, ge=0.0, le=1.0)
+    least: int = Field(default=512, ge=1)
+    most: int = Field(default=4_096, ge=1)
 
 
 class DecomposeSettings(Part):
@@ -222,8 +247,11 @@ class EnvelopeSettings(Part):
             second best last (decision E7).
         critical_composite: composite from which a fact is critical for ordering (§7.4).
         important_composite: composite from which a fact is important for ordering (§7.4).
-        coverage_of: what coverage divides by (§8.1, decision E2): `relevant` candidates, or
-            `all` of them.
+        coverage_of: what coverage divides by (§8.1, decision E2): candidates that the question
+            needs (`budget.needed_share`), by which saturation and relevance are then measured
+            too; `relevant` candidates, or `all` of them.
+        floor_share: share of the relevant floor that the best candidate must reach, else nothing
+            is about the question, and the tier is D where coverage is of what is needed (ours).
         relevant_floor: relevance from which a candidate counts as relevant (E2), unless
             the embedder's card calibrates it.
         coverage_weight: weight of coverage in the envelope's score (§8.1).
@@ -239,6 +267,7 @@ class EnvelopeSettings(Part):
         freshness_check_days: age of the newest fact above which a temporal question is
             capped (§8.3), days.
         strict_saturation: saturation below which `context-strict` is capped (§13.1).
+        budget: how many tokens an envelope may have where no number is given (§7.2).
         pressure: what a saturation suggests (§9.3, §10.3).
         evolution: how a summary enters the next window (§14.1).
         reuse: what is known of earlier envelopes (§11).
@@ -289,7 +318,8 @@ class EnvelopeSettings(Part):
     critical_composite: float = Field(default=0.80, ge=0.0, le=1.0)
     important_composite: float = Field(default=0.50, ge=0.0, le=1.0)
 
-    coverage_of: Literal["relevant", "all"] = "relevant"
+    coverage_of: Literal["needed", "relevant", "all"] = "needed"
+    floor_share: float = Field(default=0.80, ge=0.0, le=1.0)
     relevant_floor: float = Field(default=0.50, ge=0.0, le=1.0)
     coverage_weight: float = Field(default=0.35, ge=0.0, le=1.0)
     saturation_weight: float = Field(default=0.30, ge=0.0, le=1.0)
@@ -308,6 +338,7 @@ class EnvelopeSettings(Part):
     freshness_check_days: int = Field(default=90, ge=1)
     strict_saturation: float = Field(default=0.80, ge=0.0, le=1.0)
 
+    budget: BudgetSettings = BudgetSettings()
     pressure: PressureSettings = PressureSettings()
     evolution: EvolutionSettings = EvolutionSettings()
     reuse: ReuseSettings = ReuseSettings()
@@ -327,6 +358,7 @@ class EnvelopeSettings(Part):
                 k_lexical=0,
                 adaptive=False,
                 hybrid=HybridSettings(enabled=False),
+                budget=BudgetSettings(tokens="window"),
                 coverage_of="all",
                 sparse_is_deficient=True,
                 promote=False,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
+from crp_integrations.envelope.budget import needed_places
 from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.rank import Ranking, age_microseconds
@@ -54,13 +55,59 @@ TIER = "tier@1"
 
 
 @dataclass(frozen=True, slots=True)
+class NeedShown:
+    """How much of what a question needs is in its context, each in [0, 1].
+
+    Attributes:
+        coverage: share of the facts that matter, shown in whole or in part.
+        saturation: tokens of the context over those of the facts that matter; 1 when all are in.
+        relevance: share of the scores of the facts that matter.
+    """
+
+    coverage: Fraction
+    saturation: Fraction
+    relevance: Fraction
+
+    @classmethod
+    def of(
+        cls, ranking: Ranking, packing: PackResult, token_count: int, settings: EnvelopeSettings
+    ) -> NeedShown | None:
+        """Measure a packing; None where no candidate has a score, or settings want another measure.
+
+        Facts that the cap on their number left out do not count (E2), nor do near-duplicates.
+        """
+        if settings.coverage_of != "needed":
+            return None
+        aside = {fact.candidate.fact_id for fact in packing.over_k}
+        aside.update(fact.candidate.fact_id for fact, _ in packing.duplicates)
+        places = needed_places(ranking.every, settings)
+        needed = {
+            fact.candidate.fact_id: fact.candidate
+            for fact in (ranking.every[place] for place in places)
+            if fact.candidate.fact_id not in aside
+        }
+        if not needed:
+            return None
+        shown = [one.candidate for one in packing.packed if one.candidate.fact_id in needed]
+        tokens = sum(fact.tokens for fact in needed.values())
+        whole = len(shown) == len(needed) and not any(fact.spans for fact in shown)
+        return cls(
+            Fraction(len(shown), len(needed)),
+            Fraction(1) if whole or token_count >= tokens else Fraction(token_count, tokens),
+            Fraction(
+                sum(fact.merit for fact in shown), sum(fact.merit for fact in needed.values())
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TierResult:
     """A tier with everything that explains it.
 
     Attributes:
         coverage: share of the candidates that are included, [0, 1].
         relevance_mean: mean relevance of the included facts, [0, 1].
-        score: weighted sum of coverage, saturation and relevance mean.
+        score: weighted sum of coverage, saturation and relevance.
         caps: every ceiling below S that holds, with its reason.
     """
 
@@ -82,8 +129,12 @@ def classify_tier(
     now: datetime,
     settings: EnvelopeSettings,
     refused: Sequence[Candidate] = (),
+    need: NeedShown | None = None,
 ) -> TierResult:
     """Classify an envelope.
+
+    With `need`, what is available is what the question needs, and saturation and relevance are
+    shares of it.
 
     Spec: CRP-SPEC-003 §8, §9.3, §13.1 (decisions E2 to E5, E23)
     """
@@ -91,16 +142,22 @@ def classify_tier(
     if not included:
         empty = Cap(ceiling=QualityTier.D, reason="no fact is included")
         return TierResult(QualityTier.D, Fraction(0), Fraction(0), Fraction(0), (empty,))
-    covered, countable = _count_coverage(candidates, packing, settings)
-    coverage = Fraction(covered, countable) if countable else Fraction(0)
     mean = Fraction(sum(fact.relevance for fact in included), len(included) * SCALE)
+    relevance = mean
+    if need is not None:
+        floor = relevant_floor(candidates, settings) * to_fixed(settings.floor_share) // SCALE
+        countable = sum(fact.relevance >= floor for fact in candidates.facts)
+        coverage, saturation, relevance = need.coverage, need.saturation, need.relevance
+    else:
+        covered, countable = _count_coverage(candidates, packing, settings)
+        coverage = Fraction(covered, countable) if countable else Fraction(0)
     score = (
         to_fixed(settings.coverage_weight) * coverage
         + to_fixed(settings.saturation_weight) * saturation
-        + to_fixed(settings.relevance_mean_weight) * mean
+        + to_fixed(settings.relevance_mean_weight) * relevance
     ) / SCALE
     caps = (
-        *_saturation_caps(saturation, grounding, settings),
+        *_saturation_caps(saturation, grounding, settings, need is not None),
         *_vital_caps(packing, settings),
         *_refused_caps(refused, settings),
         *_coverage_caps(coverage, countable, settings),
@@ -113,16 +170,20 @@ def classify_tier(
     return TierResult(tier, coverage, mean, score, caps)
 
 
+def relevant_floor(candidates: Candidates, settings: EnvelopeSettings) -> int:
+    """The relevance from which a fact is relevant: the embedder's, else the settings'."""
+    floor = candidates.relevant_floor
+    return to_fixed(settings.relevant_floor) if floor is None else floor
+
+
 def _count_coverage(
     candidates: Candidates, packing: PackResult, settings: EnvelopeSettings
 ) -> tuple[int, int]:
     """Included facts and candidates that coverage counts; those cut by k do not (E2)."""
-    if settings.coverage_of != "relevant":
+    if settings.coverage_of == "all":
         return len(packing.packed), len(candidates.facts) - len(packing.over_k)
     # Both sides count relevant facts alone, or filling up with irrelevant ones would help.
-    floor = candidates.relevant_floor
-    if floor is None:
-        floor = to_fixed(settings.relevant_floor)
+    floor = relevant_floor(candidates, settings)
     included = sum(ranked.candidate.relevance >= floor for ranked in packing.packed)
     available = sum(fact.relevance >= floor for fact in candidates.facts)
     cut = sum(ranked.candidate.relevance >= floor for ranked in packing.over_k)
@@ -142,7 +203,7 @@ def _by_score(score: Fraction, settings: EnvelopeSettings) -> QualityTier:
 
 
 def _saturation_caps(
-    saturation: Fraction, grounding: GroundingMode, settings: EnvelopeSettings
+    saturation: Fraction, grounding: GroundingMode, settings: EnvelopeSettings, needed: bool
 ) -> list[Cap]:
     caps: list[Cap] = []
     if not reaches(saturation, settings.sparse_saturation) and settings.sparse_is_deficient:
@@ -153,11 +214,13 @@ def _saturation_caps(
         ceiling, least = QualityTier.B, settings.saturation_a
     else:
         ceiling, least = QualityTier.A, settings.saturation_s
-    seen = f"{float(saturation):.3f}"
-    if not reaches(saturation, least):
-        caps.append(Cap(ceiling=ceiling, reason=f"saturation {seen} is below {least:.2f}"))
+    of = "share of the needed tokens" if needed else "saturation"
+    seen = f"{of} {float(saturation):.3f}"
+    # A context that holds what is needed is not better for being full.
+    if not needed and not reaches(saturation, least):
+        caps.append(Cap(ceiling=ceiling, reason=f"{seen} is below {least:.2f}"))
     if grounding is GroundingMode.STRICT and not reaches(saturation, settings.strict_saturation):
-        reason = f"saturation {seen} is below {settings.strict_saturation:.2f} in {grounding.value}"
+        reason = f"{seen} is below {settings.strict_saturation:.2f} in {grounding.value}"
         caps.append(Cap(ceiling=QualityTier.C, reason=reason))
     return caps
 
@@ -186,7 +249,7 @@ def _refused_caps(refused: Sequence[Candidate], settings: EnvelopeSettings) -> l
 
 
 def _coverage_caps(coverage: Fraction, countable: int, settings: EnvelopeSettings) -> list[Cap]:
-    if reaches(coverage, settings.coverage_minimum):
+    if countable and reaches(coverage, settings.coverage_minimum):
         return []
     reason = f"coverage {float(coverage):.3f} is below {settings.coverage_minimum:.2f}"
     if not countable:

@@ -205,6 +205,7 @@ PER_BUDGET = (
     "adjacency",
     "top3_in_first5",
     "coverage",
+    "tokens",
 )
 MRR = f"mrr@{RANKS}"
 
@@ -287,7 +288,8 @@ def measure(wanted: WantedEvidence, packed: MeasuredContext, budget: int) -> dic
         "compliance": float(packed.tokens <= budget),
         "adjacency": adjacency([unit.doc_id for unit in packed.units]),
         "top3_in_first5": (len(set(top) & set(order[:FIRST])) / len(top) if top else float("nan")),
-        "coverage": packed.tokens * (1.0 - twice) / budget,
+        "coverage": packed.tokens * (1.0 - twice) / budget if budget else 0.0,
+        "tokens": float(packed.tokens),
     }
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
@@ -70,6 +70,8 @@ _OFFSETS: Final = re.compile(r"(\d+)-(\d+)\Z")
 _NONE: Final = "–"
 Say = Callable[[str], None]
 SetValues = dict[str, list[float]]
+AUTO: Final = "auto"
+PacksByBudget = dict[int | Literal["auto"], MeasuredContext]
 
 
 class ContextSystem(Protocol):
@@ -87,9 +89,8 @@ class ContextSystem(Protocol):
 
     def contexts(
         self, question: str, budgets: Sequence[int]
-    ) -> tuple[dict[int, MeasuredContext], Sequence[ContextUnit]]:
-        """The context for each budget, and the units as ranked, best first."""
-        ...
+    ) -> tuple[PacksByBudget, Sequence[ContextUnit]]:
+        """The context for each budget, ours also for `auto`, and the units as ranked."""
 
     def close(self) -> None:
         """Release what it holds."""
@@ -259,11 +260,11 @@ def _measure_set(
 
 
 def _values(
-    wanted: WantedEvidence, packs: Mapping[int, MeasuredContext], ranked: Sequence[ContextUnit]
+    wanted: WantedEvidence, packs: PacksByBudget, ranked: Sequence[ContextUnit]
 ) -> dict[str, float]:
     values = {MRR: reciprocal_rank(wanted, ranked)}
     for budget, packed in packs.items():
-        measured = measure(wanted, packed, budget)
+        measured = measure(wanted, packed, packed.tokens if budget == AUTO else int(budget))
         values.update({f"{metric}@{budget}": measured[metric] for metric in PER_BUDGET})
     return values
 
@@ -345,15 +346,15 @@ class EnvelopeContexts:
                 )
             )
 
-    def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
+    def packs(self, question: str, budgets: Sequence[int | Literal["auto"]]) -> PacksByBudget:
         """The context for each budget."""
         raise NotImplementedError
 
     def contexts(
         self, question: str, budgets: Sequence[int]
-    ) -> tuple[dict[int, MeasuredContext], Sequence[ContextUnit]]:
+    ) -> tuple[PacksByBudget, Sequence[ContextUnit]]:
         """The context for each budget, and the ranking of the largest, which holds no more."""
-        packs = self.packs(question, budgets)
+        packs = self.packs(question, (*budgets, AUTO))
         largest = packs[budgets[-1]]
         by_id = {unit.unit_id: unit for unit in largest.units}
         return packs, [by_id[unit_id] for unit_id in largest.ranked]
@@ -410,13 +411,13 @@ class RelayContexts(EnvelopeContexts):
             self._relay.fabric.maintain(graph=False)
         self.size = self._relay.fabric.size()
 
-    def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
+    def packs(self, question: str, budgets: Sequence[int | Literal["auto"]]) -> PacksByBudget:
         """The context for each budget: the envelope that a model call would carry.
 
         Selection does not know the budget, so a turn selects once and packs again for each.
         """
         turn = self._relay.turn(question, model=MODEL)
-        made = {}
+        made: PacksByBudget = {}
         for budget in budgets:
             turn.request = turn.request.changed(budget_tokens=budget)
             made[budget] = self._packed(turn.preview())
@@ -473,7 +474,7 @@ class WrappedContexts(EnvelopeContexts):
         self._rows = embedder.embed_passages([fact.content for fact in self._facts])
         self.size = len(self._facts)
 
-    def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
+    def packs(self, question: str, budgets: Sequence[int | Literal["auto"]]) -> PacksByBudget:
         """The context for each budget, out of the same passages."""
         selection = CallerSelection(
             question, model=MODEL, embedder=self._embedder, settings=self._settings, now=NOW

@@ -84,7 +84,7 @@ class CRPFields(Part):
     """Fields of a question for which CRP has no header.
 
     Attributes:
-        budget_tokens: cap on the envelope.
+        budget_tokens: cap on the envelope, `auto` or `window`; none for the settings' choice.
         k: cap on the number of facts.
         k_nearest: candidates that are looked for.
         sub_queries: information needs of the question, instead of those that rules find.
@@ -92,7 +92,9 @@ class CRPFields(Part):
         agent_id: registered agent that asks.
     """
 
-    budget_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    budget_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | Literal["auto", "window"] | None = (
+        None
+    )
     k: int | None = Field(default=None, ge=1, le=10_000)
     k_nearest: int | None = Field(default=None, ge=1, le=10_000)
     sub_queries: Several[str] | None = Field(default=None, max_length=32)

@@ -18,7 +18,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
-from crp_integrations.adapters.arguments import check_count, pydantic_errors
+from crp_integrations.adapters.arguments import PackBudget, check_count, pydantic_errors
 from crp_integrations.adapters.framework_models import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
@@ -47,7 +47,8 @@ class CRPRetriever(BaseRetriever):
         relay: where the facts are; or leave it out and give `source`.
         source: any retriever whose documents are packed instead; see `wrap`.
         model: whose tokenizer counts.
-        budget_tokens: most tokens of the documents rendered by `envelope_text`.
+        budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
+            what the question needs, `window` for all that the model's context limit leaves.
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
         reranker: looks at a source's documents again; a relay has its own.
         preset: settings for a source's documents, `default` or `literal`; a relay has its own.
@@ -67,7 +68,7 @@ class CRPRetriever(BaseRetriever):
     relay: Relay | None = None
     source: BaseRetriever | None = None
     model: str = Field(min_length=1)
-    budget_tokens: int | None = Field(default=None, ge=1)
+    budget_tokens: PackBudget | None = None
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
     reranker: SkipValidation[Reranker] | None = None
@@ -211,7 +212,8 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
 
     Attributes:
         model: whose tokenizer counts.
-        budget_tokens: most tokens of the documents rendered by `envelope_text`.
+        budget_tokens: most tokens of the documents rendered by `envelope_text`; None or `auto` for
+            what the question needs, `window` for all that the model's context limit leaves.
         k: most documents, None for as many as fit.
         reranker: looks at the documents again; None for none.
 
@@ -223,7 +225,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     model: str = Field(min_length=1)
-    budget_tokens: int | None = Field(default=None, ge=1)
+    budget_tokens: PackBudget | None = None
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
     reranker: SkipValidation[Reranker] | None = None

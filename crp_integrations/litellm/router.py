@@ -35,7 +35,7 @@ from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_live
 from crp_integrations.relay.judge import JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 litellm = library()
 
@@ -120,7 +120,7 @@ class CRPRouter:
         messages: Sequence[Mapping[str, Any]],
         *,
         stream: bool = False,
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         grounding: GroundingMode | str | None = None,
         session_id: str | None = None,
         k: int | None = None,
@@ -145,7 +145,7 @@ class CRPRouter:
             messages: OpenAI shape, text alone; the last one is the user's, or a tool's result.
             stream: whether chunks are wanted. They come as the model sends them, and after the
                 verdict where the answer may be withheld, asked for again or continued.
-            budget_tokens: cap on the envelope.
+            budget_tokens: cap on the envelope, `auto` or `window`; None for the settings' choice.
             session_id: `crp_sess_…` of the session to go on with.
             k: cap on the number of facts.
             crp: further fields of a question by the names that `Relay.ask` has for them, such as

@@ -10,7 +10,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
 from llama_index.core.memory import BaseMemoryBlock
 
-from crp_integrations.adapters.arguments import check_relay, pydantic_errors
+from crp_integrations.adapters.arguments import PackBudget, check_relay, pydantic_errors
 from crp_integrations.adapters.evidence import hold_facts, passage_facts
 from crp_integrations.envelope.prompt import SEPARATOR
 from crp_integrations.errors import RequestError
@@ -43,7 +43,8 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
     Args:
         place: a relay.
         model: whose tokenizer counts; None for the relay's settings.
-        budget_tokens: most tokens of the block; None for what the model takes in.
+        budget_tokens: most tokens of the block; None or `auto` for what the question needs,
+            `window` for what the model takes in.
         k: most facts, None for as many as fit.
         roles: of whom messages are remembered: `user`, `tool`, `assistant`. A model's words that
             are remembered as facts support what it says later, so they are not by default.
@@ -54,7 +55,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
 
     name: str = Field(default="facts", description="The name of the memory block.")
     model: str | None = Field(default=None, min_length=1)
-    budget_tokens: int | None = Field(default=None, ge=1)
+    budget_tokens: PackBudget | None = None
     k: int | None = Field(default=None, ge=1)
     session_id: str | None = None
     roles: tuple[str, ...] = ROLES

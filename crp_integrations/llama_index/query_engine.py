@@ -66,7 +66,7 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.strategies.composition import Composition
-from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 Answered = TypeVar("Answered", Response, StreamingResponse, AsyncStreamingResponse)
 # A query engine is asked one question at a time, and has no tools.
@@ -242,7 +242,8 @@ class CRPSynthesizer(BaseSynthesizer):
     Args:
         llm: the model; it is called with a system message and the question.
         model: whose tokenizer counts; None for the LLM's.
-        budget_tokens: most tokens of the envelope, None for what the model takes in.
+        budget_tokens: most tokens of the envelope; None or `auto` for what the question needs,
+            `window` for what the model takes in.
         k: most nodes, None for as many as fit.
         grounding: how far the model may go beyond the context; the system message says so.
         system_prompt: what stands in the system message before everything else.
@@ -257,7 +258,7 @@ class CRPSynthesizer(BaseSynthesizer):
         llm: LLM,
         *,
         model: str | None = None,
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         k: int | None = None,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         system_prompt: str | None = None,
@@ -385,7 +386,7 @@ class CRPSynthesizer(BaseSynthesizer):
             return None
         # Nodes that were left out since, or changed, or counted by another tokenizer, show here.
         tokens = self._counter.count(render(texts_of(ordered)))
-        fits = self._budget is None or tokens <= self._budget
+        fits = not isinstance(self._budget, int) or tokens <= self._budget
         return ordered if tokens == told[0]["envelope"]["token_count"] and fits else None
 
 

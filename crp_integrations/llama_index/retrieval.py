@@ -14,7 +14,12 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from crp_integrations.adapters.arguments import check_count, check_packing, pydantic_errors
+from crp_integrations.adapters.arguments import (
+    PackBudget,
+    check_count,
+    check_packing,
+    pydantic_errors,
+)
 from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.adapters.framework_models import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.envelope.ports import Reranker
@@ -30,7 +35,7 @@ from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.relay.world import check_components
 from crp_integrations.vectors import cosine
-from crp_integrations.vocabulary.context import GroundingMode
+from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 CANDIDATES: Final = 50
 
@@ -50,7 +55,8 @@ class CRPRetriever(BaseRetriever):
     Args:
         source: a relay, a retriever, or an index, which is asked for `candidates` nodes.
         model: whose tokenizer counts.
-        budget_tokens: most tokens of the nodes together, None for the model's context limit.
+        budget_tokens: most tokens of all nodes; None or `auto` for what the question needs,
+            `window` for all that the model's context limit leaves.
         k: most nodes, None for as many as fit.
         grounding: how far the model may go beyond the context; the tier depends on it.
         reranker: looks at a source's nodes again; a relay has its own.
@@ -72,7 +78,7 @@ class CRPRetriever(BaseRetriever):
         source: Relay | BaseRetriever | BaseIndex,  # type: ignore[type-arg]
         *,
         model: str,
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         k: int | None = None,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         reranker: Reranker | None = None,
@@ -191,7 +197,8 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
 
     Attributes:
         model: whose tokenizer counts.
-        budget_tokens: most tokens of the nodes together, None for the model's context limit.
+        budget_tokens: most tokens of all nodes; None or `auto` for what the question needs,
+            `window` for all that the model's context limit leaves.
         k: most nodes, None for as many as fit.
 
     Raises:
@@ -199,7 +206,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     """
 
     model: str = Field(min_length=1)
-    budget_tokens: int | None = Field(default=None, ge=1)
+    budget_tokens: PackBudget | None = None
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
 

@@ -191,13 +191,18 @@ class Selected(Part):
 
 
 class RoomTold(Part):
-    """How the budget was reckoned, in tokens (§7.2)."""
+    """How the budget was reckoned, in tokens (§7.2).
+
+    Attributes:
+        automatic: the envelope took what its question needs, and the budget was the most of it.
+    """
 
     limit: Count
     around: Whole
     question: Count
     answer: Count | None = None
     asked: Whole | None = None
+    automatic: bool = False
 
 
 class FitTold(Part):

@@ -72,6 +72,11 @@ class Context:
         return self.content.fit
 
     @property
+    def automatic(self) -> bool:
+        """Whether the envelope took what its question needs."""
+        return self.fit.room is not None and self.fit.room.automatic
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """Whose tokens were counted."""
         if self.content.model.tokenizer is None:
@@ -98,6 +103,7 @@ class Context:
         settings: EnvelopeSettings,
         *,
         budget_tokens: int,
+        automatic: bool,
         model: str,
         salt: str = "",
     ) -> Envelope:
@@ -106,6 +112,7 @@ class Context:
         return assemble(
             candidates,
             budget_tokens=budget_tokens,
+            automatic=automatic,
             counter=counter,
             grounding=request.grounding,
             settings=settings,
@@ -138,6 +145,7 @@ class Context:
                 counter,
                 self.settings,
                 budget_tokens=fit.budget_tokens,
+                automatic=self.automatic,
                 model=self.content.model.asked,
                 salt=_SECRET if fit.salted else "",
             )
@@ -175,9 +183,16 @@ def budget(made: Context) -> Outcome:
 
 def budget_within(made: Context, room: RoomTold, limit: int) -> int:
     """The tokens that a limit leaves for the context."""
-    exactness = made.tokenizer.exactness
-    left = tokens_left(limit, room.around, room.question, room.answer, exactness, made.settings)
-    return left if room.asked is None else max(0, min(left, room.asked))
+    return tokens_left(
+        limit,
+        room.around,
+        room.question,
+        room.answer,
+        made.tokenizer.exactness,
+        made.settings,
+        asked=room.asked,
+        automatic=room.automatic,
+    )
 
 
 def selection(made: Context) -> Outcome:

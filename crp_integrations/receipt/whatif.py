@@ -185,6 +185,7 @@ def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
         counter,
         settings,
         budget_tokens=_budget(made, change, notes),
+        automatic=change.budget_tokens is None and made.automatic,
         model=change.model or made.content.model.asked,
     )
 

@@ -126,6 +126,7 @@ class ConditionalRequest:
             layout=f"{settings.layout}/{settings.ordering}",
             prompt=self._prompt,
             prior=self._prior,
+            automatic=request.asked_budget(settings) == "auto",
         )
 
     def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> ReuseMatch:

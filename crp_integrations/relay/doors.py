@@ -43,7 +43,7 @@ from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
 from crp_integrations.relay.question_fields import admit, check_model_name
 from crp_integrations.relay.records import TokenCount, conversation_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 if TYPE_CHECKING:
     from crp_integrations.governance.compaction.records import CompactHistory
@@ -55,7 +55,7 @@ def pack(
     facts: Sequence[Fact | str],
     *,
     model: str,
-    budget_tokens: int | None = None,
+    budget_tokens: BudgetTokens | None = None,
     grounding: GroundingMode | str = GroundingMode.PREFERRED,
     k: int | None = None,
     now: datetime | None = None,
@@ -71,8 +71,8 @@ def pack(
     Args:
         facts: texts, or facts with importance, dates and sources; equal ids count once.
         model: whose tokenizer counts.
-        budget_tokens: cap on the rendered text; None derives it from the model's context
-            limit; 0 or less gives an empty envelope of tier D.
+        budget_tokens: cap on the rendered text; `auto`, the settings' default, for what a question
+            needs, `window` for all that the model takes in; 0 gives an empty envelope of tier D.
         k: cap on the number of facts.
         now: the moment that freshness is counted to; None for the clock's.
         embedder: None for the one that ships.
@@ -112,7 +112,7 @@ class CallerSelection:
         question: str,
         *,
         model: str,
-        budget_tokens: int | None = None,
+        budget_tokens: BudgetTokens | None = None,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         k: int | None = None,
         now: datetime | None = None,
@@ -145,7 +145,7 @@ class CallerSelection:
         """What the retriever behind these facts may be asked next, at most so many questions."""
         return self._texts.further_questions(self._request.query, facts, most)
 
-    def pack(self, facts: Sequence[Fact | str], budget_tokens: int | None = None) -> Envelope:
+    def pack(self, facts: Sequence[Fact | str], budget: BudgetTokens | None = None) -> Envelope:
         """Rank these facts and pack them into the budget, or into another one."""
         from crp_integrations.envelope.assemble import assemble
         from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
@@ -155,13 +155,13 @@ class CallerSelection:
         if isinstance(facts, str):
             raise RequestError("facts is one string; give a list of texts, such as [fact]")
         settings, request = self._settings, self._request
-        if budget_tokens is not None:
-            request = request.changed(budget_tokens=budget_tokens)
-        if request.budget_tokens is None:
+        if budget is not None:
+            request = request.changed(budget_tokens=budget)
+        budget, automatic = request.budget_tokens, False
+        if budget is None or isinstance(budget, str):
             limit = limits(settings)(request.model)[0]
-            budget = reckon_room(request, self._counter, limit, settings.envelope).tokens
-        else:
-            budget = max(0, request.budget_tokens)
+            room = reckon_room(request, self._counter, limit, settings.envelope)
+            budget, automatic = room.tokens, room.automatic
         candidates = self._texts.candidates(
             request.query, facts, sub_queries=self._needs.sub_queries
         )
@@ -174,6 +174,7 @@ class CallerSelection:
         envelope = assemble(
             candidates,
             budget_tokens=budget,
+            automatic=automatic,
             counter=self._counter,
             grounding=request.grounding,
             settings=settings.envelope,

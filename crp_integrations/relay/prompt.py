@@ -89,15 +89,11 @@ def reckon_room(
             rest + asked,
             limit,
         )
-    own = request.budget_tokens
-    return BudgetRoom(
-        limit=limit,
-        around=rest,
-        question=asked,
-        answer=answer,
-        asked=own,
-        tokens=left if own is None else max(0, min(left, own)),
-    )
+    own = request.asked_budget(settings)
+    cap, automatic = own if isinstance(own, int) else None, own == "auto"
+    limits = (limit, rest, asked, answer)
+    tokens = budget(*limits, counter.exactness, settings, asked=cap, automatic=automatic)
+    return BudgetRoom(*limits, cap, automatic, tokens)
 
 
 DECOMPOSE_MODEL = "decompose-model@1"

@@ -27,6 +27,7 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
 from crp_integrations.session.records import session_id_of
 from crp_integrations.vocabulary import (
+    BudgetTokens,
     Decomposition,
     GroundingMode,
     Oversight,
@@ -43,7 +44,7 @@ class QuestionFields(JudgeOptions, total=False):
     judge: JudgeSource
 
     model: str | None
-    budget_tokens: int | None
+    budget_tokens: BudgetTokens | None
     grounding: GroundingMode | str | None
     session_id: str | int | UUID | None
     sub_queries: Sequence[str] | None

@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.envelope.records import Envelope, PriorWindow
+from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.headers import grammar, names
@@ -19,6 +20,7 @@ from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.messages import Message, Reply, ToolCall
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import (
+    BudgetTokens,
     Decomposition,
     Exactness,
     GroundingMode,
@@ -117,7 +119,8 @@ class Request(Record):
         decompose: who takes the question apart: `rules`, the `model` in a call of its own before
             the answer, or `none`, which leaves it whole.
         model: provider string as LiteLLM takes it, or `extractive`.
-        budget_tokens: cap on the envelope; None derives it from the model's context limit.
+        budget_tokens: cap on the envelope in tokens; `auto` for what the question needs, `window`
+            for all that the model's context limit leaves, None for the settings' choice.
         k: cap on the number of facts, None for no cap.
         history: earlier messages of the conversation, sent before the question; ours, or in the
             OpenAI shape.
@@ -162,7 +165,7 @@ class Request(Record):
     sub_queries: tuple[str, ...] = ()
     decompose: Decomposition = Decomposition.RULES
     model: str = Field(min_length=1)
-    budget_tokens: int | None = None
+    budget_tokens: BudgetTokens | None = None
     grounding: GroundingMode = GroundingMode.PREFERRED
     strategy: Strategy = Strategy.PUSH
     session_id: str = ""
@@ -209,6 +212,17 @@ class Request(Record):
     def _no_switch(cls, value: Any) -> Any:
         if isinstance(value, bool):
             raise ValueError(f"{value} is no number, wanted a whole number")
+        return value
+
+    def asked_budget(self, settings: EnvelopeSettings) -> BudgetTokens:
+        """The request's budget, or the settings' where it gives none."""
+        return settings.budget.tokens if self.budget_tokens is None else self.budget_tokens
+
+    @field_validator("budget_tokens", mode="before")
+    @classmethod
+    def _number_or_word(cls, value: Any) -> Any:
+        if isinstance(value, str) and value not in ("auto", "window"):
+            raise ValueError(f"{value!r:.40} is no budget, wanted a number, 'auto' or 'window'")
         return value
 
     @field_validator("accept_quality", "accept_strategies", mode="before")

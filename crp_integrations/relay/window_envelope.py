@@ -244,6 +244,7 @@ class WindowEnvelope:
         envelope = assemble(
             candidates,
             budget_tokens=room.tokens,
+            automatic=room.automatic,
             counter=remembering,
             grounding=request.grounding,
             settings=settings,

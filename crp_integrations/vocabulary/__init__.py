@@ -5,6 +5,7 @@ from __future__ import annotations
 from crp_integrations.vocabulary.context import (
     RETRIEVABLE,
     AdviceWord,
+    BudgetTokens,
     CacheStatus,
     Changed,
     Decomposition,
@@ -58,6 +59,7 @@ __all__ = [
     "AgentRole",
     "AiActClass",
     "Attribution",
+    "BudgetTokens",
     "BudgetWarning",
     "CacheStatus",
     "ChainIntegrity",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
+
+# A number, what the question needs, or all that the model's context limit leaves.
+BudgetTokens = int | Literal["auto", "window"]
 
 
 class QualityTier(StrEnum):

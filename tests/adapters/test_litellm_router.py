@@ -121,7 +121,7 @@ def test_the_model_gets_the_context_and_the_conversation(
 def test_a_fallback_gets_an_envelope_packed_for_it(relay: Relay, server: Double, how: str) -> None:
     server.faults = {"gpt-4o": "broken"}
     called = router(relay, server, fallbacks=[{"main": ["small"]}])
-    response = both(how, called, "main", MESSAGES)
+    response = both(how, called, "main", MESSAGES, budget_tokens="window")
     first, second = (request.body for request in server.requests)
     assert (first["model"], second["model"]) == ("gpt-4o", "mistral-7b")
     # The list entry says 500 tokens; the first deployment's window holds all facts.

@@ -14,11 +14,11 @@ from tests.envelope.golden_packs import digests
 # Printed by `python -m tests.envelope.golden_packs 0 1 2 …`. A change of them is a change of some
 # algorithm, which then has another number, or of the settings' defaults.
 BEFORE = (
-    "8a2fcbc8803b97480f856bcdc926481c6a1036860f076622bc878649a1994f0c",
-    "a022285926270e8330f765bd4fc77b23cec82054d7583af98d174eb4483e851f",
-    "8a7195c87433a5a5c143c12df249cba75a6394d06e3df32219ecd66731429812",
-    "163cfdb9f5468e67321b15962d0834a5535a8a95276c39ebf2c267b51ffea997",
-    "14f4f47ffd18e24d385f146c7eb4bdaab8764a13d939aafcf3f97f67a8e362eb",
+    "3021b55a0cff0b02d6351944ea008e86a67c37e78cd6d7ea6c95f7b08be31250",
+    "9eaf0f38b6bb66ba65fa664f8b210d09dd56c4da94155e141bf56a79db69edab",
+    "4e989303b7dada7bf1963e0252ff52f380d7560a856fdb97bda28ab456db17d6",
+    "a5ad5c2ef2ddced05945106546045ba9e8edb68e708c2de10e924daecd160b27",
+    "d6f7cb2df3f128a35cc0a173aab6a2b02993a53922b1035f2bcec5f2b51f0a50",
 )
 
 

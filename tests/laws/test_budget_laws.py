@@ -196,6 +196,7 @@ def test_a_whole_request_fits_with_its_answer_and_margin(
         tools=(TOOL,) * tools,
         max_tokens=answer,
         grounding=mode,
+        budget_tokens="window",
     )
     budget = prompt.reckon_room(request, counter, limit, SETTINGS).tokens
     envelope = made(given_facts(texts), budget_tokens=budget, counter=counter, grounding=mode)
@@ -226,7 +227,7 @@ def test_a_whole_request_fits_with_its_answer_and_margin(
 )
 def test_the_margin_is_as_wide_as_the_count_is_unsure(model: str, share: float) -> None:
     counter = counter_for(model)
-    request = Request(query="Who pays?", model=model, max_tokens=1_000)
+    request = Request(query="Who pays?", model=model, max_tokens=1_000, budget_tokens="window")
     whole = {}
     for limit in (11_000, 64_000):
         left = limit - 1_000 - counter.count_messages(prompt.prompt_messages(request, "x"))

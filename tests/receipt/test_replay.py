@@ -171,7 +171,11 @@ def packing(content: dict[str, Any]) -> None:
 
 
 def budget(content: dict[str, Any]) -> None:
-    content["fit"]["room"]["limit"] -= 10
+    content["fit"]["room"]["limit"] = 4_000
+
+
+def automatic(content: dict[str, Any]) -> None:
+    content["fit"]["room"]["automatic"] = False
 
 
 def signal(content: dict[str, Any]) -> None:
@@ -197,6 +201,7 @@ def policy(content: dict[str, Any]) -> None:
         (first_tokens, "selection", "envelope."),
         (packing, "selection", "envelope."),
         (budget, "budget", "fit.budget_tokens"),
+        (automatic, "budget", "fit.budget_tokens"),
         (signal, "examination", "report."),
         (claim, "examination", "report.claims[1].attribution"),
         (judgement, "policy", "policy.judgement.halt"),

@@ -106,7 +106,7 @@ def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
     receipt = asked(NORTHFIELD, "I like trains. " * 4, budget_tokens=80)
     envelope, policy = receipt.content["envelope"], receipt.content["policy"]
     # The envelope is better than what was said beside it.
-    assert (envelope["quality_tier"], policy["tier"]) == ("B", "C")
+    assert (envelope["quality_tier"], policy["tier"]) == ("S", "C")
     wanted = "require-quality S A B"
     counter = opened()[0]._world.counter_for(MODEL)
     tools = Tools(embedder=ENGINES.embedder, verifier=ENGINES.verifier, counter=counter)
@@ -114,7 +114,7 @@ def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
         found = whatif(receipt, change, tools)
         assert found.verdict is not None
         assert found.context is not None
-        assert found.context.tier_after.value == "B"
+        assert found.context.tier_after.value == "S"
         assert found.verdict.decision_before == "deliver"
         assert found.verdict.decision_after == "unreachable"
 

@@ -70,7 +70,9 @@ def test_pack_shows_the_part_of_a_long_text_that_answers():
 
 
 def test_pack_without_a_budget_derives_one_from_the_model():
-    assert packed(budget_tokens=None).token_budget > 100_000
+    assert packed(budget_tokens="window").token_budget > 100_000
+    assert packed(budget_tokens=None) == packed(budget_tokens="auto")
+    assert packed(budget_tokens=None).token_budget <= 4_096
 
 
 def test_examine_names_what_is_wrong_and_where():

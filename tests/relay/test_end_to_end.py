@@ -271,12 +271,15 @@ def test_a_routers_tools_take_room_in_the_budget(open_relay: Opener) -> None:
 
     def budget(**given: Any) -> int:
         asked = [{"role": "user", "content": EDGE_QUESTION}]
-        response = router.completion("main", asked, max_tokens=300, **given)
+        given |= {"max_tokens": 300, "budget_tokens": "window"}
+        response = router.completion("main", asked, **given)
         return int(response.crp_envelope["token_budget"])
 
     functions = definitions(40)
     tools = [{"type": "function", "function": one} for one in functions]
-    through_relay = relay.turn(EDGE_QUESTION, model="gpt-4o", max_tokens=300, tools=tools).preview()
+    through_relay = relay.turn(
+        EDGE_QUESTION, model="gpt-4o", max_tokens=300, tools=tools, budget_tokens="window"
+    ).preview()
     assert through_relay.token_budget < budget() - 40 * 60
     assert budget(tools=tools) == through_relay.token_budget
     assert budget(functions=functions) == through_relay.token_budget

@@ -335,7 +335,7 @@ def test_room_is_left_for_the_drafts(open_relay: Opener) -> None:
 
     def budget(strategy: str) -> int:
         return relay.ask(
-            ASKED, model=MODEL, strategy=strategy, max_tokens=500
+            ASKED, model=MODEL, strategy=strategy, max_tokens=500, budget_tokens="window"
         ).envelope.token_budget
 
     # Two more of them, of which the margin for an estimated count takes a quarter anyway.
