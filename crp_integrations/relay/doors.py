@@ -71,11 +71,10 @@ def pack(
     Args:
         facts: texts, or facts with importance, dates and sources; equal ids count once.
         model: whose tokenizer counts.
-        budget_tokens: cap on the rendered text; `auto`, the settings' default, for what a question
-            needs, `window` for all that the model takes in; 0 gives an empty envelope of tier D.
+        budget_tokens: cap on the text; `auto`, the default, is what a question needs, `window`
+            all that the model takes in; 0 gives an empty envelope of tier D.
         k: cap on the number of facts.
         now: the moment that freshness is counted to; None for the clock's.
-        embedder: None for the one that ships.
         reranker: looks at the best candidates again; None for none.
         injections: asked beside the rules where `envelope.screening` is enabled.
         settings: None reads `CRP_*` and the defaults.
