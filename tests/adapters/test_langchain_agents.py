@@ -296,7 +296,7 @@ async def test_sessions_of_callers_never_mix():
 
     relay = opened(*facts)
     model = Chat(reply=reply)
-    agent = agent_of(model, relay, [lookup], k=6)
+    agent = agent_of(model, relay, [lookup], k=6, attach="full")
     asks = [{"messages": [("user", f"What is the balance of customer c{n}?")]} for n in range(32)]
     for results in (agent.batch(asks), await agent.abatch(asks)):
         sessions = set()
@@ -457,7 +457,9 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False, sync_alone=False):
             tools = [ask]
         model = Chat(reply=reply)
         agent = create_agent(
-            model, tools, middleware=[CRPMiddleware(relay, k=3, policy=HALT), Watching()]
+            model,
+            tools,
+            middleware=[CRPMiddleware(relay, k=3, policy=HALT, attach="full"), Watching()],
         )
         if not inner_graph:
             return agent
@@ -505,7 +507,7 @@ async def test_callers_at_once_three_agents_deep_each_have_their_own(graph, way)
         # A step that only calls tools says nothing, and has no report.
         if report := told.get("crp"):
             assert report["session_id"] == agent_told["session_id"]
-            assert report["report_id"] == agent_told["window_id"]
+            assert report["window_id"] == agent_told["window_id"]
         assert len(told["crp_envelope"]["facts"]) <= 3
         sessions.setdefault(agent_told["session_id"], set()).add(
             (depth, plant, agent_told["parent_session"])

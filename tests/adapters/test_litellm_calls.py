@@ -441,7 +441,7 @@ def test_a_small_window_gets_context_and_fits(
         entry(server, "small", "open-mistral-7b", info={"max_input_tokens": limit}),
         fallbacks=[{"main": ["small"]}],
     )
-    response = answered(how, called)
+    response = answered(how, called, budget_tokens="window")
     last = server.requests[-1]
     assert last.context == response.crp_envelope["text"]
     # The input limit leaves room for the margin alone: the answer is not part of the input.

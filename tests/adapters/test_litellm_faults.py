@@ -94,7 +94,7 @@ async def played(called: CRPRouter, n: int) -> Any:
 
 def said(response: Any) -> str:
     if isinstance(response, CRPStream):
-        return "".join(one.choices[0].delta.content or "" for one in response if one.choices)
+        return "".join(one.choices[0].delta.content or "" for one in response.read if one.choices)
     return response.choices[0].message.content
 
 
@@ -129,7 +129,11 @@ async def test_hundreds_of_requests_over_failing_deployments() -> None:
         async def one(n: int) -> Any:
             async with free:
                 try:
-                    return await played(called, n)
+                    response = await played(called, n)
+                    if isinstance(response, CRPStream):
+                        # What stands behind it is there once it was read.
+                        response.read = [chunk async for chunk in response]
+                    return response
                 except CRPError as error:
                     return error
 

@@ -117,7 +117,7 @@ def test_each_attempt_across_three_providers_carries_what_fits_it(
         *servers.entries("main", "second", "third"),
         fallbacks=[{"main": ["second", "third"]}],
     )
-    response = answered(how, called, session_id=SESSION, max_tokens=ANSWER)
+    response = answered(how, called, session_id=SESSION, max_tokens=ANSWER, budget_tokens="window")
     assert text(response) == GOOD
     asked = [double.requests for double in servers.everything()]
     tried = names.index(working) + 1
@@ -159,7 +159,7 @@ def test_a_fallback_from_128000_to_8000_tokens_of_another_tokenizer(relay: Relay
             entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 8_000}),
             fallbacks=[{"main": ["small"]}],
         )
-        response = answered(how, called, max_tokens=300)
+        response = answered(how, called, max_tokens=300, budget_tokens="window")
         large, small = server.requests
         assert text(response) == GOOD
         # The server counted both itself: the first request would never have fitted the second.
@@ -173,8 +173,9 @@ def test_a_fallback_from_128000_to_8000_tokens_of_another_tokenizer(relay: Relay
         # The same request as it was first packed is refused.
         server.faults = {}
         server.windows["gpt-4o"] = window(8_000, mistral())
+        alone = router(relay, entry(server, "main", "gpt-4o"))
         with pytest.raises(ModelContextExceeded):
-            answered(how, router(relay, entry(server, "main", "gpt-4o")), max_tokens=300)
+            answered(how, alone, max_tokens=300, budget_tokens="window")
 
 
 def _many() -> list[tuple[int, str]]:
