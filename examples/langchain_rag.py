@@ -45,10 +45,7 @@ def main() -> None:
     print("answer:", answer.content)
     report = answer.response_metadata.get("crp")
     if report:
-        print("risk:", report["risk_level"], report["composite_score"])
-        for claim in report["claims"]:
-            for finding in claim["findings"]:
-                print(f"finding: {finding['kind']}, the context has {finding['expected']}")
+        print("risk:", report["risk_level"], report["risk_score"], *report["reasons"])
 
 
 if __name__ == "__main__":

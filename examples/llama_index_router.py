@@ -79,8 +79,7 @@ def main() -> None:
         print("answer:", response)
         report = (response.metadata or {}).get("crp")
         if report:
-            score, kinds = report["composite_score"], report["distortion_types"]
-            print("risk:", report["risk_level"], score, *kinds)
+            print("risk:", report["risk_level"], report["risk_score"], *report["reasons"])
 
 
 if __name__ == "__main__":

@@ -89,6 +89,18 @@ def find_repeats(state: State) -> list[Finding]:
     return found
 
 
+def with_repeats(claims: tuple[Claim, ...], found: Sequence[Finding]) -> tuple[Claim, ...]:
+    """The claims with such findings behind those of their own evidence."""
+    return tuple(
+        claim.model_copy(
+            update={
+                "findings": (*claim.findings, *(f for f in found if f.claim_id == claim.claim_id))
+            }
+        )
+        for claim in claims
+    )
+
+
 def _place(claim: Claim, wrong: str) -> tuple[int, int]:
     """Offsets in the answer of the wrong words, or of the claim where they are not known."""
     at = claim.text.find(wrong) if wrong else -1

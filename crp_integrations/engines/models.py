@@ -275,7 +275,7 @@ def text_pieces(text: str) -> list[str]:
     """A text that was held back, in pieces of a few words as a stream gives it; joined, the text.
 
     >>> text_pieces("The reactor at Brenning delivers 412 MW.")
-    ['The reactor ', 'at Brenning ', 'delivers 412 ', 'MW.']
+    ['The reactor at ', 'Brenning delivers ', '412 MW.']
     """
     return _PIECE.findall(text)
 

@@ -60,11 +60,11 @@ async def test_middleware_above_middleware(way: str, shared: bool) -> None:
     """The same whether the two agents have one relay or two."""
     below = opened()
     above = below if shared else opened(*OTHER)
-    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below)])
+    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below, attach="full")])
     outer = create_agent(
         scripted(calling("ask", {}), REPEAT),
         [inner_tool(inner)[way]],
-        middleware=[CRPMiddleware(above)],
+        middleware=[CRPMiddleware(above, attach="full")],
     )
     *_, result, answer = await answer_of(outer, way)
     assert result.response_metadata["crp_flagged"][0]["said"] in WRONG
@@ -83,7 +83,7 @@ async def test_one_handler_over_both_agents(way: str) -> None:
 
     inner = create_agent(scripted(calling("plant_facts", {}), WRONG), [plant_facts])
     outer = create_agent(scripted(calling("ask", {}), REPEAT), [inner_tool(inner)[way]])
-    handler = DPECallbackHandler()
+    handler = DPECallbackHandler(attach="full")
     *_, result, answer = await answer_of(outer, way, callbacks=[handler])
     assert isinstance(result, ToolMessage)
     assert result.response_metadata["crp_flagged"]
@@ -93,7 +93,7 @@ async def test_one_handler_over_both_agents(way: str) -> None:
 def test_a_rejected_claim_is_held_as_no_fact() -> None:
     relay = opened(*OTHER)
     below = opened()
-    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below)])
+    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below, attach="full")])
     model = scripted(calling("ask", {}), "Done.")
     outer = create_agent(model, [inner_tool(inner)["invoke"]], middleware=[CRPMiddleware(relay)])
     outer.invoke(ASK)
@@ -107,11 +107,11 @@ def test_it_stays_with_the_thread_in_another_process() -> None:
     """
     saver, thread = InMemorySaver(), {"configurable": {"thread_id": "t"}}
     below = opened()
-    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below)])
+    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below, attach="full")])
     for turn, script in enumerate(((calling("ask", {}), "Done."), (REPEAT,))):
         outer = create_agent(
             scripted(*script), [inner_tool(inner)["invoke"]],
-            middleware=[CRPMiddleware(opened(*OTHER))], checkpointer=saver,
+            middleware=[CRPMiddleware(opened(*OTHER), attach="full")], checkpointer=saver,
         )  # fmt: skip
         answer = outer.invoke(ASK, thread)["messages"][-1]
         assert is_flagged(answer.response_metadata["crp"]) is (turn == 1)
@@ -119,11 +119,11 @@ def test_it_stays_with_the_thread_in_another_process() -> None:
 
 def test_nothing_of_it_reaches_a_provider() -> None:
     below = opened()
-    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below)])
+    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(below, attach="full")])
     model = scripted(calling("ask", {}), REPEAT)
     outer = create_agent(
         model, [inner_tool(inner)["invoke"]],
-        middleware=[CRPMiddleware(opened(*OTHER))], checkpointer=InMemorySaver(),
+        middleware=[CRPMiddleware(opened(*OTHER), attach="full")], checkpointer=InMemorySaver(),
     )  # fmt: skip
     outer.invoke(ASK, {"configurable": {"thread_id": "t"}})
     assert not [one for sent in model.seen for one in sent if "crp_flagged" in repr(one)]
@@ -158,7 +158,7 @@ async def test_a_llama_index_handler_over_both_agents(said: str) -> None:
         """Ask another agent."""
         return str(await inner.run(QUESTION))
 
-    with DPEEventHandler():
+    with DPEEventHandler(attach="full"):
         result = await llama.agent(llama.scripted([("ask", {})], said), [ask]).run(QUESTION)
     report = result.metadata["crp"]
     assert is_flagged(report) is (said == REPEAT)

@@ -169,7 +169,7 @@ def run(
     steps = Steps()
     # What is ours and outside the relay's own steps.
     further = (
-        (router_module, "attach_proof", "litellm: proof on the response"),
+        (router_module, "proven_response", "litellm: proof on the response"),
         (deployments.WatchedTurn, "begin", "relay: begin, outside its steps"),
         (deployments.WatchedTurn, "receive", "relay: receive, outside its steps"),
         (attempt_packing.CallAttempts, "fit", "litellm: packing for an attempt"),

@@ -115,7 +115,6 @@ def test_front_matter_names_the_kind(here, world):
         (["ask", "Who?", "--store", "empty.md"], "no store at 'empty.md'"),
         (["ask", "Who?", "--store", "a" * 300], "cannot be used"),
         (["ingest", "docs", "--store", "a" * 300], "cannot be used"),
-        (["ask", "Who?", "--session", "mine", "--store", "kb"], "session_id 'mine'"),
         (["ask", "Who?", "--preview", "--store", "docs"], "no store at 'docs'"),
         (
             ["ask", "Who?", "--preview", "--model", "no-such-model", "--store", "kb"],

@@ -52,7 +52,7 @@ def test_show_tells_question_answer_facts_claims_and_policy(receipt) -> None:
     for words in (
         "How long may a worker be posted",
         "extended once by eight months",
-        "8 facts, 130 of 130 tokens; tier B",
+        "8 facts, 130 of 130 tokens; tier S",
         "Dropped: 6 for budget",
         "context has six",
         "Risk HIGH",
@@ -212,7 +212,7 @@ def test_what_if_the_policy_were_another(receipt) -> None:
 def test_what_if_the_settings_or_the_model_were_others(receipt) -> None:
     told = json.loads(receipt("replay", "3.json", "--preset", "literal", "--json").stdout)
     assert told["verdict"]["risk"]["after"] != told["verdict"]["risk"]["before"]
-    told = json.loads(receipt("replay", "3.json", "--model", "gpt-4", "--json").stdout)
+    told = json.loads(receipt("replay", "3.json", "--model", "claude-2", "--json").stdout)
     assert told["context"]["tokens"]["before"] != told["context"]["tokens"]["after"]
     assert receipt("replay", "3.json", "--preset", "lenient").returncode == 1
 

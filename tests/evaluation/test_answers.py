@@ -140,7 +140,7 @@ def test_auroc_counts_ties_half(data: Path) -> None:
 
 def test_the_command_writes_prompts_and_scores_replies(data: Path, tmp_path: Path) -> None:
     run = CliRunner()
-    out, back, report = tmp_path / "prompts.jsonl", tmp_path / "back.jsonl", tmp_path / "r.json"
+    out, back = tmp_path / "prompts.jsonl", tmp_path / "back.jsonl"
     done = run.invoke(app, ["eval", "answers", "--data", str(data), "--prompts", str(out)])
     assert done.exit_code == 0, done.output
     by_name = {case.name: screened(case) for case in read_cases([data])}
@@ -150,13 +150,12 @@ def test_the_command_writes_prompts_and_scores_replies(data: Path, tmp_path: Pat
             call = one.inquiry("m").call()
             assert call is not None
             file.write(json.dumps({"name": one.case.name, "reply": oracle(one)(call).text}) + "\n")
-    done = run.invoke(
-        app,
-        ["eval", "answers", "--data", str(data), "--replies", str(back), "--json", str(report)],
-    )
+    given = ["eval", "answers", "--data", str(data), "--replies", str(back)]
+    done = run.invoke(app, given)
     assert done.exit_code == 0, done.output
     assert "judge_when doubt" in done.output
-    assert json.loads(report.read_text(encoding="utf-8"))["all"]["wrong_passed"] == 0.0
+    done = run.invoke(app, [*given, "--json"])
+    assert json.loads(done.stdout)["all"]["wrong_passed"] == 0.0
 
 
 def test_two_ways_at_once_are_refused(data: Path) -> None:

@@ -500,6 +500,7 @@ def test_a_receipt_is_shown_with_statuses_and_quotations(
     receipt, _, answer = judged()
     receipt_views.draw_receipt(receipt, verify(receipt))
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("CONTRADICTED, NUMBER", "412 megawatts", "Checked by judge any/judge: VERIFIED"):
+    for words in ("NUMBER_CHANGED", "412 megawatts", "VERIFIED by judge any/judge"):
         assert words in shown
+    assert "CONTRADICTED It delivers 512 megawatts." in shown
     assert f"HIGH ({answer.report.risk_score:.3f})" in shown

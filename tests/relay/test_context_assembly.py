@@ -117,7 +117,7 @@ def test_threads_get_one_text(open_relay: Opener) -> None:
         ({"packing": "random"}, "packing 'random' is not usable: .*'score_weighted'"),
         ({"max_chunks_per_doc": 0}, "max_chunks_per_doc 0 is not usable"),
         ({"colour": "red"}, "colour 'red' is not usable"),
-        ({"session_id": "mine"}, "session_id 'mine'"),
+        ({"session_id": 1.5}, "session_id is float"),
         ({"residency": "moon"}, "residency 'moon'"),
     ],
 )

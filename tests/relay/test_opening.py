@@ -78,7 +78,7 @@ QUESTION = "Who operates the Meridian reactor?"
 @pytest.mark.parametrize(
     ("argument", "given", "said"),
     [
-        ("models", "gpt-4o", "models is the text 'gpt-4o'; .* model='gpt-4o-mini'"),
+        ("models", "gpt-4o", "models is the text 'gpt-4o'; .* a name goes into model="),
         ("models", ScriptedModel, "models is the class ScriptedModel"),
         ("verifier", "alignment", r"verifier is the text 'alignment'; .* dpe=\{'verifier'"),
         ("subject", "acme", r"subject is the text 'acme'; .* Subject\(tenant='acme'\)"),
@@ -238,14 +238,18 @@ def test_opening_a_folder_that_is_not_there_makes_none(open_relay: Opener, tmp_p
 def test_opening_leaves_a_store_alone_where_it_shall_or_must(
     open_relay: Opener, store: Any, how: str
 ) -> None:
-    ids = open_relay(store).fabric.add([Fact(content=FACTS[0], ttl="P1D")]).facts
+    first = open_relay(store)
+    ids = first.fabric.add([Fact(content=FACTS[0], ttl="P1D")]).facts
+    before = first.fabric.state_hash()
     options: dict[str, Any] = (
         {"fabric": FabricSettings(maintain_on_open=False)}
         if how == "setting"
         else {"guard": ReadOnly()}
     )
     later = open_relay(store, clock=LATER, **options)
-    assert statuses(later, ids) == [FactStatus.ACTIVE]
+    # A view says that the ttl has run out; what is stored says what it said.
+    assert statuses(later, ids) == [FactStatus.STALE]
+    assert later.fabric.state_hash() == before
 
 
 @pytest.mark.parametrize("error", [StoreBusy, EngineError])
@@ -261,11 +265,14 @@ def test_maintenance_that_fails_is_put_off_and_the_log_says_so(
             return super().begin(namespace, write=write)
 
     store = Busy()
-    ids = open_relay(store).fabric.add([Fact(content=FACTS[0], ttl="P1D")]).facts
+    first = open_relay(store)
+    ids = first.fabric.add([Fact(content=FACTS[0], ttl="P1D")]).facts
+    before = first.fabric.state_hash()
     store.locked = True
     with caplog.at_level(logging.WARNING, logger="crp_integrations.relay"):
         later = open_relay(store, clock=LATER)
-    assert statuses(later, ids) == [FactStatus.ACTIVE]
+    assert statuses(later, ids) == [FactStatus.STALE]
+    assert later.fabric.state_hash() == before
     assert ["put off" in record.getMessage() for record in caplog.records] == [True]
 
 

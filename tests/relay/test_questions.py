@@ -152,7 +152,7 @@ async def test_errors_of_the_model_are_raised_and_sealed(open_relay, way):
 @pytest.mark.parametrize(
     ("asking", "names"),
     [
-        ({"session_id": "mine"}, "session_id"),
+        ({"session_id": 1.5}, "session_id"),
         ({"grounding": "loose"}, "grounding"),
         ({"k": 0}, "k"),
         ({"temperature": -1.0}, "temperature"),

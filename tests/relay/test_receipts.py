@@ -333,7 +333,8 @@ def test_a_rotated_key_verifies_what_it_signed(open_relay: Opener, place: Path) 
 
 def test_an_answer_in_windows_has_a_receipt_for_each(open_relay: Opener) -> None:
     relay = opened(open_relay)
-    answer = relay.ask(f"{QUESTION} Compare it with the revenue in 2023.", strategy="fan-out")
+    needs = ["the reactor's power", "the revenue in 2023"]
+    answer = relay.ask(QUESTION, sub_queries=needs, strategy="fan-out")
     ids = relay.receipts().ids(answer.session_id)
     assert len(ids) >= 3
     assert answer.receipt_id in ids

@@ -229,7 +229,7 @@ def test_a_long_answer_is_shortened_by_a_model_and_checked(open_relay: Opener) -
         for number in range(1, 60)
     )
     short = "Unit 1 of the plant has 21 pumps and 51 valves."
-    limits = {"context_limits": {"extractive": 1_900}, "dispatch": {"continue_incomplete": False}}
+    limits = {"context_limits": {"extractive": 1_100}, "dispatch": {"continue_incomplete": False}}
     relay, model = opened(open_relay, long, short, FACTS[1], **limits)
     first = answered(relay, max_tokens=200)
     continued(relay, first, max_tokens=200)
@@ -422,7 +422,7 @@ def test_reports_are_read_back_by_their_windows_id(open_relay: Opener, tmp_path:
 
 def test_a_session_id_must_be_one(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
-    assert isinstance(refusal(relay, session_id="mine"), RequestError)
+    assert isinstance(refusal(relay, session_id=1.5), RequestError)
 
 
 FORGOTTEN_SESSION = "crp_sess_abcdefgh12345678"

@@ -118,8 +118,8 @@ def test_the_command_says_it_in_one_sentence(kb: Path, here: Here, tmp_path: Pat
     with Relay.open(kb.parent / "shipped", key="ab" * 32) as relay:
         relay.add([TEXT])
     change(kb.parent / "shipped", "UPDATE own SET value = 'abc' WHERE name = 'generation'")
-    for command in ("stats", "maintain", "recluster"):
-        done = here("fabric", command, "--store", "shipped", cwd=tmp_path, CRP_KEY="ab" * 32)
+    for command in (["stats"], ["maintain"], ["maintain", "--recluster"]):
+        done = here("fabric", *command, "--store", "shipped", cwd=tmp_path, CRP_KEY="ab" * 32)
         assert done.returncode == 1, command
         (line,) = done.stderr.splitlines()
         assert "the stored generation is 'abc', wanted a number" in line

@@ -335,7 +335,7 @@ def _screened(claim: Claim, units: _Units, passages: Sequence[tuple[str, str]]) 
                 "error": ERRORS[first.kind],
                 "wrong": (first.start, first.end),
                 "quotations": quotations,
-                "reason": first.reason,
+                "reason": next((one.reason for one in typed if one.kind == REJECTED), ""),
             }
         )
     if claim.findings:

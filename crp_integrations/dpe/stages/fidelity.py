@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
-from crp_integrations.dpe.rejections import find_repeats
+from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
@@ -309,16 +309,17 @@ def verify_fidelity(state: State) -> State:
     """
     told = replace(state, alignments=_reported(state))
     repeated = find_repeats(told)
-    told = replace(told, claims=with_findings(told.claims, repeated))
-    # What a sub-agent's report said of a claim is the reason; the rest follows from it.
+    # What stands nowhere but in a rejected claim was never evidence.
     settled = {finding.claim_id for finding in repeated}
     for substage in (misplaced_values, fabrications, distortions, unknown_specifics):
         found = [
             finding
             for finding in substage(told)
-            if finding.claim_id not in settled and not _rejected_name(told, finding)
+            if finding.kind != FABRICATION_KIND
+            or not (finding.claim_id in settled or _rejected_name(told, finding))
         ]
         told = replace(told, claims=with_findings(told.claims, found))
+    told = replace(told, claims=with_repeats(told.claims, repeated))
     state = replace(state, claims=told.claims)
     opposed, pairs_cut = contradictions(state), cut(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
@@ -336,9 +337,7 @@ def verify_fidelity(state: State) -> State:
 def _rejected_name(state: State, finding: Finding) -> bool:
     """Whether a word without a source stands in what a sub-agent said, which is no evidence."""
     word = state.dossier.answer[finding.start : finding.end]
-    return finding.kind == FABRICATION_KIND and any(
-        word in one.text + one.said for one in state.dossier.rejected
-    )
+    return any(word in one.text + one.said for one in state.dossier.rejected)
 
 
 def misplaced_values(state: State) -> list[Finding]:
