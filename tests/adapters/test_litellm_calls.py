@@ -214,6 +214,11 @@ def test_what_callbacks_of_others_get_holds_nothing_of_crp(
         async def async_log_success_event(self, kwargs, response_obj, start_time, end_time) -> None:
             logged.append((response_obj, str(kwargs.get("standard_logging_object"))))
 
+    # Routers of other tests have left theirs, and LiteLLM takes a hundred in all.
+    for kind in ("input", "success", "failure"):
+        monkeypatch.setattr(litellm, f"{kind}_callback", [])
+    for kind in ("input", "success", "failure"):
+        monkeypatch.setattr(litellm, f"_async_{kind}_callback", [])
     monkeypatch.setattr(litellm, "callbacks", [Log()])
     called = router(relay, entry(server, "main", "gpt-4o"))
 
