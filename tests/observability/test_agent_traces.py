@@ -285,7 +285,8 @@ async def test_windows_are_nested_in_llama_index_traces(traces: Traces, relay: R
     check_windows(traces)
     first, below, last = map(traces.path, traces.windows)
     assert first == last
-    assert first[0] == "CRPAgentLLM.achat"
+    # A stream is played after the span of the call that began it: the window lies in the step.
+    assert first[0] in ("CRPAgentLLM.achat", "BaseWorkflowAgent.run_agent_step")
     assert first[-1] == "FunctionAgent.run" and first.count("FunctionAgent.run") == 1
     assert below[: len(first)] == first
     assert below[len(first)] == "FunctionTool.acall"
