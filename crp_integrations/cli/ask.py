@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,6 +49,12 @@ def ask(
         # Before a model is paid.
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
     judging = options.judging(judge, judge_base, judge_when, judge_failure)
+    packing: dict[str, Any] = {
+        "model": model,
+        "budget_tokens": options.read_budget(budget_tokens),
+        "grounding": grounding,
+        "cache": cache,
+    }
     if preview:
         idle: dict[str, object] = {
             "session": session,
@@ -60,23 +66,14 @@ def ask(
         if given := [f"--{name}" for name, value in idle.items() if value]:
             raise RequestError(f"--preview calls no model; leave {', '.join(given)} out")
         with questioned_relay(store, tenant) as relay:
-            seen = relay.preview(
-                question,
-                model=model,
-                budget_tokens=options.read_budget(budget_tokens),
-                grounding=grounding,
-                cache=cache,
-            )
+            seen = relay.preview(question, **packing)
         terminal.print_record(seen, terminal.draw_preview, as_json=as_json)
         return
     with questioned_relay(store, tenant) as relay:
         answer = relay.ask(
             question,
-            model=model,
-            budget_tokens=options.read_budget(budget_tokens),
-            grounding=grounding,
+            **packing,
             session_id=session,
-            cache=cache,
             policy=policy,
             strategy=strategy,
             continuation_ids=continues,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,17 +21,19 @@ MOST: Final = 20
 # Share of the rejected claim's words that a repeat has, and share of its own words that it is.
 SAID: Final = 0.7
 OF_ITSELF: Final = 0.5
+LEAST_WORDS: Final = 3
 # What stands where a tool's result repeats a rejected claim.
 REMOVED: Final = "…"
 
 
 def rejected_claims(report: Report) -> tuple[RejectedClaim, ...]:
-    """The claims of an answer that its report flags, at most 20, and why.
+    """The claims for which a report flags its answer, at most 20, and why; none at a LOW risk.
 
     Spec: related facts §8
     """
     found = []
-    for claim in [one for one in report.claims if one.flagged][:MOST]:
+    flagged = [one for one in report.claims if one.flagged] if report.flagged else []
+    for claim in flagged[:MOST]:
         start, end = claim.wrong or (claim.start, claim.start)
         wrong = claim.text[max(0, start - claim.start) : max(0, end - claim.start)]
         found.append(
@@ -91,6 +94,8 @@ def find_repeats(state: State) -> list[Finding]:
 
 def with_repeats(claims: tuple[Claim, ...], found: Sequence[Finding]) -> tuple[Claim, ...]:
     """The claims with such findings behind those of their own evidence."""
+    if not found:
+        return claims
     return tuple(
         claim.model_copy(
             update={
@@ -118,8 +123,11 @@ def without_rejected(text: str, rejected: Sequence[RejectedClaim]) -> str:
         return text
     for one in rejected:
         for said in (one.said, one.text):
+            # Shorter ones may stand within other words; as sentences they are found below.
+            if len(said.split()) < LEAST_WORDS:
+                continue
             for form in (said, json.dumps(said, ensure_ascii=False)[1:-1]):
-                text = text.replace(form, REMOVED) if form else text
+                text = text.replace(form, REMOVED)
     known = [(_Words.of(one.text), one.wrong) for one in rejected]
     kept, place = [], 0
     for span in split_sentences(text):
@@ -161,6 +169,15 @@ class _Words:
 
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
+
+
+def was_told(word: str, rejected: Iterable[RejectedClaim]) -> bool:
+    """Whether a word stands in a rejected claim outside its wrong words: nobody doubted it."""
+    form = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+    return any(
+        one.wrong and form.search(f"{one.text} {one.said}".replace(one.wrong, REMOVED))
+        for one in rejected
+    )
 
 
 def unique_claims(*given: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:

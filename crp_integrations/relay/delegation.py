@@ -111,10 +111,10 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
     Spec: related facts §8
     """
-    world.session_memories.reject(session_id, up.flagged)
     budget = world.settings.sessions.budget
     with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
+        world.session_memories.reject(session_id, up.flagged)
         now = iso(world.clock.now())
         before = session.safety_budget
         if up.hmac and up.hmac in session.taken:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations import examine, rejected_claims
+from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import LONGEST, RejectedClaim
-from crp_integrations.dpe.rejections import MOST, unique_claims, without_rejected
+from crp_integrations.dpe.rejections import LEAST_WORDS, MOST, unique_claims, without_rejected
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 from tests.adapters.langchain_doubles import Chat
 from tests.judges import reply_to
@@ -114,13 +115,21 @@ CLAIMS = st.builds(
 )
 
 
-@given(st.text(), st.text(), CLAIMS)
-def test_no_tools_result_keeps_a_rejected_claim(
-    before: str, behind: str, claim: RejectedClaim
-) -> None:
-    left = without_rejected(before + claim.text + behind, [claim])
-    assert not claim.text or "…" in claim.text or claim.text not in left
+SENTENCES = st.lists(
+    st.from_regex(r"[^\W_]{1,8}", fullmatch=True), min_size=LEAST_WORDS, max_size=8
+).map(" ".join)
+
+
+@given(st.text(), st.text(), SENTENCES)
+def test_no_tools_result_keeps_a_rejected_claim(before: str, behind: str, said: str) -> None:
+    left = without_rejected(before + said + behind, [RejectedClaim(text=said, said=said)])
+    assert said not in left
     assert without_rejected(before, []) == before
+
+
+@given(st.text(), CLAIMS)
+def test_any_text_and_any_claim_can_be_compared(text: str, claim: RejectedClaim) -> None:
+    assert isinstance(without_rejected(text, [claim]), str)
 
 
 @given(st.lists(CLAIMS))
@@ -133,3 +142,53 @@ def test_of_many_flagged_claims_the_first_are_given_on() -> None:
     answer = " ".join(f"Item {n} of the list costs {900 + n} euros." for n in range(40))
     context = [f"Item {n} of the list costs {100 + n} euros." for n in range(40)]
     assert len(rejected_claims(examine(answer, context))) <= MOST
+
+
+def test_what_a_sub_agent_invented_is_no_source_in_other_words() -> None:
+    """The invented name stands in the rejected claim, and stays an invention above."""
+    said = "The Aldbury bridge was designed by Hans Gruber."
+    told = rejected_claims(examine(said, ["The Aldbury bridge opened in 1921."], "Who built it?"))
+    assert told[0].wrong
+    answer = "Hans Gruber is the engineer whom the town honours for it with a statue."
+    for claims in ((), told):
+        report = examine(
+            answer, [], QUESTION, conversation=conversation(said), rejected=claims, grounding="open"
+        )
+        alone = examine(answer, ["The Aldbury bridge opened in 1921."], QUESTION, rejected=claims)
+        assert alone.fabrication_count == 1
+        assert report.fabrication_count == (1 if claims else 0)
+
+
+def test_a_report_that_allows_a_claim_rejects_none() -> None:
+    """Under `open` a model may say what it knows, and the report is of LOW risk."""
+    (claim,) = examine(SAID, CONTEXT, QUESTION).claims
+    report = examine(SAID, CONTEXT, QUESTION)
+    assert rejected_claims(report)
+    allowed = report.model_copy(update={"flagged": False, "risk_level": RiskLevel.LOW})
+    assert claim.flagged
+    assert rejected_claims(allowed) == ()
+
+
+def test_a_short_claim_is_cut_out_of_no_other_word() -> None:
+    text = "It is cheaper in May. Cheap."
+    claim = RejectedClaim(text="cheap", said="cheap", wrong="cheap")
+    assert "cheaper in May" in without_rejected(text, [claim])
+
+
+def test_a_verifier_of_the_users_own_waves_no_repeat_through() -> None:
+    class Unsure:
+        identity = "unsure@1"
+        passage = 4_000
+        thresholds: dict[str, float] = {}
+
+        def judge(self, claim: str, passages: Any) -> Judgement:
+            return Judgement(0.0, 0.0, 1.0, 0)
+
+    from crp_integrations.relay.doors import screened_answer
+
+    report, _, _ = screened_answer(
+        SAID, [], QUESTION, conversation=conversation(SAID), rejected=rejected(), verifier=Unsure()
+    )
+    assert report.checked_by == "unsure@1"
+    assert report.claims[0].reason == rejected()[0].reason
+    assert report.risk_level is RiskLevel.HIGH

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Answer, Relay, asked_by, from_headers, result_of
+from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import read_upward as up_headers
@@ -417,3 +418,11 @@ def test_flagged_claims_go_up_by_headers_and_are_flagged_above(open_relay: Opene
     above.take(parent, up)
     told = begun(above, session_id=parent).report
     assert any(claim.reason == up.flagged[0].reason for claim in told.claims)
+
+
+def test_a_result_for_a_session_that_is_not_known_is_held_nowhere(open_relay: Opener) -> None:
+    relay = made(open_relay, ScriptedModel(COMMISSIONED))
+    claim = RejectedClaim(text="The reactor delivers 512 megawatts.")
+    with pytest.raises(RequestError, match="not known"):
+        relay.take(SESSION, Upward(flagged=(claim,)))
+    assert relay._world.session_memories.of(SESSION).rejected == ()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
-from crp_integrations.dpe.rejections import find_repeats, with_repeats
+from crp_integrations.dpe.rejections import find_repeats, was_told, with_repeats
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
@@ -316,7 +316,7 @@ def verify_fidelity(state: State) -> State:
             finding
             for finding in substage(told)
             if finding.kind != FABRICATION_KIND
-            or not (finding.claim_id in settled or _rejected_name(told, finding))
+            or not (finding.claim_id in settled or _was_told(told, finding))
         ]
         told = replace(told, claims=with_findings(told.claims, found))
     told = replace(told, claims=with_repeats(told.claims, repeated))
@@ -334,10 +334,10 @@ def verify_fidelity(state: State) -> State:
     return replace(state, fidelity=fidelity, stages=(*state.stages, RUN))
 
 
-def _rejected_name(state: State, finding: Finding) -> bool:
-    """Whether a word without a source stands in what a sub-agent said, which is no evidence."""
+def _was_told(state: State, finding: Finding) -> bool:
+    """Whether a word without a source was told by a sub-agent, and not rejected."""
     word = state.dossier.answer[finding.start : finding.end]
-    return any(word in one.text + one.said for one in state.dossier.rejected)
+    return was_told(word, state.dossier.rejected)
 
 
 def misplaced_values(state: State) -> list[Finding]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.judge.quotation import screened
-from crp_integrations.dpe.judge.verdict import decided, of_verifier, reasons
+from crp_integrations.dpe.judge.verdict import decided, of_verifier, reasons, with_rejection
 from crp_integrations.dpe.records import Classification, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
@@ -128,7 +128,7 @@ def _with_statuses(report: Report, state: State) -> Report:
     dossier, settings = state.dossier, state.tools.settings
     if by_verifier(state) and settings.decides == "claims":
         named = report.model_copy(update={"checked_by": report.verifier})
-        claims = tuple(map(of_verifier, report.claims))
+        claims = tuple(with_rejection(of_verifier(claim)) for claim in report.claims)
         return decided(named.model_copy(update={"claims": claims}), dossier)
     found = screened(report, dossier.passages)
     told = reasons(dossier.answer, found.claims) if found.flagged else ()
