@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,38 @@ def test_a_router_takes_tools_results_as_evidence(
             router.completion("main", messages)
     else:
         assert router.completion("main", messages).crp["risk_level"] == "LOW"
+
+
+# Every third of them has all kinds and attributions, right and wrong; the gateway's are in its tests.
+SOME = list(islice(answers(), 0, None, 3))
+
+
+def answered(result: str, said: str, question: str, **how: Any) -> Any:
+    """The last message of an agent whose tool gives a result and whose model says this of it."""
+    look = tool("lookup", description="Look something up.")(lambda: result)
+    middleware = how.pop("middleware", [])
+    agent = create_agent(scripted(said), [look], middleware=middleware)
+    return asked(agent, question, **how)
+
+
+@pytest.mark.parametrize("door", ["handler", "middleware", "router"])
+def test_ten_kinds_of_results_have_one_verdict_behind_every_door(door: str, server: Double) -> None:
+    levels: dict[bool, list[str]] = {True: [], False: []}
+    with Relay.open(embedder=HashEmbedder()) as relay:
+        router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay)
+        for question, result, said, right in SOME:
+            server.text = said
+            talk = conversation(question, result)
+            if door == "handler":
+                how: dict[str, Any] = {"callbacks": [DPECallbackHandler()]}
+                report = answered(result, said, question, **how).response_metadata["crp"]
+            elif door == "middleware":
+                how = {"middleware": [CRPMiddleware(relay)]}
+                report = answered(result, said, question, **how).response_metadata["crp"]
+            else:
+                report = router.completion("main", talk).crp
+            wanted = examine(said, [], question, conversation=talk).risk_level
+            assert report["risk_level"] == wanted, (question, said)
+            levels[right].append(report["risk_level"])
+    assert set(levels[True]) == {"LOW"}
+    assert levels[False].count("LOW") <= 0.5 * len(levels[False])
