@@ -418,6 +418,8 @@ def _asked(seed: str, asking: Mapping[str, Any], preset: str) -> Any:
     facts = [sentence(rng) for _ in range(4)]
     with (
         environment(),
+        # Windows beside each other take ids as threads come to them: one thread, one order.
+        patch("crp_integrations.relay.drive.FAN_THREADS", 1),
         opened(rng, answered(rng, facts), answered(rng, facts), preset=preset) as relay,
     ):
         relay.add(facts)
