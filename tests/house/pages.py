@@ -37,3 +37,21 @@ def anchors(path: Path) -> set[str]:
     """Anchors of a page's headings."""
     heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def page_script(path: Path) -> str:
+    """The script that a page's Python makes, with its `setup` comments where they stand.
+
+    A block below `not run: REASON` is compiled here and left out.
+    """
+    made = []
+    pattern = re.compile(rf"<!-- setup\n(?P<setup>.*?)-->|{BLOCK.pattern}", BLOCK.flags)
+    for found in pattern.finditer(path.read_text(encoding="utf-8")):
+        if found["setup"]:
+            made.append(found["setup"])
+        elif found["language"] == "python":
+            if (found["mark"] or "").startswith("not run: "):
+                compile(found["body"], path.name, "exec")
+            else:
+                made.append(found["body"])
+    return "\n\n".join(made)

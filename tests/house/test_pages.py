@@ -1,0 +1,73 @@
+"""Code, commands and outputs on the pages of the documentation are true.
+
+The Python blocks of a page, in order, are one script. What a reader has already stands above them
+in a comment that begins with `setup`; a `text` block below the comment `output` is printed by the
+script; a block below the comment `not run: REASON` is only compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from crp_integrations.cli.app import app
+from tests.cli.test_fabric import _leaves
+from tests.commands import script
+from tests.house.pages import blocks, page_script
+from tests.requirements.rows import ROOT
+
+DOCS = ROOT / "docs"
+FOLDERS = ("start", "how-to", "reference", "explanation", "evidence")
+PAGES = [page for name in FOLDERS for page in sorted((DOCS / name).rglob("*.md"))]
+NAMES = [page.relative_to(DOCS).as_posix() for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_code_of_a_page_runs_and_prints_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.endswith("_KEY")]:
+        monkeypatch.delenv(name)
+    code = page_script(page)
+    if not code:
+        pytest.skip("the page has no Python")
+    (tmp_path / "page.py").write_text(code, encoding="utf-8")
+    done = script(tmp_path / "page.py", cwd=tmp_path, PYTHONUTF8="1", COLUMNS="100")
+    assert done.returncode == 0, done.stderr[-3000:]
+    rest = done.stdout
+    for block in blocks(page):
+        if block.language == "text" and block.mark == "output":
+            assert block.body in rest
+            rest = rest.partition(block.body)[2]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
+    group = get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    known = {
+        name.removeprefix("crp "): {option for one in command.params for option in one.opts}
+        for name, command in _leaves(group).items()
+    }
+    for block in blocks(page):
+        if block.language != "bash":
+            continue
+        done = subprocess.run(["bash", "-n"], input=block.body, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        for line in re.sub(r"\\\n\s*", "", block.body).splitlines():
+            found = re.match(r"(?:\w+=\S+ )*crp ([a-z].*)", line)
+            if not found:
+                continue
+            words = re.split(r"\s+", re.split(r"\s(?:[#|>]|&&)", found[1])[0])
+            name = max(
+                (one for one in known if " ".join(words).startswith(one)), key=len, default=None
+            )
+            assert name is not None, line
+            for option in re.findall(r"(?<=\s)--[a-z-]+", " ".join(words)):
+                assert option in known[name] | {"--help", "--version"}, line
