@@ -22,6 +22,7 @@ from crp_integrations.relay.judge import (
     JudgeSource,
     OnReport,
     check_options,
+    check_receiver,
     refuse_own,
 )
 from crp_integrations.relay.question_fields import admit
@@ -103,6 +104,7 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
     given = {name: one for name, one in asking.items() if one is not None}
     judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
     judge = given.pop("judge", None)
+    check_receiver(judged.get("on_report"))
     if judge is None and relay is not None:
         judge = relay.judge
     if judge is not None or relay is not None:
@@ -180,22 +182,6 @@ def late_report_hook(
     if judge is None or on_report is None or judge.settings.mode != BACKGROUND:
         return None
     return lambda report: on_report(made(report))
-
-
-def split_report_hook(
-    asking: Mapping[str, Any], relay: Relay
-) -> tuple[dict[str, Any], OnReport | None]:
-    """A question's fields for the relay, and who is to be handed the answer's report.
-
-    Where a judge speaks in the background, the fields keep `on_report`, and it is called then.
-    """
-    on_report, source = asking.get("on_report"), asking.get("judge")
-    check_callables(on_report=on_report)
-    source = relay.judge if source is None else source
-    known = source.settings if isinstance(source, Judge) else relay.settings.judge
-    if source and (asking.get("judge_mode") or known.mode) == BACKGROUND:
-        return dict(asking), None
-    return {name: one for name, one in asking.items() if name != "on_report"}, on_report
 
 
 def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> tuple[Message, ...]:

@@ -340,35 +340,28 @@ def attached_report(metadata: object) -> Attachment | None:
     return dict(found) if isinstance(found, Mapping) and _MARKS & found.keys() else None
 
 
-class ReportHook:
-    """Hands an answer's report to who asked for it, and to handlers that heard the model calls.
+class HeardReports:
+    """Hands an answer's report to the handlers that heard its model calls.
 
     Attributes:
-        heard: those handlers, each with `take`.
+        handlers: those, each with `take`.
     """
 
-    def __init__(self, on_report: OnReport | None = None) -> None:
-        self._on_report = on_report
-        self.heard: list[Any] = []
+    def __init__(self) -> None:
+        self.handlers: list[Any] = []
 
     def __call__(self, report: object) -> None:
-        """Hand it over; what `on_report` raises is logged, and no answer is lost by it."""
-        if not isinstance(report, Report):
-            return
-        try:
-            if self._on_report is not None:
-                self._on_report(report)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
-            _LOG.warning("on_report failed with %s", type(error).__name__)
-        for handler in self.heard:
-            handler.take(report)
+        """Hand it over."""
+        if isinstance(report, Report):
+            for handler in self.handlers:
+                handler.take(report)
 
 
 @contextmanager
-def halts_reported(told: ReportHook) -> Iterator[None]:
-    """Within it, the report of an answer that is withheld is handed over before the error."""
+def halts_heard(heard: HeardReports) -> Iterator[None]:
+    """Within it, handlers get the report of an answer that is withheld before the error."""
     try:
         yield
     except SafetyHalt as halt:
-        told(halt.report)
+        heard(halt.report)
         raise

@@ -22,7 +22,6 @@ from langchain_core.runnables.utils import AddableDict
 from crp_integrations.adapters.arguments import check_callables, judge_for
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    ReportHook,
     attachment_of,
     check_attach,
 )
@@ -39,7 +38,7 @@ from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer, withholding
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.doors import aexamine, examine
-from crp_integrations.relay.judge import JudgeOptions, JudgeSource
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode, QualityTier
@@ -167,7 +166,7 @@ class CRPGate(CheckedRunnable):
         self._attach = attach
         self._judge = judge_for("CRPGate", judge, judge_options, settings)
         # A judge hands its reports on by itself.
-        self._told = ReportHook(None if self._judge else judge_options.get("on_report"))
+        self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
 
     @classmethod
@@ -221,7 +220,7 @@ class CRPGate(CheckedRunnable):
         }
 
     def _decide(self, report: Report, context: Context, answer: str) -> Report:
-        self._told(report)
+        call_receivers(report, self._on_report)
         tier = context.quality_tier if isinstance(context, Envelope) else None
         judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt

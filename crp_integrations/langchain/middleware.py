@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Annotated, Any, NotRequired, Unpack, cast
+from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -19,7 +19,6 @@ from crp_integrations.adapters.arguments import (
     check_callables,
     check_count,
     check_relay,
-    split_report_hook,
 )
 from crp_integrations.adapters.conversations import (
     answer_fields,
@@ -32,7 +31,7 @@ from crp_integrations.adapters.conversations import (
 )
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    ReportHook,
+    HeardReports,
     attachment_of,
     check_attach,
 )
@@ -153,8 +152,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         check_relay(relay, "CRPMiddleware")
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         check_callables(on_receipt=on_receipt)
-        fields, on_report = split_report_hook(asking, relay)
-        check_fields(cast("QuestionFields", fields), relay, "CRPMiddleware", filled="session_id")
+        fields = dict(asking)
+        check_fields(asking, relay, "CRPMiddleware", filled="session_id")
         check_attach(attach)
         check_count("max_depth", most, least=0)
         check_count("max_turns", max_turns, least=1)
@@ -165,7 +164,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self._facts = tools_as_facts
         self._on_receipt = on_receipt
         self._attach = attach
-        self._on_report = on_report
         self._asking = fields
 
     # --- the run ---------------------------------------------------------------------------
@@ -326,7 +324,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         # A step that calls tools without a word says nothing to report.
         if answer.text.strip() or not answer.reply.tool_calls:
             told = {METADATA_KEY: attachment_of(answer.report, self._attach)}
-            self._tell(calls, answer.report)
+            _tell(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
@@ -347,18 +345,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         )
 
     def _withheld(self, request: ModelRequest[Any], calls: ModelCalls, halt: SafetyHalt) -> None:
-        self._tell(calls, halt.report)
+        _tell(calls, halt.report)
         self._hand_on(request, halt.trail)
         state: Any = request.state
         hand_back(self.relay, state.get("crp_parent", ""), halt)
         if isinstance(halt.report, Report):
             hold_outside(self.relay, halt.report)
-
-    def _tell(self, calls: ModelCalls, report: object) -> None:
-        """Give the sealed report to who asked for it, and to handlers that heard the calls."""
-        hook = ReportHook(self._on_report)
-        hook.heard = calls.heard
-        hook(report)
 
     def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
@@ -425,3 +417,10 @@ def _held_back(
             config = released.config(request.model.get_name())
             if config is not None:
                 yield released, config
+
+
+def _tell(calls: ModelCalls, report: object) -> None:
+    """Give the sealed report to the handlers that heard the calls."""
+    heard = HeardReports()
+    heard.handlers = calls.heard
+    heard(report)

@@ -16,13 +16,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from crp_integrations.adapters.arguments import check_relay, check_values, split_report_hook
+from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.adapters.conversations import Conversation
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    ReportHook,
+    HeardReports,
     check_attach,
-    halts_reported,
+    halts_heard,
 )
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import answer_message, last_chunk, read_conversation
@@ -89,7 +89,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> None:
         _check_fields(asking)
         check_relay(relay, "CRPRunnable")
-        check_values(split_report_hook(asking, relay)[0], relay)
+        check_values(asking, relay)
         check_attach(attach)
         self.relay = relay
         self.llm = llm
@@ -151,11 +151,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AIMessage:
-        question, asking, told = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, told, run_manager.get_child())
-        with halts_reported(told), self.relay.tracer.step(ASK):
+        question, asking, heard = self._read(input, config, kwargs)
+        turn, model = self._play(question, asking, heard, run_manager.get_child())
+        with halts_heard(heard), self.relay.tracer.step(ASK):
             answer = steps.answer_of(drive(turn, model))
-        told(answer.report)
+        heard(answer.report)
         return answer_message(answer, self._attach)
 
     async def _aask(
@@ -165,11 +165,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AIMessage:
-        question, asking, told = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, told, run_manager.get_child())
-        with halts_reported(told), self.relay.tracer.step(ASK):
+        question, asking, heard = self._read(input, config, kwargs)
+        turn, model = self._play(question, asking, heard, run_manager.get_child())
+        with halts_heard(heard), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
-        told(answer.report)
+        heard(answer.report)
         return answer_message(answer, self._attach)
 
     def _stream(
@@ -179,12 +179,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
-        question, asking, told = self._read(next(input), config, kwargs)
-        turn, model = self._play(question, asking, told, run_manager.get_child())
+        question, asking, heard = self._read(next(input), config, kwargs)
+        turn, model = self._play(question, asking, heard, run_manager.get_child())
         parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
-        with halts_reported(told), closing(parts):
+        with halts_heard(heard), closing(parts):
             for part in parts:
-                yield self._chunk(part, told)
+                yield self._chunk(part, heard)
 
     async def _astream(
         self,
@@ -193,16 +193,16 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
-        question, asking, told = self._read(await anext(input), config, kwargs)
-        turn, model = self._play(question, asking, told, run_manager.get_child())
+        question, asking, heard = self._read(await anext(input), config, kwargs)
+        turn, model = self._play(question, asking, heard, run_manager.get_child())
         parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
-        with halts_reported(told):
+        with halts_heard(heard):
             async with aclosing(parts):
                 async for part in parts:
-                    yield self._chunk(part, told)
+                    yield self._chunk(part, heard)
 
     def _play(
-        self, question: str, asking: dict[str, Any], told: ReportHook, callbacks: Callbacks
+        self, question: str, asking: dict[str, Any], heard: HeardReports, callbacks: Callbacks
     ) -> tuple[Composition, Model]:
         """The question's windows, and the model that answers in them."""
         turn = self.relay.play(question, **asking)
@@ -210,22 +210,22 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             self.relay._known(turn.request.model)
             return turn, self.relay._models
         model = LangChainModel(self.llm, callbacks)
-        model.shows, told.heard = turn.show_at_once, model.heard
+        model.shows, heard.handlers = turn.show_at_once, model.heard
         return turn, model
 
-    def _chunk(self, part: str | Outcome, told: ReportHook) -> AIMessageChunk:
+    def _chunk(self, part: str | Outcome, heard: HeardReports) -> AIMessageChunk:
         if isinstance(part, str):
             return AIMessageChunk(content=part)
         answer = steps.answer_of(part)
-        told(answer.report)
+        heard(answer.report)
         return last_chunk(answer_message(answer, self._attach))
 
     def _read(
         self, input: Question, config: RunnableConfig, given: Mapping[str, Any]
-    ) -> tuple[str, dict[str, Any], ReportHook]:
+    ) -> tuple[str, dict[str, Any], HeardReports]:
         _check_fields(given)
         read = question_of(input)
-        asking, on_report = split_report_hook({**self._asking, **given}, self.relay)
+        asking = {**self._asking, **given}
         session = session_of(config)
         if session and given.get("session_id") is None:
             asking["session_id"] = session
@@ -234,7 +234,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             asking["system_prompt"] = system
         if read.history:
             asking["history"] = read.history
-        return read.question, asking, ReportHook(on_report)
+        return read.question, asking, HeardReports()
 
 
 def question_of(input: Question) -> Conversation:

@@ -25,7 +25,6 @@ from crp_integrations.adapters.arguments import (
     check_callables,
     check_count,
     check_relay,
-    split_report_hook,
 )
 from crp_integrations.adapters.conversations import (
     answer_fields,
@@ -39,7 +38,6 @@ from crp_integrations.adapters.conversations import (
 from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    ReportHook,
     attachment_of,
     check_attach,
 )
@@ -152,7 +150,6 @@ class CRPAgentLLM(ChatLLM):
     _facts: bool = PrivateAttr()
     _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _attach: str = PrivateAttr()
-    _told: ReportHook = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
 
     def __init__(
@@ -171,7 +168,7 @@ class CRPAgentLLM(ChatLLM):
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
-        fields, on_report = split_report_hook(asking, relay)
+        fields = dict(asking)
         values = cast("QuestionFields", {n: one for n, one in fields.items() if n != "session_id"})
         check_attach(attach)
         check_fields(values, relay, "CRPAgentLLM", filled="compact")
@@ -183,7 +180,6 @@ class CRPAgentLLM(ChatLLM):
         self._facts = tools_as_facts
         self._on_receipt = on_receipt
         self._attach = attach
-        self._told = ReportHook(on_report)
         self._asking = fields
         process_tree()
 
@@ -414,8 +410,6 @@ class CRPAgentLLM(ChatLLM):
             hand_back(self._relay, window.run.parent, answer)
             _reject(window.span, answer.report)
         self._hand_on(window, answer.receipt_id)
-        if answer.text.strip() or not answer.reply.tool_calls:
-            self._told(answer.report)
         proof = {
             METADATA_KEY: attachment_of(answer.report, self._attach),
             **answer_fields(answer),
@@ -436,7 +430,6 @@ class CRPAgentLLM(ChatLLM):
         return window.calls.released(answer, proof)
 
     def _withheld(self, window: _Window, halt: SafetyHalt) -> None:
-        self._told(halt.report)
         self._hand_on(window, halt.trail)
         hand_back(self._relay, window.run.parent, halt)
         if isinstance(halt.report, Report):

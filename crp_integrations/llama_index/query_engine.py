@@ -26,14 +26,11 @@ from crp_integrations.adapters.arguments import (
     check_packing,
     check_relay,
     check_values,
-    split_report_hook,
 )
 from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.adapters.observed_answers import (
     Attach,
-    ReportHook,
     check_attach,
-    halts_reported,
 )
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
@@ -132,8 +129,7 @@ class CRPQueryEngine(BaseQueryEngine):
         self._streaming = streaming
         check_attach(attach)
         self._attach = attach
-        self._asking, on_report = split_report_hook(asking, relay)
-        self._told = ReportHook(on_report)
+        self._asking = dict(asking)
         if self._asking.get("session_id"):
             self._asking["session_id"] = named_session(self._asking["session_id"])
         check_values(self._asking, relay)
@@ -147,7 +143,7 @@ class CRPQueryEngine(BaseQueryEngine):
         span = current_span()
         turn, model = self._play(query_bundle.query_str, span)
         if not self._streaming:
-            with halts_reported(self._told), self._relay.tracer.step(ASK):
+            with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(drive(turn, model))
             return self._complete(Response(answer.text), span, answer)
         played = trace_stream(self._relay.tracer, STREAM, drive_live(turn, model))
@@ -160,19 +156,18 @@ class CRPQueryEngine(BaseQueryEngine):
                     self._complete(response, span, steps.answer_of(part))
 
         response = StreamingResponse(pieces())
-        with halts_reported(self._told):
-            came: list[Any] = [next(played)]
-            if not turn.show_at_once():
-                # It was held back, and everything is known of it.
-                came += played
-                self._complete(response, span, steps.answer_of(came.pop()))
+        came: list[Any] = [next(played)]
+        if not turn.show_at_once():
+            # It was held back, and everything is known of it.
+            came += played
+            self._complete(response, span, steps.answer_of(came.pop()))
         return response
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         span = current_span()
         turn, model = self._play(query_bundle.query_str, span)
         if not self._streaming:
-            with halts_reported(self._told), self._relay.tracer.step(ASK):
+            with self._relay.tracer.step(ASK):
                 answer = steps.answer_of(await adrive(turn, model))
             return self._complete(Response(answer.text), span, answer)
         played = atrace_stream(self._relay.tracer, STREAM, adrive_live(turn, model))
@@ -187,11 +182,10 @@ class CRPQueryEngine(BaseQueryEngine):
                     self._complete(response, span, steps.answer_of(part))
 
         response = AsyncStreamingResponse(pieces())
-        with halts_reported(self._told):
-            came: list[Any] = [await anext(played)]
-            if not turn.show_at_once():
-                came += [part async for part in played]
-                self._complete(response, span, steps.answer_of(came.pop()))
+        came: list[Any] = [await anext(played)]
+        if not turn.show_at_once():
+            came += [part async for part in played]
+            self._complete(response, span, steps.answer_of(came.pop()))
         return response
 
     def _play(self, question: str, span: Span | None) -> tuple[Composition, Model]:
@@ -215,7 +209,6 @@ class CRPQueryEngine(BaseQueryEngine):
 
     def _complete(self, response: Answered, span: Span | None, answer: Answer) -> Answered:
         """A response with its source nodes and metadata, after the events and the span's record."""
-        self._told(answer.report)
         told = answer_metadata(answer, self._attach)
         nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:

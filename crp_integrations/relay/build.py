@@ -54,7 +54,13 @@ from crp_integrations.relay.defaults import (
     tokenizers,
 )
 from crp_integrations.relay.defaults import verified_engine as verified_engine
-from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
+from crp_integrations.relay.judge import (
+    Judge,
+    JudgeSource,
+    OnReport,
+    asks_later,
+    check_receiver,
+)
 from crp_integrations.relay.question_fields import check_model_name
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.report_delivery import ReportDelivery
@@ -195,6 +201,8 @@ def open_relay(
                 return fabric.bind_shared(shared, allowing, residency=region)
             return fabric.bind(subject, allowing, residency=region)
 
+        check_receiver(on_report)
+        later = asks_later(judge, {"judge_mode": judge_mode}, chosen.judge)
         world = World(
             namespace=bound(""),
             regions={name: bound(name) for name in regions},
@@ -227,8 +235,9 @@ def open_relay(
                 judge_budget=judge_budget,
                 judge_mode=judge_mode,
                 judge_failure=judge_failure,
-                on_report=on_report if judge or chosen.judge.model else None,
+                on_report=on_report if later else None,
             ),
+            on_report=None if later else on_report,
         )
         world.namespace_in(residency)
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:

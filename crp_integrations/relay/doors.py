@@ -36,6 +36,7 @@ from crp_integrations.relay.judge import (
     JudgeOptions,
     JudgeSource,
     OnReport,
+    call_receivers,
     check_options,
     refuse_own,
 )
@@ -222,7 +223,7 @@ def examine(
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
             Calls with the same judge and options share its cache and its budget.
-        judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too.
+        judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too, and without any.
 
     Returns:
         The report, with the status of each claim and what it rests on. Nothing is sealed.
@@ -247,7 +248,9 @@ def examine(
         rejected=rejected,
     )
     if judging is None:
-        return _finished(report, chosen.digest)
+        done = _finished(report, chosen.digest)
+        call_receivers(done, on_report)
+        return done
     way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
     done = _finish(way, chosen, on_report)
     hand_report(way, done, on_report)
@@ -274,7 +277,9 @@ async def aexamine(
         screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
-        return _finished(report, chosen.digest)
+        done = _finished(report, chosen.digest)
+        call_receivers(done, on_report)
+        return done
     way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
     done = await _afinish(way, chosen, on_report)
     hand_report(way, done, on_report)
@@ -319,9 +324,12 @@ def _judge_of(
     """The judge of a call, and who is told of its report besides."""
     check_options("examine", options)
     given = {name: value for name, value in options.items() if value is not None}
-    on_report: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
+    on_report: Any = given.get("on_report")
     refuse_own(judge, "examine")
-    return judges_of((settings or load()).judge).of(judge, given), on_report
+    if isinstance(judge, Judge):
+        given.pop("on_report", None)
+    found = judges_of((settings or load()).judge).of(judge, given)
+    return found, on_report if found is None or isinstance(judge, Judge) else None
 
 
 @lru_cache(maxsize=16)

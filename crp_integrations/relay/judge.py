@@ -73,7 +73,7 @@ class JudgeOptions(JudgeChoices, total=False):
     """What a component takes beside `judge`.
 
     Attributes:
-        on_report: called with the judged report of each answer.
+        on_report: called with the report of each answer, where there is no judge too.
     """
 
     on_report: OnReport | None
@@ -338,9 +338,7 @@ class Judge:
         Args:
             also: is given it besides.
         """
-        for received in (self.on_report, also):
-            if received is not None:
-                _run_logged(partial(received, report))
+        call_receivers(report, self.on_report, also)
 
     def wait(self) -> None:
         """Wait for every judgement that runs in the background."""
@@ -461,17 +459,48 @@ def _report_taker(
     on_report: OnReport | None, settings: JudgeSettings, *, own: bool
 ) -> OnReport | None:
     """Who is told of reports; in the background somebody has to be."""
-    if on_report is not None and not callable(on_report):
-        raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
+    check_receiver(on_report)
     if settings.mode == BACKGROUND and (on_report is None or own):
         missing = "on_report=…" if on_report is None else "a judge of its own, not True"
         raise RequestError(f"judge_mode is background, which needs {missing}")
     return on_report
 
 
-def _run_logged(work: Callable[[], None]) -> None:
+def check_receiver(on_report: object) -> None:
+    """Check what is to be called with reports.
+
+    Raises:
+        RequestError: it is no function.
+    """
+    if on_report is not None and not callable(on_report):
+        raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
+
+
+def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeSettings) -> bool:
+    """Whether the judge that a component's arguments stand for speaks in the background.
+
+    Args:
+        source: what `judge=` was given.
+        options: the other arguments, by their names in `JudgeOptions`.
+        settings: those of the component.
+    """
+    if not source and (source is False or not settings.model):
+        return False
+    known = source.settings if isinstance(source, Judge) else settings
+    own = source.get("mode") if isinstance(source, Mapping) else None
+    return (options.get("judge_mode") or own or known.mode) == BACKGROUND
+
+
+def call_receivers(report: Report, *receivers: OnReport | None) -> None:
+    """Call each receiver with a report; what one raises is logged, and no answer is lost by it."""
+    for receiver in receivers:
+        if receiver is not None:
+            _run_logged(partial(receiver, report), "on_report")
+
+
+def _run_logged(work: Callable[[], None], name: str = "a judgement in the background") -> None:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - the answer is out; nobody waits for this
         # The error's own words may quote a text, which no log may hold.
-        _LOG.error("a judgement in the background failed with %s", type(error).__name__)
+        _LOG.error("%s failed with %s", name, type(error).__name__)

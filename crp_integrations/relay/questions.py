@@ -36,7 +36,7 @@ from crp_integrations.relay.drive import (
     drive_live,
     drive_stream,
 )
-from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge, asks_later, check_receiver
 from crp_integrations.relay.judged_answer import Judges
 from crp_integrations.relay.prompt import Conversation
 from crp_integrations.relay.question_fields import QuestionFields, admit, admit_depth
@@ -309,7 +309,14 @@ class Questions:
         if source is None:
             # The relay's own judge, asked in another way.
             source = self._world.judge
-        return replace(self._world, judge=self._judges.of(source, chosen))
+        on_report = chosen.get("on_report", self._world.on_report)
+        check_receiver(on_report)
+        if not asks_later(source, chosen, self._world.settings.judge):
+            chosen.pop("on_report", None)
+        elif on_report is chosen.get("on_report"):
+            # It is called once the judge has spoken.
+            on_report = None
+        return replace(self._world, judge=self._judges.of(source, chosen), on_report=on_report)
 
     def _request(self, query: str, asking: QuestionFields) -> Request:
         given = {name: value for name, value in asking.items() if value is not None}

@@ -341,7 +341,9 @@ class Turn(OpenWindow):
         closed = self._close("released", shown, reply.text, report, verdict=verdict)
         answer = self._answer(shown, reply, closed)
         self._outcome = Release(answer)
-        self._hand_report(closed.report)
+        # A step that calls tools without a word says nothing to report.
+        if reply.text.strip() or not reply.tool_calls:
+            self._hand_report(closed.report)
         self._packing.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
         return self._outcome
 

@@ -49,7 +49,7 @@ from crp_integrations.relay.evidence import (
     evidence_of,
 )
 from crp_integrations.relay.examination import examine_answer, examine_windows
-from crp_integrations.relay.judge import Judge
+from crp_integrations.relay.judge import Judge, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge
 from crp_integrations.relay.records import Answer, Request
@@ -261,12 +261,11 @@ class OpenWindow:
     def _hand_report(self, report: Report) -> None:
         """Give the report to who asked for it, or have the answer judged in the background."""
         judging, judge = self._judged_answer, self._world.judge
-        if judge is None or judging is None or judge.on_report is None:
-            return
-        if judging.later:
+        if judge is not None and judging is not None and judging.later:
             judge.later(lambda: judge.hand(judging.now(report).play()))
-        else:
-            judge.hand(report)
+            return
+        owner = judge.on_report if judge is not None and judging is not None else None
+        call_receivers(report, owner, self._world.on_report)
 
     def _personal(self, envelope: Envelope | None) -> list[str]:
         """The compliance warning for facts with personal data that are not under `no-store`.

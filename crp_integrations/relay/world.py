@@ -38,7 +38,7 @@ from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.records import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.judge import Judge
+from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import iso, sha256_each
 from crp_integrations.session.records import Session, WindowNode
@@ -315,6 +315,7 @@ class World:
         detector: looks for injections in what is selected.
         walker: walks the graph around the best facts; None for no graph.
         judge: is asked whether answers hold; None for nobody.
+        on_report: called with the report of each answer; None for nobody.
     """
 
     namespace: Namespace
@@ -345,6 +346,7 @@ class World:
     detector: InjectionDetector = field(default_factory=InjectionDetector)
     walker: Walker | None = None
     judge: Judge | None = None
+    on_report: OnReport | None = None
 
     def journal(self, namespace: Namespace, drafts: Sequence[EventDraft]) -> None:
         """Write events into a namespace's journal, in a transaction of their own."""

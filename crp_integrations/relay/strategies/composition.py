@@ -26,7 +26,11 @@ from crp_integrations.relay.steps import (
     Step,
     total_usage,
 )
-from crp_integrations.relay.strategies.continuation import ContinuedAnswer, worst_headers
+from crp_integrations.relay.strategies.continuation import (
+    ContinuedAnswer,
+    ReportedQuestion,
+    worst_headers,
+)
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.window import own_error
 from crp_integrations.relay.world import World
@@ -42,7 +46,7 @@ PARTS_WITHOUT_ANSWER: Final = (
 MakeTurn: TypeAlias = Callable[[Request, Place], Turn]
 
 
-class FannedQuestion:
+class FannedQuestion(ReportedQuestion):
     """A question in parts: a window for each of them, and one that answers the whole.
 
     The first window plans and asks no model for an answer; the parts hang from it and share a
@@ -73,7 +77,7 @@ class FannedQuestion:
         """No: the parts are answered before the whole."""
         return False
 
-    def begin(self) -> Step:
+    def _begin(self) -> Step:
         """Find the parts and ask for them together."""
         step = self._plan.survey()
         if step is not None:
@@ -89,7 +93,7 @@ class FannedQuestion:
             raise RequestError("the parts are packed one by one; the whole question comes later")
         return self._whole.fit(model, input_limit=input_limit)
 
-    def receive(self, result: Result) -> Step:
+    def _receive(self, result: Result) -> Step:
         """Bring the parts together, or go on with the window that does."""
         if isinstance(result, tuple):
             return self._together(result)
@@ -103,7 +107,7 @@ class FannedQuestion:
         self._surveyed = True
         return self._asking()
 
-    def fail(self, error: BaseException) -> Outcome:
+    def _fail(self, error: BaseException) -> Outcome:
         """End the window under way; the parts' own are ended by who plays them."""
         if self._whole is not None:
             return self._whole.fail(error)
@@ -284,13 +288,20 @@ def compose(request: Request, world: World) -> Composition:
     strategy = choose_strategy(request.strategy, request.accept_strategies)
     if strategy is not request.strategy:
         request = request.changed(strategy=strategy)
-    settings = world.settings.dispatch
+    made: Composition
+    # The caller gets the report on the whole, not one a window.
+    within = replace(world, on_report=None)
     if strategy in IN_PARTS and not request.continuation_ids:
-        most = min(settings.hierarchical_parts, world.settings.sessions.graph.fan_out)
-        return FannedQuestion(request, lambda one, place: Turn(one, world, place), most)
-    return ContinuedAnswer(
-        request, lambda one: Turn(one, world), settings, world.settings.max_windows
-    )
+        settings = world.settings
+        most = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
+        made = FannedQuestion(request, lambda one, place: Turn(one, within, place), most)
+    else:
+        most = world.settings.max_windows
+        made = ContinuedAnswer(
+            request, lambda one: Turn(one, within), world.settings.dispatch, most
+        )
+    made.on_report = world.on_report
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,13 @@ from crp_integrations.headers import names
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import FlowValue, ResponseHeaders
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
+from crp_integrations.relay.judge import OnReport, call_receivers
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings import DispatchSettings
 from crp_integrations.relay.steps import (
     Dispatch,
     FittedDispatch,
+    Halt,
     Outcome,
     Refusal,
     Release,
@@ -86,7 +88,47 @@ def worst_headers(
 BETWEEN: Final = "\n\n"
 
 
-class ContinuedAnswer:
+class ReportedQuestion:
+    """A question's windows, whose report is handed over once, when the whole has ended.
+
+    Attributes:
+        on_report: called with that report; None for nobody.
+    """
+
+    on_report: OnReport | None = None
+
+    def begin(self) -> Step:
+        """The first step."""
+        return self._handed(self._begin())
+
+    def receive(self, result: Result) -> Step:
+        """The step after what came of the last one."""
+        return self._handed(self._receive(result))
+
+    def fail(self, error: BaseException) -> Outcome:
+        """How the question ends where a call failed."""
+        outcome = self._fail(error)
+        self._handed(outcome)
+        return outcome
+
+    def _begin(self) -> Step:
+        raise NotImplementedError
+
+    def _receive(self, result: Result) -> Step:
+        raise NotImplementedError
+
+    def _fail(self, error: BaseException) -> Outcome:
+        raise NotImplementedError
+
+    def _handed(self, step: Step) -> Step:
+        if isinstance(step, Release | Halt):
+            reply = step.answer.reply
+            if step.answer.text.strip() or not reply.tool_calls:
+                call_receivers(step.answer.report, self.on_report)
+        return step
+
+
+class ContinuedAnswer(ReportedQuestion):
     """A window, and further ones while its answer is incomplete.
 
     Each window is sealed on its own. The caller gets one answer: the windows' texts in their
@@ -125,7 +167,7 @@ class ContinuedAnswer:
         """The one that it began with."""
         return self._request
 
-    def begin(self) -> Step:
+    def _begin(self) -> Step:
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
@@ -141,7 +183,7 @@ class ContinuedAnswer:
         """
         return self._turn.fit(model, input_limit=input_limit)
 
-    def receive(self, result: Result) -> Step:
+    def _receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
         if self._stitching is not None and isinstance(result, Reply):
             last, self._stitching = self._stitching, None
@@ -154,9 +196,9 @@ class ContinuedAnswer:
             # A continuation that cannot be examined takes nothing back of what was delivered.
             if not self._answers:
                 raise
-            return self.fail(error)
+            return self._fail(error)
 
-    def fail(self, error: BaseException) -> Outcome:
+    def _fail(self, error: BaseException) -> Outcome:
         """End the window under way. What earlier ones answered is delivered, and said to end here.
 
         A bridge that fails is left out.
