@@ -119,8 +119,10 @@ def _read_candidates(
         # One more than wanted tells whether as near a fact was left out.
         ranked = namespace.nearest(vector, k_nearest + 1, where)
         hits = ranked[:k_nearest]
-        if len(ranked) > k_nearest and ranked[-1].score >= hits[-1].score:
-            beyond.append((vector, hits[-1].score))
+        if len(ranked) > k_nearest:
+            least = hits[-1].score * settings.expansion_distance
+            if ranked[-1].score >= least > 0:
+                beyond.append((vector, least))
         sightings.note("vector", [hit.fact_id for hit in hits])
         if settings.k_lexical:
             worded = namespace.search_text(need, settings.k_lexical, where)
@@ -262,15 +264,24 @@ def _expand_communities(
     k_nearest: int,
     settings: EnvelopeSettings,
 ) -> set[str]:
-    """Facts of communities of which few were found although many are as near as the last hit.
+    """Facts of communities of which few were found although many are within retrieval distance.
 
     Spec: CRP-SPEC-003 §5.2 (decision E16)
+
+    Args:
+        beyond: vectors of the needs with facts beyond their hits, and the least cosine of each.
     """
     held = Counter(fact.community_label for fact in namespace.briefs(sorted(found)))
+    islands = tuple(
+        sorted(one for one, count in held.items() if one and count < settings.expansion_below)
+    )
     added: set[str] = set()
+    if not islands:
+        return added
     for vector, least in beyond:
         # Communities are at most as many as hits, and each may bring so many more.
-        ranked = namespace.nearest(vector, k_nearest * (1 + settings.expansion_most))
+        most = k_nearest * (1 + settings.expansion_most)
+        ranked = namespace.nearest(vector, most, Where(communities=islands))
         near = namespace.briefs([hit.fact_id for hit in ranked if hit.score >= least])
         reach = Counter(fact.community_label for fact in near)
         brought: Counter[str] = Counter()
@@ -279,7 +290,6 @@ def _expand_communities(
             if (
                 label is not None
                 and fact.fact_id not in found
-                and 0 < held[label] < settings.expansion_below
                 and reach[label] >= settings.expansion_reach
                 and brought[label] < settings.expansion_most
             ):

@@ -207,7 +207,9 @@ class EnvelopeSettings(Part):
         k_nearest: nearest neighbours read for each sub-query (§5.2), facts.
         k_lexical: best lexical hits read for each sub-query, facts; 0 reads none.
         expansion_below: facts of a community, below which more of it are read (§5.2).
-        expansion_reach: facts of the community that must be as near as the K-th hit (§5.2).
+        expansion_reach: facts of the community that must be within retrieval distance (§5.2).
+        expansion_distance: the least cosine within retrieval distance, as a share of the K-th
+            hit's; 1 means as near as the K-th hit (decision E16).
         expansion_most: most facts that a community is expanded by (decision E16).
         cascade: how the memory tiers are asked (§5.2): `all` searches the whole fabric always;
             `until_full` does so only where what was used lately gives fewer than `k_nearest` facts
@@ -285,6 +287,7 @@ class EnvelopeSettings(Part):
     expansion_below: int = Field(default=3, ge=0)
     expansion_reach: int = Field(default=10, ge=1)
     expansion_most: int = Field(default=10, ge=0)
+    expansion_distance: float = Field(default=0.7, gt=0.0, le=1.0)
 
     cascade: Literal["all", "until_full"] = "all"
     rerank_top: int = Field(default=50, ge=1)
@@ -356,6 +359,7 @@ class EnvelopeSettings(Part):
         if name == "literal":
             return cls(
                 k_lexical=0,
+                expansion_distance=1.0,
                 adaptive=False,
                 hybrid=HybridSettings(enabled=False),
                 budget=BudgetSettings(tokens="window"),

@@ -86,6 +86,7 @@ ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("crp - decomposition", {"envelope": {"decompose": {"rules": False}}}),
     ("crp - adaptive weights", {"envelope": {"adaptive": False}}),
     ("crp - importance", {"envelope": {"importance_factor": 0.0}}),
+    ("crp - islands", {"envelope": {"expansion_below": 0}}),
     ("crp - duplicates left out", {"envelope": {"duplicate_similarity": 1.0}}),
     (
         "crp - joined passages",

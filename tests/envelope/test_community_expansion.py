@@ -11,6 +11,7 @@ from crp_integrations.engines.graphs import engine_for
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.rank import rank, rank_weights
 from crp_integrations.envelope.retrieval import gather
+from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
@@ -170,6 +171,25 @@ def test_only_what_is_as_near_as_the_last_hit_is_within_reach() -> None:
     # With eight more at the distance of the last hit there are ten and more in reach.
     namespace = labelled({"near": "wind", "further": "wind"}, same(TEXT, 11, "near"), further)
     assert sources(select(namespace, 2)) == {"near": 11}
+
+
+@pytest.mark.requirement("003-5.2-6", "003-5.2-7")
+def test_an_island_brings_what_is_a_little_further_and_nothing_that_is_far() -> None:
+    # Two of a community are hits; its other facts are each a little further than the last of them.
+    near, further = same(TEXT, 2, "near"), graded(40, "further")
+    labels: dict[str, str | None] = {"near": "wind", "further": "wind", "milk": "milk"}
+    namespace = labelled(labels, near, further, same(MILK, 12, "milk"))
+    nearest = {fact.fact_id for fact in select(namespace, 12, expansion_below=0).facts}
+    found = {fact.fact_id for fact in select(namespace, 2, expansion_distance=0.7).facts}
+    assert found == nearest
+    # Fewer than ten of the community are within reach, or three were found: it is no island.
+    assert len(select(namespace, 2, expansion_distance=0.98).facts) == 2
+    assert len(select(namespace, 3, expansion_distance=0.7).facts) == 3
+
+
+def test_the_letter_reads_as_near_as_the_last_hit() -> None:
+    assert LITERAL.expansion_distance == 1.0
+    assert 0.0 < EnvelopeSettings().expansion_distance < 1.0
 
 
 @pytest.mark.requirement("003-5.2-7")
