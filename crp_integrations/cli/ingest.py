@@ -52,7 +52,7 @@ def ingest(
 
 PACKAGED = "documentation"
 IN_CHECKOUT = "docs"
-FIRST_PAGE = "main-path.md"
+FIRST_PAGE = "index.md"
 
 
 def documentation_path() -> Path:
@@ -70,7 +70,7 @@ def documentation_path() -> Path:
 
 
 QUESTION = "When is a claim grounded in the context?"
-PAGES = ("main-path", "tokens", "why")
+PAGES = ("reference/glossary", "reference/errors", "contributing")
 BUDGET_TOKENS = 170
 URI_PREFIX = "package:crp-integrations/"
 FOLDER_PREFIX = "crp-quickstart-"
