@@ -71,7 +71,6 @@ def documentation_path() -> Path:
 
 QUESTION = "When is a claim grounded in the context?"
 PAGES = ("reference/glossary", "reference/errors", "contributing")
-BUDGET_TOKENS = 170
 URI_PREFIX = "package:crp-integrations/"
 FOLDER_PREFIX = "crp-quickstart-"
 
@@ -99,7 +98,7 @@ def quickstart(
                 prefix=URI_PREFIX,
                 progress=advance,
             )
-        answer = relay.ask(QUESTION, budget_tokens=BUDGET_TOKENS)
+        answer = relay.ask(QUESTION)
     # A sentence of the answer, as a model might have got it wrong.
     said = next(one.text for claim in answer.report.claims for one in claim.quotations)
     changed = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]) + 0.1:.2f}", said, count=1)

@@ -418,7 +418,7 @@ class Registration(Part):
         if wrong:
             raise ConfigError(
                 f"system.evidence holds {wrong[0]!r:.60}, which an operator cannot attest; "
-                "docs/compliance.md lists what can be"
+                "docs/evidence/compliance.md lists what can be"
             )
         return tuple(sorted(set(value)))
 

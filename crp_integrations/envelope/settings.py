@@ -62,7 +62,7 @@ class DecomposeSettings(Part):
 class HybridSettings(Part):
     """How relevance is mixed, and how stretches of facts fill what whole facts leave.
 
-    Chosen on five public sets; docs/selection.md has the ablation.
+    Chosen on five public sets; docs/evidence/selection.md has the ablation.
 
     Spec: CRP-SPEC-003 §6.3, §7.3
 
