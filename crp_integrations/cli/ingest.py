@@ -52,7 +52,7 @@ def ingest(
 
 PACKAGED = "documentation"
 IN_CHECKOUT = "docs"
-FIRST_PAGE = "main-path.md"
+FIRST_PAGE = "index.md"
 
 
 def documentation_path() -> Path:
@@ -70,8 +70,7 @@ def documentation_path() -> Path:
 
 
 QUESTION = "When is a claim grounded in the context?"
-PAGES = ("main-path", "tokens", "why")
-BUDGET_TOKENS = 170
+PAGES = ("reference/glossary", "reference/errors", "contributing")
 URI_PREFIX = "package:crp-integrations/"
 FOLDER_PREFIX = "crp-quickstart-"
 
@@ -99,7 +98,7 @@ def quickstart(
                 prefix=URI_PREFIX,
                 progress=advance,
             )
-        answer = relay.ask(QUESTION, budget_tokens=BUDGET_TOKENS)
+        answer = relay.ask(QUESTION)
     # A sentence of the answer, as a model might have got it wrong.
     said = next(one.text for claim in answer.report.claims for one in claim.quotations)
     changed = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]) + 0.1:.2f}", said, count=1)

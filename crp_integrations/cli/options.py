@@ -52,7 +52,7 @@ Grounding = Annotated[
 ]
 Session = Annotated[
     str | None,
-    typer.Option("--session", envvar="CRP_SESSION", help="Session id, crp_sess_ and 16 to 32."),
+    typer.Option("--session", envvar="CRP_SESSION", help="A name of yours, or a session's id."),
 ]
 Cache = Annotated[
     str | None,

@@ -283,8 +283,8 @@ class DpeSettings(Part):
         grounded: score from which a claim is CONTEXT_GROUNDED (§4.3).
         mixed: score from which it is MIXED (§4.3).
         specific: specificity from which an unmatched claim is UNVERIFIABLE (§4.3).
-        lexical_grounded: share of a claim's weighted words found in the context that counts as
-            `grounded`; `lexical_mixed` likewise (rule `alignment`).
+        lexical_grounded, lexical_mixed: share of a claim's weighted words found in the context
+            that counts as `grounded`, as `mixed` (rule `alignment`).
         embedded_windows: windows a claim is compared with by the embedder (rule `alignment`).
         fabrication_penalty, distortion_penalty, contradiction_penalty: §5.5.
         common_knowledge: names that need no source (§5.2, decision D10).
@@ -418,7 +418,7 @@ class Registration(Part):
         if wrong:
             raise ConfigError(
                 f"system.evidence holds {wrong[0]!r:.60}, which an operator cannot attest; "
-                "docs/compliance.md lists what can be"
+                "docs/evidence/compliance.md lists what can be"
             )
         return tuple(sorted(set(value)))
 

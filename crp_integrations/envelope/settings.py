@@ -23,6 +23,7 @@ class BudgetSettings(Part):
             limit leaves (§7.2), or a number of tokens.
         fact_tokens: what a fact as good as the best adds to `auto`, tokens (ours); any other adds
             its score over the best one's, to the power `score_power`, of it.
+        score_power: the power by which `fact_tokens` falls with a fact's score.
         part_share: what each further need of a question adds, as a share (ours).
         needed_share: share of the best fact's score from which a fact matters for the tier (ours).
         least, most: bounds of what `auto` may give, tokens (ours).
@@ -61,7 +62,7 @@ class DecomposeSettings(Part):
 class HybridSettings(Part):
     """How relevance is mixed, and how stretches of facts fill what whole facts leave.
 
-    Chosen on five public sets; docs/selection.md has the ablation.
+    Chosen on five public sets; docs/evidence/selection.md has the ablation.
 
     Spec: CRP-SPEC-003 §6.3, §7.3
 
@@ -259,9 +260,8 @@ class EnvelopeSettings(Part):
         coverage_weight: weight of coverage in the envelope's score (§8.1).
         saturation_weight: weight of saturation in the envelope's score (§8.1).
         relevance_mean_weight: weight of the mean relevance in the envelope's score (§8.1).
-        score_s: smallest score of tier S; `score_a` to `score_c` likewise (§8.2).
-        saturation_s: smallest saturation of tier S; `saturation_a`, `saturation_b` likewise
-            (§8.2).
+        score_s, score_a, score_b, score_c: smallest score of the tier (§8.2).
+        saturation_s, saturation_a, saturation_b: smallest saturation of the tier (§8.2).
         sparse_saturation: saturation below which an envelope is sparse (§9.2).
         sparse_is_deficient: read a sparse envelope as tier D instead of C (decision E3).
         vital_importance: importance from which a fact that did not fit caps the tier (§8.3).

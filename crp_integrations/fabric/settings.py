@@ -62,6 +62,8 @@ class ImportanceSettings(Part):
     Spec: CRP-SPEC-009 §4.4
 
     Attributes:
+        regulatory, official, research, internal, web, user: base weight of a source of this kind.
+        authoritative_domains: ends of host names that are authoritative.
         regulatory_article: added for a passage of a numbered article or section.
         official_version: added for a passage that names a version.
         research_meta_analysis: added for the passages of a meta-analysis.

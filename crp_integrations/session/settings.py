@@ -58,6 +58,9 @@ class RiskCosts(Part):
     """What a delivered answer costs of the safety budget, by its risk.
 
     Spec: related facts §8
+
+    Attributes:
+        low, medium, high, critical: cost of an answer of this level.
     """
 
     low: float = Field(default=0.0, ge=0.0, le=0.05)

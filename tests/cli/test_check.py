@@ -47,7 +47,9 @@ def test_each_claim_is_shown_with_status_evidence_and_reason(here: Here, desk: P
 
 
 def test_the_page_shows_what_is_printed(here: Here, desk: Path) -> None:
-    (block,) = [one for one in blocks(ROOT / "docs" / "cli.md") if one.language == "text"]
+    (block,) = [
+        one for one in blocks(ROOT / "docs" / "reference" / "cli.md") if one.language == "text"
+    ]
     (desk / "answer.md").write_text(f"{WRONG}\n")
     done = here("check", "answer.md", "--context", "docs", cwd=desk, COLUMNS="80")
     assert [line.rstrip() for line in done.stdout.splitlines()] == block.body.splitlines()

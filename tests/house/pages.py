@@ -33,6 +33,14 @@ def links(path: Path) -> list[str]:
     return LINK.findall(BLOCK.sub("", path.read_text(encoding="utf-8")))
 
 
+def words(path: Path) -> int:
+    """Words of a page beside code, comments and the targets of links."""
+    text = path.read_text(encoding="utf-8")
+    for code in (r"<!--.*?-->", r"^```.*?^```$", r"\]\([^)]*\)"):
+        text = re.sub(code, "", text, flags=re.MULTILINE | re.DOTALL)
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
+
+
 def anchors(path: Path) -> set[str]:
     """Anchors of a page's headings."""
     heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -97,7 +97,7 @@ def test_version_and_name_agree() -> None:
 
 
 def test_documentation_is_found_in_a_checkout() -> None:
-    assert (ingest.documentation_path() / "glossary.md").is_file()
+    assert (ingest.documentation_path() / "reference" / "glossary.md").is_file()
 
 
 def test_documentation_inside_the_package_goes_first(
@@ -110,5 +110,5 @@ def test_documentation_inside_the_package_goes_first(
         ingest.documentation_path()
     for folder in (beside, inside):
         folder.mkdir(parents=True)
-        (folder / ingest.FIRST_PAGE).write_text("# Main path\n", encoding="utf-8")
+        (folder / ingest.FIRST_PAGE).write_text("# Pages\n", encoding="utf-8")
         assert ingest.documentation_path() == folder

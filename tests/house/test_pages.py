@@ -24,7 +24,10 @@ from tests.requirements.rows import ROOT
 
 DOCS = ROOT / "docs"
 FOLDERS = ("start", "how-to", "reference", "explanation", "evidence")
-PAGES = [page for name in FOLDERS for page in sorted((DOCS / name).rglob("*.md"))]
+PAGES = [
+    DOCS / "index.md",
+    *(page for name in FOLDERS for page in sorted((DOCS / name).rglob("*.md"))),
+]
 NAMES = [page.relative_to(DOCS).as_posix() for page in PAGES]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Here, script
-from tests.house.pages import Block, blocks
+from tests.house.pages import Block, blocks, words
 from tests.requirements.rows import ROOT
 
 README = ROOT / "README.md"
@@ -108,10 +108,7 @@ def test_the_gallery_shows_what_its_code_prints(tmp_path: Path) -> None:
 
 
 def test_the_readme_has_at_most_700_words_beside_code() -> None:
-    text = README.read_text(encoding="utf-8")
-    for code in (r"<!--.*?-->", r"^```.*?^```$", r"\]\([^)]*\)"):
-        text = re.sub(code, "", text, flags=re.MULTILINE | re.DOTALL)
-    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 700
+    assert words(README) <= 700
 
 
 def test_the_readmes_accuracy_is_that_of_the_pages() -> None:

@@ -243,7 +243,7 @@ def test_html_without_text_is_refused(page: bytes) -> None:
 
 
 def test_the_line_of_the_documentation_is_a_document_with_all_that_it_says() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     line = page.partition("```json\n")[2].partition("\n```")[0]
     assert set(json.loads(line)) == {"text", "id", "title", "kind", "labels", "metadata"}
     (document,) = jsonl.read_jsonl(line.encode(), uri="file:///a.jsonl", name="a.jsonl")

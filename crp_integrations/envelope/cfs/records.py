@@ -30,12 +30,12 @@ class AssemblySettings(Part):
         include_metadata: give each chunk its metadata in the record; they are never in the text.
         dedup_threshold: overlap above which the later of two chunks is dropped (§10), [0, 1].
         separator: what stands before a document's header but the first (§9, decision F2).
-        reserved_system: tokens kept free for the system prompt (§3); `reserved_query` for the
-            question, `reserved_response` for the answer.
+        reserved_system, reserved_query, reserved_response: tokens kept free for the system prompt,
+            for the question and for the answer (§3).
         per_doc_overhead: tokens charged for the marker of a document, once for each (§3).
         count_rendered: count the formatted text whole, and take chunks out until it fits too.
         tokenizer: `model` counts as the target model does, `simple` by characters (§4).
-        semantic_k: nearest chunks that are read (§11); `lexical_k` likewise by words.
+        semantic_k, lexical_k: best chunks that are read, by vectors and by words (§11).
         top_k: most chunks after both were merged (§11).
         rrf_k: constant of reciprocal rank fusion.
         parallel_search: run both searches at once, with the same result (Parallel).

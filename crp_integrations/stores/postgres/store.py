@@ -191,7 +191,7 @@ class PostgresStore(TenantAdministration):
         """Take every byte of what was removed off the server's disk; cheap when nothing was.
 
         Tables are written anew, with every writer and reader of the namespace waiting. The
-        write-ahead log, replicas and backups are the operator's, see docs/scaling.md.
+        write-ahead log, replicas and backups are the operator's, see docs/how-to/postgresql.md.
 
         Returns:
             False when a transaction still reads an old state; call it again later.
