@@ -48,10 +48,12 @@ def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[Quote]:
     spans: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
     alone = []
     for one in claim.quotations:
-        name, text = passages.get(one.fact_id, ("", ""))
+        # Texts are named by their place where the report knows them by another id.
+        id_ = one.fact_id if one.fact_id in passages else f"context-{one.passage}"
+        name, text = passages.get(id_, ("", ""))
         if one.text and text[one.start : one.end] == one.text:
             start, end = _sentence(text, one.start, one.end)
-            spans.setdefault((one.fact_id, start, end), []).append((one.start, one.end))
+            spans.setdefault((id_, start, end), []).append((one.start, one.end))
         else:
             alone.append(Quote(name or _name(one), pieces(one.text, [(0, len(one.text))])))
     for near in () if judged or claim.quotations else claim.evidence[:1]:

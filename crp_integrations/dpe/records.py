@@ -484,7 +484,8 @@ class Report(Record):
         """A page with each claim beside its evidence.
 
         Args:
-            context: as `examine` got it; each quotation then stands in its sentence.
+            context: an envelope, facts, or the texts in the order in which the model saw them; each
+                quotation then stands in its sentence.
         """
         return page("Answer report", report_html(self, passages_of(context)))
 
