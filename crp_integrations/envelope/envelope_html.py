@@ -119,7 +119,7 @@ def _fact(fact: PackedFact) -> tuple[list[str], str]:
 
 def _drop(drop: Drop, places: Mapping[str, int], texts: Mapping[str, str]) -> tuple[list[str], str]:
     reason = REASONS[drop.reason]
-    if drop.kept in places:
+    if drop.kept is not None and drop.kept in places:
         reason = f"{reason} of fact {places[drop.kept]}"
     said = f'<span class="crp-quiet">{reason}</span>'
     return [str(drop.tokens)], f"{_excerpt(texts.get(drop.fact_id, drop.fact_id))} {said}"
