@@ -24,10 +24,10 @@ from crp_integrations.cli.store_access import (
     printable_store,
     subject_of,
 )
-from crp_integrations.cli.terminal import counted
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.shared_namespace import stored_name
 from crp_integrations.guard.decisions import LOCAL
+from crp_integrations.markup import counted
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.conformance import Conformance

@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli import options, terminal
-from crp_integrations.cli.terminal import counted, plain, quoted
+from crp_integrations.cli.terminal import plain
+from crp_integrations.dpe.claim_evidence import Passages, quotes
 from crp_integrations.errors import RequestError
+from crp_integrations.markup import counted
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
@@ -35,8 +37,6 @@ COUNTED = {
     "unsupported": ClaimStatus.UNSUPPORTED,
     "not checked": ClaimStatus.NOT_CHECKED,
 }
-# Name and text of each passage by the id that a report gives it.
-Passages = Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,10 @@ def check(
         bool,
         typer.Option("--github", help="Annotations and a summary as GitHub Actions shows them."),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write a page of the answers, each claim by its evidence."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check an answer against documents, claim by claim.
@@ -111,6 +115,8 @@ def check(
             _checked((name, file), text, passages, question, judging)
             for name, file, text in _answers(answer)
         ]
+    if html is not None:
+        _write_page(done, html)
     if as_json:
         typer.echo(json.dumps({"answers": [_fields(one) for one in done]}, indent=2))
     elif github:
@@ -217,10 +223,6 @@ def _logged(line: str, number: int, path: str) -> LoggedAnswer:
         ) from None
 
 
-def _quoted(one: CheckedAnswer, claim: Claim) -> list[tuple[str, str]]:
-    return quoted(claim, one.passages, judged=one.report.was_read)
-
-
 def _fields(one: CheckedAnswer) -> dict[str, Any]:
     """An answer's report, and the passages that it names."""
     report = one.report.model_dump(mode="json")
@@ -233,6 +235,17 @@ def _fields(one: CheckedAnswer) -> dict[str, Any]:
         if id_ in ids
     }
     return {"name": one.name, "passages": named, "report": report}
+
+
+def _write_page(done: Sequence[CheckedAnswer], path: Path) -> None:
+    from crp_integrations.dpe.report_html import answer_html
+    from crp_integrations.markup import escaped, page
+
+    parts = []
+    for one in done:
+        shown = answer_html(one.text, one.report, one.passages)
+        parts.append(f"<h3>{escaped(one.name)}</h3>{shown}")
+    path.write_text(page("Checked answers", "<hr>".join(parts)), encoding="utf-8")
 
 
 def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
@@ -270,7 +283,8 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
         lines += [f"- {_cell(reason)}" for reason in one.report.reasons]
         lines += ["", "| status | claim | evidence |", "|---|---|---|"]
         for claim in one.report.claims:
-            evidence = "; ".join(f"“{text}” ({name})" for name, text in _quoted(one, claim))
+            found = quotes(claim, one.passages, judged=one.report.was_read)
+            evidence = "; ".join(f"“{quote.text}” ({quote.name})" for quote in found)
             lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(evidence)} |")
             if claim.flagged:
                 typer.echo(_annotation(one, claim, evidence))

@@ -20,7 +20,7 @@ from crp_integrations.cli import options
 from crp_integrations.cli.command_groups import PLAIN
 from crp_integrations.cli.slo import BaselinePath, MetricsPath, read_record, write_metrics
 from crp_integrations.cli.store_access import opened_relay
-from crp_integrations.cli.terminal import counted, terminal
+from crp_integrations.cli.terminal import terminal
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.errors import RequestError
@@ -51,6 +51,7 @@ from crp_integrations.evaluation.selection import (
     plan_of,
     table,
 )
+from crp_integrations.markup import counted
 from crp_integrations.observability.evaluations import (
     PRECISION,
     RECALL,

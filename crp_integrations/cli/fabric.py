@@ -19,8 +19,9 @@ from crp_integrations.cli.store_access import (
     reembedding,
     sources_named,
 )
-from crp_integrations.cli.terminal import counted, plain
+from crp_integrations.cli.terminal import plain
 from crp_integrations.errors import ConfigError, RequestError, StoreError
+from crp_integrations.markup import counted
 from crp_integrations.vocabulary import FactStatus
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ import typer
 from crp_integrations.cli import options
 from crp_integrations.cli.command_groups import PLAIN
 from crp_integrations.cli.store_access import opened_namespace, printable_store
-from crp_integrations.cli.terminal import counted, plain
+from crp_integrations.cli.terminal import plain
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.memory_items import MemoryItem, item, of_fact
+from crp_integrations.markup import counted
 from crp_integrations.seals import sha256
 
 STANDARD_INPUT = "-"

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from crp_integrations.cli import options, receipt_views
 from crp_integrations.cli.fabric import new_file
 from crp_integrations.cli.store_access import opened_relay
-from crp_integrations.cli.terminal import counted
 from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
+from crp_integrations.markup import counted
 from crp_integrations.receipt.ledger import SignedHead, check_consistency
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.signed_statement import KEY_BYTES

@@ -16,13 +16,13 @@ from rich.text import Text
 from crp_integrations.cli.terminal import (
     RISK_STYLE,
     STATUS_STYLE,
-    counted,
     envelope_table,
     plain,
     terminal,
 )
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
+from crp_integrations.markup import counted
 from crp_integrations.receipt.comparison import (
     Compared,
     ContextChange,

@@ -12,7 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.cli.terminal import counted, plain, terminal
+from crp_integrations.cli.terminal import plain, terminal
+from crp_integrations.markup import counted
 
 if TYPE_CHECKING:
     from crp_integrations.audit.trail import AuditTrail

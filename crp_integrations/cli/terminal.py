@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,12 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.store_access import printable_store
+from crp_integrations.dpe.claim_evidence import (
+    DECIDED,
+    Passages,
+    findings_of,
+    judge_of,
+    quotes,
+)
+from crp_integrations.markup import counted
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crp_integrations.dpe.judge.records import JudgeRun
     from crp_integrations.dpe.records import Claim, Report
     from crp_integrations.envelope.records import Envelope, EnvelopePreview
     from crp_integrations.fabric.records import IngestReport
@@ -29,10 +36,8 @@ if TYPE_CHECKING:
 
 _Record = TypeVar("_Record", bound=BaseModel)
 EXCERPT = 96
-# Characters of a sentence that is quoted whole.
-SENTENCE = 240
-# Where a claim's evidence decides, and is not only the nearest that there is.
-DECIDED = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
+# Characters of a budget's bar, and of a terminal that shows evidence beside claims.
+BAR, WIDE = 40, 140
 # So many of the files that were left out are named.
 MOST_NAMES = 5
 RISK_STYLE = {
@@ -93,26 +98,25 @@ def _facts(envelope: Envelope) -> dict[str, tuple[str, str]]:
     return {fact.fact_id: (f"fact {fact.position}", fact.content) for fact in envelope.facts}
 
 
-def counted(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    >>> counted(1, "source"), counted(2, "fact")
-    ('1 source', '2 facts')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def draw_preview(seen: EnvelopePreview) -> None:
     """A preview as a table."""
     table = Table(title="Preview", title_justify="left", show_header=False)
     table.add_row("Quality tier", seen.quality_tier.value)
     table.add_row("Facts", f"{seen.facts_included} of {seen.facts_available}")
     table.add_row("Tokens", f"{seen.estimated_tokens} of {seen.token_budget}")
+    table.add_row("Budget", budget_bar(seen.estimated_tokens, seen.token_budget))
     table.add_row("Saturation", f"{seen.saturation:.3f}")
     table.add_row("ETag", seen.etag)
     for cap in seen.caps:
         table.add_row(f"At most {cap.ceiling.value}", cap.reason)
     terminal().print(table)
+
+
+def budget_bar(tokens: int, budget: int) -> Text:
+    """How much of a budget is used, as a bar."""
+    used = min(BAR, round(BAR * tokens / budget)) if budget else 0
+    free = max(0, budget - tokens)
+    return Text.assemble(("█" * used, "blue"), ("░" * (BAR - used), "dim"), f" {free} free")
 
 
 def draw_ingestion(report: IngestReport, store: str, passed: Sequence[Path]) -> None:
@@ -216,20 +220,21 @@ def envelope_table(
     return Group(table, Text("\n".join([*lines, *([f"Dropped: {reasons}"] if reasons else [])])))
 
 
-def verdict(report: Report, passages: Mapping[str, tuple[str, str]]) -> Group:
+def verdict(report: Report, passages: Passages) -> Group:
     """Each claim with its status and the words that it rests on, then the risk and why.
 
-    Args:
-        passages: name and text of each passage by the id that the report gives it.
+    On a wide terminal what it rests on stands beside the claim, else below it.
     """
-    claims = Table.grid(padding=(0, 2, 0, 0))
+    wide = terminal().width >= WIDE
+    claims = Table.grid(padding=(0, 2, 0, 0), expand=wide)
     claims.add_column(no_wrap=True)
-    claims.add_column(overflow="fold")
+    for _ in range(1 + wide):
+        claims.add_column(overflow="fold", ratio=1)
     for claim in report.claims:
-        claims.add_row(
-            Text(claim.status.value, style=STATUS_STYLE[claim.status]),
-            _claim(claim, passages, judged=report.was_read),
-        )
+        text, evidence = _claim(claim, passages, judged=report.was_read)
+        beside = (text, evidence) if wide else (Text("\n").join(filter(None, (text, evidence))),)
+        status = Text(claim.status.value, style=STATUS_STYLE[claim.status])
+        claims.add_row(status, *beside)
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
@@ -237,67 +242,34 @@ def verdict(report: Report, passages: Mapping[str, tuple[str, str]]) -> Group:
         f"{report.checked_share:.0%} of what can be checked was checked",
     )
     lines = [f"  {plain(one, whole=True)}" for one in report.reasons]
-    lines += [_judge(report, report.judge)] if report.judge is not None else []
+    lines += [plain(judge_of(report), whole=True)] if report.judge is not None else []
     return Group(Text("Verdict per claim", style="italic"), claims, summary, *map(Text, lines))
 
 
-def _judge(report: Report, run: JudgeRun) -> str:
-    """Whether a judge was asked, what that took, and what it was not shown."""
-    if run.skipped:
-        return f"No judge was asked: {run.skipped}"
-    took = f"{counted(len(run.calls), 'call')}, {counted(run.tokens, 'token')}"
-    price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
-    said = f"Judge {plain(run.model)}: {took}{price}"
-    failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
-    if failed:
-        said += f"; {failed[0]}, so the word of the stages without it stands"
-    if run.left_out:
-        said += f"; it was not shown {counted(len(run.left_out), 'passage')}"
-    return said
-
-
-def _claim(claim: Claim, passages: Mapping[str, tuple[str, str]], *, judged: bool) -> Text:
-    """A claim with the wrong words marked, and below it what it rests on."""
+def _claim(claim: Claim, passages: Passages, *, judged: bool) -> tuple[Text, Text]:
+    """A claim with the wrong words marked and what is wrong, and what it rests on."""
     text = Text(plain(claim.text, whole=True).replace("\n", " "))
     if claim.wrong is not None:
         text.stylize("bold red", claim.wrong[0] - claim.start, claim.wrong[1] - claim.start)
     own_words = " ".join(claim.text.split())
-    for name, words in quoted(claim, passages, judged=judged):
-        if words in own_words:
-            text.append(f"\nword for word in {plain(name)}", style="dim")
+    nearest = "" if claim.status in DECIDED else "nearest: "
+    shown = []
+    for one in quotes(claim, passages, judged=judged):
+        if one.text in own_words:
+            shown.append(Text(f"word for word in {plain(one.name)}", style="dim"))
             continue
-        nearest = "" if claim.status in DECIDED else "nearest: "
-        text.append(f"\n{nearest}“{plain(words, whole=True)}” ({plain(name)})", style="dim")
-    if claim.error is not None:
-        # A judge's word stands alone; what the stages before it found are hints.
-        findings = () if judged else claim.findings
-        expected = next((one.expected for one in findings if one.expected), None)
-        said = ", ".join(dict.fromkeys(one.kind for one in findings)) or claim.error.value
-        said += f": the context has {plain(expected)}" if expected else ""
-        text.append(f"\n{said}", style="red")
-    if claim.reason:
-        text.append(f"\n{plain(claim.reason, whole=True)}")
-    return text
-
-
-def quoted(
-    claim: Claim, passages: Mapping[str, tuple[str, str]], *, judged: bool
-) -> list[tuple[str, str]]:
-    """The evidence of a claim as names of passages and words of theirs."""
-    if claim.status is ClaimStatus.NOT_CHECKABLE:
-        return []
-    found: list[tuple[str, str]] = []
-    # The sentence, where it is short enough to be read at a glance; else the words that count.
-    for one in () if judged else claim.evidence[:1]:
-        name, text = passages.get(one.fact_id, (one.fact_id, ""))
-        if 0 < one.end - one.start <= SENTENCE and text:
-            found.append((name, " ".join(text[one.start : one.end].split())))
-    if not found:
-        found = [
-            (passages.get(one.fact_id, (one.fact_id, ""))[0], " ".join(one.text.split()))
-            for one in claim.quotations
+        words = [
+            (plain(part, whole=True).replace("\n", " "), "not dim bold" if marked else "")
+            for part, marked in one.parts
         ]
-    return found
+        shown.append(Text.assemble(f"{nearest}“", *words, f"” ({plain(one.name)})", style="dim"))
+    wrong, expected = findings_of(claim, judged=judged)
+    if wrong:
+        said = f"{wrong}: the context has {plain(expected)}" if expected else wrong
+        shown.append(Text(said, style="red"))
+    if claim.reason:
+        shown.append(Text(plain(claim.reason, whole=True)))
+    return text, Text("\n").join(shown)
 
 
 def _headers(headers: dict[str, str]) -> Table:

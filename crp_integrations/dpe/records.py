@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
 from crp_integrations.dpe.judge.records import JudgeRun, Quotation
+from crp_integrations.dpe.report_html import passages_of, report_html
+from crp_integrations.markup import fragment, page
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -25,6 +28,10 @@ from crp_integrations.vocabulary import (
     Severity,
     Verification,
 )
+
+if TYPE_CHECKING:
+    from crp_integrations.envelope.records import Envelope
+    from crp_integrations.fabric.records import Fact
 
 
 class Omission(Part):
@@ -472,3 +479,15 @@ class Report(Record):
     def findings(self) -> tuple[Finding, ...]:
         """All findings in order of the answer."""
         return tuple(finding for claim in self.claims for finding in claim.findings)
+
+    def to_html(self, context: Envelope | Sequence[Fact | str] = ()) -> str:
+        """A page with each claim beside its evidence.
+
+        Args:
+            context: an envelope, facts, or the texts in the order in which the model saw them; each
+                quotation then stands in its sentence.
+        """
+        return page("Answer report", report_html(self, passages_of(context)))
+
+    def _repr_html_(self) -> str:
+        return fragment(report_html(self, {}))

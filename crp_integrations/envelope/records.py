@@ -8,7 +8,9 @@ from types import MappingProxyType
 from pydantic import Field, model_validator
 
 from crp_integrations.envelope.candidates import Candidate, RankedFact, TierHits
-from crp_integrations.fabric.records import Moment
+from crp_integrations.envelope.envelope_html import envelope_html, preview_html
+from crp_integrations.fabric.records import Fact, Moment
+from crp_integrations.markup import fragment, page
 from crp_integrations.records import Part, Record
 from crp_integrations.scores import from_fixed
 from crp_integrations.seals import sha256
@@ -251,6 +253,19 @@ class Envelope(Record):
         """Whether a word is among the advice."""
         return any(advice.word is word for advice in self.advice)
 
+    def to_html(self, facts: Sequence[Fact | str] = ()) -> str:
+        """A page with the budget, the facts in order, and what was dropped and why.
+
+        Args:
+            facts: as `pack` got them; what was dropped is then named by its text.
+        """
+        given = [Fact(content=one) if isinstance(one, str) else one for one in facts]
+        texts = {one.fact_id: one.content for one in given}
+        return page("Context envelope", envelope_html(self, texts))
+
+    def _repr_html_(self) -> str:
+        return fragment(envelope_html(self))
+
     def as_prior(
         self, summary: str = "", hashes: Mapping[str, str] = MappingProxyType({})
     ) -> PriorWindow:
@@ -297,6 +312,9 @@ class EnvelopePreview(Record):
     memory_tier_hit: int
     caps: tuple[Cap, ...] = ()
     advice: tuple[Advice, ...] = ()
+
+    def _repr_html_(self) -> str:
+        return fragment(preview_html(self))
 
 
 def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:

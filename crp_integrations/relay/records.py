@@ -10,6 +10,8 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.report_html import answer_html, passages_of
+from crp_integrations.envelope.envelope_html import envelope_html
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
@@ -17,6 +19,7 @@ from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.headers import grammar, names
 from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives
+from crp_integrations.markup import folded, fragment, page
 from crp_integrations.messages import Message, Reply, ToolCall
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import (
@@ -337,6 +340,17 @@ class Answer(Record):
     parts: tuple[str, ...] = ()
     receipt_id: str = ""
     compaction: CompactionAccount | None = None
+
+    def to_html(self) -> str:
+        """A page with the answer, its report, and the envelope folded away."""
+        return page("Checked answer", self._html())
+
+    def _repr_html_(self) -> str:
+        return fragment(self._html())
+
+    def _html(self) -> str:
+        shown = answer_html(self.text, self.report, passages_of(self.envelope))
+        return shown + folded("What the model saw", envelope_html(self.envelope))
 
     def as_prior(self, summary: str = "") -> PriorWindow:
         """What the next window needs to know of this one, its answer among it.

@@ -86,6 +86,11 @@ def test_preview_shows_what_an_envelope_would_be(here, world):
     shown = here(*asked, cwd=world, **FIXED)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["facts_available"] >= 2
+    asked.remove("--json")
+    shown = here(*asked, "--budget-tokens", "100", cwd=world, **FIXED)
+    bar = re.search(r"Budget +│ (█+)(░*) (\d+) free", shown.stdout)
+    assert bar and len(bar[1] + bar[2]) == 40
+    assert f"{100 - int(bar[3])} of 100" in shown.stdout
 
 
 def test_front_matter_names_the_kind(here, world):

@@ -142,6 +142,28 @@ def test_github_gets_annotations_by_line_and_a_summary(here: Here, desk: Path) -
     assert (desk / "summary.md").read_text().startswith("### wrong.md: HIGH\n")
 
 
+def test_a_page_shows_each_claim_beside_its_evidence(here: Here, desk: Path) -> None:
+    (desk / "<b>.md").write_text(WRONG)
+    words = ("--context", "docs", "--html", "page.html", "--fail-on", "high")
+    done = here("check", "<b>.md", *words, cwd=desk)
+    assert done.returncode == 1
+    assert "CONTRADICTED" in done.stdout
+    page = (desk / "page.html").read_text(encoding="utf-8")
+    assert "<h3>&lt;b&gt;.md</h3>" in page
+    assert '<mark class="crp-no">4.80 euros</mark>' in page
+    assert "<mark>4.20 euros</mark> a month." in page
+    assert "docs/plans.md" in page
+    done = here("check", "<b>.md", "--context", "docs", "--html", "no/page.html", cwd=desk)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "no/page.html" in done.stderr
+
+
+def test_a_wide_terminal_shows_evidence_beside_the_claim(here: Here, desk: Path) -> None:
+    done = here("check", "wrong.md", "--context", "docs", cwd=desk, COLUMNS="160")
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("CONTRADICTED")]
+    assert re.search(rf"{re.escape(WRONG)} +“{re.escape(PLAN)}”", line)
+
+
 def test_what_an_answer_says_cannot_write_commands_or_cells(here: Here, desk: Path) -> None:
     (desk / "odd.md").write_text("You can pay by Klarna | 100% <b>now</b>\n::error::by Zorblax.\n")
     done = here("check", "odd.md", "--context", "docs", "--github", cwd=desk)

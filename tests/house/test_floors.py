@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("audit", "language", "weights"),
     ("ports",),
     ("messages",),
-    ("vectors", "vocabulary", "errors", "validation", "seals", "scores", "records"),
+    ("vectors", "vocabulary", "errors", "validation", "seals", "scores", "records", "markup"),
 )
 LEVEL = {room: len(FLOORS) - number for number, floor in enumerate(FLOORS) for room in floor}
 RELAY = LEVEL["relay"]

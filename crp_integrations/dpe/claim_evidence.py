@@ -1,0 +1,108 @@
+"""A report in words: what each claim rests on, what is wrong with it, and who decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crp_integrations.language.text import split_sentences
+from crp_integrations.markup import Pieces, counted, pieces
+from crp_integrations.vocabulary import ClaimStatus
+
+if TYPE_CHECKING:
+    from crp_integrations.dpe.judge.records import Quotation
+    from crp_integrations.dpe.records import Claim, Report
+
+# Name and text of each passage by the id that a report gives it.
+Passages = Mapping[str, tuple[str, str]]
+
+# Characters of a sentence that is quoted whole.
+SENTENCE = 240
+# Where a claim's evidence decides, and is not only the nearest that there is.
+DECIDED = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Words of a passage, those marked that a claim's status rests on."""
+
+    name: str
+    parts: Pieces
+
+    @property
+    def text(self) -> str:
+        """All of it, on one line."""
+        return " ".join("".join(part for part, _ in self.parts).split())
+
+
+def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[Quote]:
+    """The evidence of a claim: its quotations in their sentences, or what comes nearest.
+
+    Args:
+        passages: without the text of a passage, the quotation stands alone.
+        judged: a judge read the claims, so what the stages before it found decides nothing.
+    """
+    if claim.status is ClaimStatus.NOT_CHECKABLE:
+        return []
+    spans: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
+    alone = []
+    for one in claim.quotations:
+        # Texts are named by their place where the report knows them by another id.
+        id_ = one.fact_id if one.fact_id in passages else f"context-{one.passage}"
+        name, text = passages.get(id_, ("", ""))
+        if one.text and text[one.start : one.end] == one.text:
+            start, end = _sentence(text, one.start, one.end)
+            spans.setdefault((id_, start, end), []).append((one.start, one.end))
+        else:
+            alone.append(Quote(name or _name(one), pieces(one.text, [(0, len(one.text))])))
+    for near in () if judged or claim.quotations else claim.evidence[:1]:
+        if near.fact_id in passages and 0 < near.end - near.start <= SENTENCE:
+            spans[near.fact_id, near.start, near.end] = []
+    return [
+        Quote(
+            passages[id_][0],
+            pieces(passages[id_][1][start:end], [(a - start, b - start) for a, b in found]),
+        )
+        for (id_, start, end), found in spans.items()
+    ] + alone
+
+
+def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    """The sentence around some words, or the words where it is long or they are of several."""
+    for span in split_sentences(text):
+        if span.start <= start and end <= span.end and span.end - span.start <= SENTENCE:
+            return span.start, span.end
+    return start, end
+
+
+def _name(one: Quotation) -> str:
+    return f"passage {one.passage}" if one.passage else one.fact_id
+
+
+def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
+    """What is wrong with a claim, and what the context has instead; empty for nothing."""
+    if claim.error is None:
+        return "", ""
+    # A judge's word stands alone; what the stages before it found are hints.
+    findings = () if judged else claim.findings
+    expected = next((one.expected for one in findings if one.expected), "")
+    return ", ".join(dict.fromkeys(one.kind for one in findings)) or claim.error.value, expected
+
+
+def judge_of(report: Report) -> str:
+    """Whether a judge was asked, what that took, and what it was not shown."""
+    run = report.judge
+    if run is None:
+        return "No judge was asked: none is configured"
+    if run.skipped:
+        return f"No judge was asked: {run.skipped}"
+    took = f"{counted(len(run.calls), 'call')}, {counted(run.tokens, 'token')}"
+    price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
+    said = f"Judge {run.model}: {took}{price}"
+    failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
+    if failed:
+        said += f"; {failed[0]}, so the word of the stages without it stands"
+    if run.left_out:
+        said += f"; it was not shown {counted(len(run.left_out), 'passage')}"
+    return said

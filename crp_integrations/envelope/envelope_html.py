@@ -1,0 +1,125 @@
+"""An envelope as HTML: its budget, the facts that a model saw, and what was dropped and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from crp_integrations.markup import counted, escaped, folded, listed
+from crp_integrations.vocabulary import DropReason, QualityTier
+
+if TYPE_CHECKING:
+    from crp_integrations.envelope.records import Drop, Envelope, EnvelopePreview, PackedFact
+
+# Rows of a table that are shown at once, and characters of a fact.
+SHOWN, EXCERPT = 20, 120
+# More parts than these of a bar are drawn as one.
+MOST_PARTS = 60
+COLOURS = {
+    QualityTier.S: "crp-ok",
+    QualityTier.A: "crp-ok",
+    QualityTier.B: "crp-ok",
+    QualityTier.C: "crp-un",
+    QualityTier.D: "crp-no",
+}
+REASONS = {
+    DropReason.BUDGET: "no room in the budget",
+    DropReason.DUPLICATE: "duplicate",
+    DropReason.K: "beyond the number asked for",
+    DropReason.INJECTION: "suspected injection",
+    DropReason.OFF_TOPIC: "off topic",
+    DropReason.LABEL: "access label",
+    DropReason.CONFIDENCE: "low confidence",
+    DropReason.MINIMAL: "context kept minimal",
+}
+
+
+def envelope_html(envelope: Envelope, texts: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The envelope as HTML without its style; what was left out has its id in place of its text."""
+    facts, dropped = envelope.facts, envelope.dropped
+    places = {fact.fact_id: fact.position for fact in facts}
+    parts = [
+        _head(envelope, envelope.token_count, len(facts), envelope.total_facts_available),
+        _bar(envelope.token_count, envelope.token_budget, [one.token_count for one in facts]),
+        "<h3>What the model sees</h3>",
+        _table("# score tokens", "fact", [_fact(fact) for fact in facts]),
+    ]
+    if dropped:
+        count = Counter(drop.reason for drop in dropped).most_common()
+        why = "".join(
+            f'<span class="crp-word crp-na">{number} {REASONS[reason]}</span> '
+            for reason, number in count
+        )
+        parts += [
+            f"<h3>{counted(len(dropped), 'fact')} left out</h3><p>{why}</p>",
+            _table("tokens", "fact", [_drop(one, places, texts) for one in dropped]),
+        ]
+    return "".join(parts)
+
+
+def preview_html(preview: EnvelopePreview) -> str:
+    """The preview as HTML without its style."""
+    tokens = preview.estimated_tokens
+    return _head(preview, tokens, preview.facts_included, preview.facts_available) + _bar(
+        tokens, preview.token_budget, [tokens]
+    )
+
+
+def _head(of: Envelope | EnvelopePreview, tokens: int, facts: int, candidates: int) -> str:
+    tier = f'<b class="{COLOURS[of.quality_tier]}">Tier {of.quality_tier.value}</b>'
+    said = f"{facts} of {counted(candidates, 'fact')}, {tokens} of {of.token_budget} tokens"
+    caps = (f"at most {cap.ceiling.value}: {escaped(cap.reason)}" for cap in of.caps)
+    return f'<div class="crp-head">{tier}<span class="crp-quiet">{said}</span></div>{listed(caps)}'
+
+
+def _bar(tokens: int, budget: int, parts: Sequence[int]) -> str:
+    """A bar of the budget, a part for each fact; what a line of the text costs is shared out."""
+    free = max(0, budget - tokens)
+    parts = parts if len(parts) <= MOST_PARTS else [tokens]
+    whole, shared = max(1, tokens + free), tokens / max(1, sum(parts))
+    widths = "".join(f'<i style="width:{100 * n * shared / whole:.2f}%"></i>' for n in parts)
+    said = f"{counted(tokens, 'token')} of facts, {free} free"
+    return (
+        f'<div class="crp-bar" role="img" aria-label="{said}">{widths}</div>'
+        f'<p class="crp-quiet">{said}; the reserve for the answer is already taken off</p>'
+    )
+
+
+def _table(numbers: str, last: str, rows: Sequence[tuple[Sequence[str], str]]) -> str:
+    """A table of columns of numbers and one of HTML; what is beyond the first rows is folded."""
+    names = "".join(f'<th class="crp-n">{name}</th>' for name in numbers.split())
+    head = f"<table><thead><tr>{names}<th>{last}</th></tr></thead><tbody>"
+    lines = []
+    for cells, text in rows:
+        line = "".join(f'<td class="crp-n">{one}</td>' for one in cells)
+        lines.append(f"<tr>{line}<td>{text}</td></tr>")
+    first, more = "".join(lines[:SHOWN]), "".join(lines[SHOWN:])
+    shown = f"{head}{first}</tbody></table>" if first else ""
+    if more:
+        shown += folded(f"{len(lines) - SHOWN} more", f"{head}{more}</tbody></table>")
+    return shown
+
+
+def _excerpt(text: str) -> str:
+    """The first words of a text, with all of it below them where there is more."""
+    line = " ".join(text.split())
+    shown = f'<span class="crp-text" dir="auto">{escaped(line[:EXCERPT])}</span>'
+    if len(line) <= EXCERPT:
+        return shown
+    return folded(f"{shown}…", f'<p class="crp-text" dir="auto">{escaped(line)}</p>')
+
+
+def _fact(fact: PackedFact) -> tuple[list[str], str]:
+    part = ' <span class="crp-quiet">in part</span>' if fact.spans else ""
+    numbers = [str(fact.position), f"{fact.composite_score:.3f}", str(fact.token_count)]
+    return numbers, _excerpt(fact.content) + part
+
+
+def _drop(drop: Drop, places: Mapping[str, int], texts: Mapping[str, str]) -> tuple[list[str], str]:
+    reason = REASONS[drop.reason]
+    if drop.kept is not None and drop.kept in places:
+        reason = f"{reason} of fact {places[drop.kept]}"
+    said = f'<span class="crp-quiet">{reason}</span>'
+    return [str(drop.tokens)], f"{_excerpt(texts.get(drop.fact_id, drop.fact_id))} {said}"

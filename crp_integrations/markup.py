@@ -1,0 +1,94 @@
+"""HTML of records: one style for light and dark, and texts of strangers that stay texts.
+
+A page holds no script, no address and no file of others. Every text goes through `escaped`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+Pieces = Sequence[tuple[str, bool]]
+
+# Joiners and direction marks belong to the spelling of some languages.
+_KEPT = frozenset("\n\t\u200c\u200d\u200e\u200f")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def escaped(text: str) -> str:
+    """A text that is read as text alone; what is unseen, or turns text around, is named.
+
+    >>> escaped("<b>" + chr(0x202E) + "&")
+    '&lt;b&gt;<span class="crp-sign">U+202E</span>&amp;'
+    """
+    return "".join(
+        c
+        if c in _KEPT or unicodedata.category(c) not in _HIDDEN
+        else f'<span class="crp-sign">U+{ord(c):04X}</span>'
+        for c in escape(text.replace("\r\n", "\n"))
+    )
+
+
+def pieces(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, bool]]:
+    """The parts of a text, each with whether it is marked.
+
+    >>> pieces("It has 12 legs.", [(7, 9)])
+    [('It has ', False), ('12', True), (' legs.', False)]
+    """
+    made, at = [], 0
+    for start, end in sorted(spans):
+        if at <= start < end <= len(text):
+            made += [(text[at:start], False), (text[start:end], True)]
+            at = end
+    return [one for one in (*made, (text[at:], False)) if one[0]]
+
+
+def marked(parts: Pieces, kind: str = "") -> str:
+    """Parts of a text as HTML, the marked ones marked."""
+    tag = f'<mark class="{kind}">' if kind else "<mark>"
+    return "".join(f"{tag}{escaped(part)}</mark>" if on else escaped(part) for part, on in parts)
+
+
+def listed(lines: Iterable[str]) -> str:
+    """Lines of HTML as a list; nothing for none."""
+    items = "".join(f"<li>{line}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def folded(summary: str, body: str, *, opened: bool = False) -> str:
+    """HTML below a summary, both made here, that a reader can fold away."""
+    return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
+
+
+def fragment(body: str) -> str:
+    """HTML for a cell of a notebook, with its style."""
+    return f'<style>{_style()}</style><div class="crp-view">{body}</div>'
+
+
+@cache
+def _style() -> str:
+    return files(__package__).joinpath("markup.css").read_text(encoding="utf-8")
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML file, which can load and run nothing; a character without a code is replaced."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv='
+        "\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>body{{margin:0;background:light-dark(#fff,#14181d);"
+        "color-scheme:light dark}.crp-view{margin:0 auto}</style></head>"
+        f"<body>{fragment(body)}</body></html>\n"
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> counted(1, "source"), counted(2, "fact")
+    ('1 source', '2 facts')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
