@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 RESULTS = ROOT / ".pytest-requirements.json"
-SUPPORTED = ROOT / "docs" / "supported.md"
+SUPPORTED = ROOT / "docs" / "evidence" / "supported.md"
 
 
 @dataclass(frozen=True, slots=True)

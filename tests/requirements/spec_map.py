@@ -1,4 +1,4 @@
-"""Writes `docs/spec-map.md` from the `Spec:` lines: `python -m tests.requirements.spec_map`."""
+"""Writes `docs/evidence/spec-map.md` from the `Spec:` lines: `python -m tests.requirements.spec_map`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.requirements.rows import ROOT
 
-PAGE = ROOT / "docs" / "spec-map.md"
+PAGE = ROOT / "docs" / "evidence" / "spec-map.md"
 PACKAGE = ROOT / "crp_integrations"
 HEAD = """# Specification map
 

@@ -1,4 +1,4 @@
-"""Writes `docs/supported.md` from the last whole test run: `python -m tests.requirements.supported`.
+"""Writes `docs/evidence/supported.md` from the last whole test run: `python -m tests.requirements.supported`.
 
 With `--check` nothing is written; the exit status is 1 when the page claims an id that no test
 of the last run shows, or when the page is not what would be written. A claim whose tests were all
@@ -99,10 +99,10 @@ def main(arguments: list[str]) -> int:
     wanted = page([id for id in rows() if id in {*shown(results), *unseen}])
     unproven = sorted(set(claimed(written)) - {*shown(results), *unseen})
     if unproven:
-        print(f"docs/supported.md claims what no test shows: {', '.join(unproven)}")
+        print(f"docs/evidence/supported.md claims what no test shows: {', '.join(unproven)}")
     elif written != wanted:
         new = sorted(set(claimed(wanted)) - set(claimed(written)))
-        print(f"docs/supported.md is stale, shown and not claimed: {', '.join(new) or 'no id'}")
+        print(f"docs/evidence/supported.md is stale, shown and not claimed: {', '.join(new) or 'no id'}")
         print("run python -m tests.requirements.supported after a whole run")
     return int(written != wanted)
 

@@ -116,7 +116,7 @@ def test_skipped():
 
 def _mini_project(folder: Path, *, bad: str, third: str, claims: list[str]) -> Path:
     (folder / "tests" / "requirements").mkdir(parents=True)
-    (folder / "docs").mkdir()
+    (folder / "docs" / "evidence").mkdir(parents=True)
     for name in ("rows.py", "supported.py", "marks.py", "__init__.py"):
         text = (ROOT / "tests/requirements" / name).read_text(encoding="utf-8")
         (folder / "tests/requirements" / name).write_text(text, encoding="utf-8")
@@ -132,7 +132,7 @@ def _mini_project(folder: Path, *, bad: str, third: str, claims: list[str]) -> P
         '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n', encoding="utf-8"
     )
     claimed = "".join(f"- `{id}` words\n" for id in claims)
-    (folder / "docs/supported.md").write_text(claimed, encoding="utf-8")
+    (folder / "docs/evidence/supported.md").write_text(claimed, encoding="utf-8")
     return folder
 
 
@@ -175,7 +175,7 @@ def test_a_run_passes_when_every_claim_was_shown(tmp_path: Path) -> None:
     assert subprocess.run([*command, "--check"], cwd=folder, capture_output=True).returncode == 1
     assert subprocess.run(command, cwd=folder).returncode == 0
     assert subprocess.run([*command, "--check"], cwd=folder).returncode == 0
-    page = (folder / "docs/supported.md").read_text(encoding="utf-8")
+    page = (folder / "docs/evidence/supported.md").read_text(encoding="utf-8")
     assert sorted(supported.claimed(page)) == ["003-7.3-1", "003-7.3-2"]
 
 
