@@ -115,5 +115,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for id in config.stash[UNPROVEN]:
         terminalreporter.write_line(
-            f"docs/evidence/supported.md claims {id}, which no passing test of this run shows", red=True
+            f"docs/evidence/supported.md claims {id}, which no passing test of this run shows",
+            red=True,
         )

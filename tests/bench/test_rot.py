@@ -226,7 +226,7 @@ def test_no_file_and_no_name_are_refused(tmp_path: Path, file: Path) -> None:
 def test_the_stored_baseline_is_what_the_page_tells() -> None:
     stored = json.loads((DOCS / "baselines" / "rot.json").read_text(encoding="utf-8"))
     assert list(stored["results"]) == list(NAMES)
-    page_text = (DOCS / "rot.md").read_text(encoding="utf-8")
+    page_text = (DOCS / "evidence" / "context-rot.md").read_text(encoding="utf-8")
     by_size: dict[tuple[str, int], list[str]] = {}
     for point in points(stored, "distractors"):
         row = by_size.setdefault((point["system"], point["passages"]), [])

@@ -34,7 +34,7 @@ def test_weights_and_factors_in_force_are_printed() -> None:
 
 @pytest.mark.requirement("005-16.3-1", "005-17-3", "005-7.3-2")
 def test_the_page_holds_the_weights_and_factors_of_the_package() -> None:
-    page = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence" / "conformance.md").read_text(encoding="utf-8")
     report = json.loads(_said("--json"))
     for name, value in {**report["weights"], **report["amplifiers"]}.items():
         assert f"| {name} | {value:g} |" in page

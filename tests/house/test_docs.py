@@ -70,6 +70,6 @@ def test_a_decision_record_has_its_three_parts(path: Path) -> None:
         assert f"**{part}.**" in text
 
 
-def test_every_decision_record_is_linked_from_the_errata_page() -> None:
-    linked = {Path(target).name for target in links(DOCS / "errata.md")}
+def test_every_decision_record_is_linked_from_the_page_on_the_specifications() -> None:
+    linked = {Path(target).name for target in links(DOCS / "explanation" / "specifications.md")}
     assert [path.name for path in _records() if path.name not in linked] == []

@@ -76,7 +76,7 @@ def test_frozen_receipts_are_a_chain_in_a_log() -> None:
 
 
 def test_the_published_schema_names_the_fields_of_the_content() -> None:
-    page = (DOCS / "receipt-schema.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "receipt.md").read_text(encoding="utf-8")
     listed = re.search(r"<!-- content: begin -->(.*?)<!-- content: end -->", page, re.DOTALL)
     assert listed is not None
     names = [field.alias or name for name, field in Content.model_fields.items()]

@@ -5,7 +5,6 @@ Many questions at once, and what is said of them together.
 
 from __future__ import annotations
 
-import re
 import threading
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations import Relay
+from crp_integrations import Relay, asked_by
 from crp_integrations.envelope.prompt import HIERARCHICAL, PULL
 from crp_integrations.errors import LimitReached, ModelRateLimited, RequestError, SafetyHalt
 from crp_integrations.headers import names
@@ -41,7 +40,6 @@ from tests.relay.need_questions import (
     system,
     windows,
 )
-from tests.requirements.rows import ROOT
 
 # What people ask, with the strategy that a reader would give it (related facts §7).
 ASKED: tuple[tuple[str, Strategy], ...] = tuple(
@@ -251,20 +249,33 @@ def test_pull_looks_wider_is_strict_and_extracts(open_relay: Opener) -> None:
     assert grounding is GroundingMode.PREFERRED
 
 
-def test_the_examples_of_the_page_run_as_they_stand() -> None:
-    page = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 4
-    told: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "docs/strategies.md", "exec"), told)
-    assert len(told["answer"].parts) == 2
-    nodes = windows(told["relay"], told["root"].session_id)
+def test_parts_branches_batches_and_sub_agents_without_a_model() -> None:
+    relay = Relay.open()
+    relay.add(
+        [
+            "The lease of the flat in Rue Haute ends on 30 June 2027 and can be renewed once.",
+            "Pets need the landlord's written consent under the lease of the flat in Rue Haute.",
+            "The deposit for the flat in Rue Haute is three months' rent, held at Banque du Midi.",
+        ]
+    )
+    both = "When does the lease end, and what is the deposit?"
+    assert len(relay.ask(both, strategy="hierarchical").parts) == 2
+    root = relay.ask("When does the lease end?", k=1)
+    ids: dict[str, Any] = {"session_id": root.session_id}
+    after = {**ids, "continuation_ids": [root.continuation_id]}
+    left = relay.ask("Are pets allowed?", **after)
+    right = relay.ask("How high is the deposit?", **after)
+    joined = {**ids, "continuation_ids": [left.continuation_id, right.continuation_id]}
+    relay.ask("What must I pay or ask for before I move in?", **joined)
+    nodes = windows(relay, root.session_id)
     # The two branches share a number, and stand in the order of their ids.
     assert sorted(node.pattern for node in nodes) == ["BRANCH", "FAN_IN", "LINEAR", "LINEAR"]
     assert [node.window_number for node in nodes] == [1, 2, 2, 3]
-    assert told["found"].errors == (None, None)
-    assert told["sub"].headers["CRP-Agent-Loop-Depth"] == "1"
+    found = relay.batch(["When does the lease end?", "Who holds the deposit?"])
+    assert found.errors == (None, None)
+    down = relay.delegate(root.session_id)
+    sub = relay.ask("Are pets allowed?", **asked_by(down))
+    assert sub.headers["CRP-Agent-Loop-Depth"] == "1"
 
 
 BATCHED = tuple(f"{need}?" for need in NEEDS)

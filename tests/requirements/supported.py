@@ -102,7 +102,9 @@ def main(arguments: list[str]) -> int:
         print(f"docs/evidence/supported.md claims what no test shows: {', '.join(unproven)}")
     elif written != wanted:
         new = sorted(set(claimed(wanted)) - set(claimed(written)))
-        print(f"docs/evidence/supported.md is stale, shown and not claimed: {', '.join(new) or 'no id'}")
+        print(
+            f"docs/evidence/supported.md is stale, shown and not claimed: {', '.join(new) or 'no id'}"
+        )
         print("run python -m tests.requirements.supported after a whole run")
     return int(written != wanted)
 

@@ -1,4 +1,4 @@
-"""What `docs/scaling.md` says of copies: a dump is the same store, a standby answers questions."""
+"""What `docs/how-to/postgresql.md` says of copies: a dump is the same store, a standby answers questions."""
 
 from __future__ import annotations
 
