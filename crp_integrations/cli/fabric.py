@@ -348,7 +348,7 @@ def maintain(
         str,
         typer.Option(
             "--model",
-            help="With --reembed: folder of another embedder; the shipped one when left out.",
+            help="With --reembed: onnx:FOLDER or litellm:MODEL; the settings' when left out.",
         ),
     ] = "",
     scope: options.StoreScope = options.DEFAULT_SCOPE,

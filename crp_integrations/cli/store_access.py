@@ -112,7 +112,7 @@ def reembedding(
 
     subject = subject_of(tenant, shared)
     folder = existing_store(store)
-    with moving_fabric(folder, Path(model) if model else None) as fabric:
+    with moving_fabric(folder, model) as fabric:
         if shared:
             check_configured(shared, fabric.settings.shared)
         name = stored_name(shared) if shared else subject.tenant

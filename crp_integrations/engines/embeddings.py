@@ -1,4 +1,4 @@
-"""Embedders of other libraries behind the port `Embedder`.
+"""Embedders of other libraries behind the port `Embedder`, and the one that an argument names.
 
 An object of LangChain or LlamaIndex is taken by what it can do, without importing its library;
 LiteLLM is imported at the first text. What comes back is checked and normalised. Whether a
@@ -7,16 +7,22 @@ text's vector depends on its batch is the other library's affair: nothing here c
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
+from crp_integrations import seals
 from crp_integrations.engines.litellm_versions import library
-from crp_integrations.errors import EngineError, MissingExtra
+from crp_integrations.engines.onnx import OnnxEmbedder, failed, opened, windows
+from crp_integrations.errors import ConfigError, EngineError, MissingExtra
+from crp_integrations.ports import Embedder
+from crp_integrations.validation import seen
 from crp_integrations.vectors import FloatRows, unit_rows
 
 
@@ -210,3 +216,144 @@ class LiteLLMEmbedder(_Adapted):
                 f"{self._model} gave {len(rows)} rows for {len(texts)} texts", engine="litellm"
             )
         return [row["embedding"] for row in rows]
+
+
+# Tokens that neighbouring windows of a long text share.
+_OVERLAP: Final = 32
+
+
+class OnnxFolderEmbedder(_Adapted):
+    """A folder as model hubs have them: `model.onnx`, `tokenizer.json`, and no card.
+
+    Pooling and the passage window are read from `1_Pooling/config.json` and
+    `sentence_bert_config.json` where the folder has them: the mean over the tokens, or the first
+    token; and 512 tokens. A longer text is embedded in windows.
+
+    Args:
+        directory: the folder; `model.onnx` may also lie in a folder `onnx` in it.
+        identity: a name for model and version; the folder's name and a hash of its files when
+            empty.
+        prefixes: what stands before a query and before a passage, as some models want it.
+        thresholds: similarity thresholds by name for this model.
+
+    Raises:
+        EngineError: a file is missing or cannot be read.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        identity: str = "",
+        *,
+        prefixes: tuple[str, str] = ("", ""),
+        thresholds: Mapping[str, float] | None = None,
+    ) -> None:
+        folder = Path(directory)
+        places = (folder / "model.onnx", folder / "onnx" / "model.onnx")
+        model = next((place for place in places if place.is_file()), None)
+        if model is None or not (folder / "tokenizer.json").is_file():
+            missing = "model.onnx" if model is None else "tokenizer.json"
+            raise EngineError(f"there is no {missing} in {folder}", engine="onnx")
+        vocabulary = (folder / "tokenizer.json").read_bytes()
+        self._first = bool(_numbers(folder / "1_Pooling" / "config.json", "pooling_mode_cls_token"))
+        self._size = _numbers(folder / "sentence_bert_config.json", "max_seq_length") or 512
+        # By its path, since weights of large models lie beside it.
+        self._session, self._tokenizer = opened(str(model), vocabulary, threads=1)
+        self._inputs = {one.name for one in self._session.get_inputs()}
+        hashed = seals.digest([seals.sha256_hex(model.read_bytes()), seals.sha256_hex(vocabulary)])
+        name = identity or f"{folder.resolve().name}+{hashed}"
+        query, passage = prefixes
+        super().__init__(
+            "onnx",
+            lambda texts: [self._row(passage + text) for text in texts],
+            lambda text: self._row(query + text),
+            name,
+            None,
+            thresholds,
+            parallel=True,
+        )
+
+    def _row(self, text: str) -> Any:
+        try:
+            tokens = self._tokenizer.encode(text).ids
+            first, body, last = tokens[:1], tokens[1:-1], tokens[-1:]
+            total: Any = 0.0
+            for start, end in windows(len(body), self._size - 2, _OVERLAP):
+                window = first + body[start:end] + last
+                total = total + self._pooled(window) * len(window)
+        except Exception as error:  # onnxruntime and tokenizers have no class of their own
+            raise failed("a text cannot be embedded", np) from error
+        return total / max(1, len(tokens))
+
+    def _pooled(self, tokens: Sequence[int]) -> Any:
+        ids = np.array([tokens], dtype=np.int64)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        given["token_type_ids"] = np.zeros_like(ids)
+        rows = self._session.run(
+            None, {name: row for name, row in given.items() if name in self._inputs}
+        )[0][0]
+        found = np.asarray(rows, dtype=np.float64)
+        if found.ndim == 1:
+            # The network pools by itself.
+            return found
+        return found[0] if self._first else found.mean(axis=0)
+
+
+def _numbers(path: Path, name: str) -> int:
+    """A number of a folder's settings; 0 where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")).get(name)
+    except (OSError, ValueError, AttributeError):
+        return 0
+    return int(found) if isinstance(found, int | bool) else 0
+
+
+LITELLM: Final = "litellm:"
+ONNX: Final = "onnx:"
+
+
+def embedder_of(source: object) -> Embedder:
+    """The embedder that an argument stands for.
+
+    Args:
+        source: an object with the port's members; `litellm:MODEL`; `onnx:FOLDER`, or the folder
+            itself; an `Embeddings` object of LangChain, or a `BaseEmbedding` of LlamaIndex.
+
+    Raises:
+        ConfigError: it is none of these.
+        EngineError: the folder has no such files.
+    """
+    if isinstance(source, str) and source.startswith(LITELLM):
+        return LiteLLMEmbedder(source.removeprefix(LITELLM))
+    if isinstance(source, Path) or (
+        isinstance(source, str) and (source.startswith(ONNX) or Path(source).is_dir())
+    ):
+        folder = Path(str(source).removeprefix(ONNX))
+        if (folder / "card.json").is_file():
+            own = OnnxEmbedder(folder)
+            own.verify()
+            return own
+        return OnnxFolderEmbedder(folder)
+    if not isinstance(source, str | type):
+        if hasattr(source, "embed_passages"):
+            return cast("Embedder", source)
+        if hasattr(source, "get_text_embedding_batch"):
+            return LlamaIndexEmbedder(
+                cast("LlamaIndexLike", source), named_model("llama_index", source)
+            )
+        if hasattr(source, "embed_documents"):
+            return LangChainEmbedder(
+                cast("LangChainLike", source), named_model("langchain", source)
+            )
+    raise ConfigError(
+        f"embedder is {seen(source, hidden=False)}; give an Embedder, an Embeddings object of "
+        "LangChain, a BaseEmbedding of LlamaIndex, a folder, or a text such as "
+        "'litellm:text-embedding-3-small' or 'onnx:FOLDER'"
+    )
+
+
+def named_model(library: str, source: object) -> str:
+    """A name for an object's class and model, by which stored vectors and envelopes tell it."""
+    words = (getattr(source, one, None) for one in ("model_name", "model", "deployment"))
+    model = next((one for one in words if isinstance(one, str) and one), "")
+    return "/".join(one for one in (library, type(source).__name__, model) if one)

@@ -272,7 +272,8 @@ class Fabric:
             place = f"namespace {shared!r} of {self.store.name}" if shared else self.store.name
             raise ConfigError(
                 f"the vectors in {place} were made by embedder {stored!r}, not by "
-                f"{self.embedder.identity!r}; open it with the first, or ingest into a new store"
+                f"{self.embedder.identity!r}; open it with the first, or move it: "
+                "crp fabric maintain --reembed"
             )
 
     def check_key(self, name: str, journal: JournalFacet) -> None:

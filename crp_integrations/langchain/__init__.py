@@ -19,17 +19,14 @@ except ImportError as error:
 
     raise MissingExtra("langchain", "crp_integrations.langchain") from error
 
+from crp_integrations.engines.rerankers import LangChainReranker
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.chat_model import CRPChatModel
 from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
 from crp_integrations.langchain.messages import envelope_text, report_of
-from crp_integrations.langchain.retrieval import (
-    CRPDocumentCompressor,
-    CRPRetriever,
-    LangChainReranker,
-)
+from crp_integrations.langchain.retrieval import CRPDocumentCompressor, CRPRetriever
 from crp_integrations.langchain.runnable import CRPRunnable
 from crp_integrations.langchain.vector_store import CRPVectorStore, FabricEmbeddings
 

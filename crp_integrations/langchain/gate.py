@@ -36,10 +36,10 @@ from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer, withholding
-from crp_integrations.ports import Embedder
+from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
-from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode, QualityTier
 from crp_integrations.vocabulary.safety import HaltReason
@@ -145,7 +145,7 @@ class CRPGate(CheckedRunnable):
         *,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         reviewer: Reviewer | None = None,
-        embedder: Embedder | None = None,
+        embedder: EmbedderSource | None = None,
         settings: Settings | None = None,
         name: str | None = None,
         attach: Attach = "summary",
@@ -155,11 +155,11 @@ class CRPGate(CheckedRunnable):
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
-        check_components(reviewer=reviewer, embedder=embedder, settings=settings)
+        check_components(reviewer=reviewer, settings=settings)
         self._policy = parse_policy(policy)
         self._grounding = GroundingMode(grounding)
         self._reviewer = reviewer
-        self._embedder = embedder
+        self._embedder = embedder and chosen_embedder(embedder, settings or load())
         self._settings = settings
         check_attach(attach)
         check_callables(on_report=judge_options.get("on_report"))

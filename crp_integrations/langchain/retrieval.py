@@ -19,16 +19,14 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, SkipValidation, model_validator
 
 from crp_integrations.adapters.arguments import PackBudget, check_count, pydantic_errors
-from crp_integrations.adapters.framework_models import Kept, Scale, WrappedReranker, check_kind
-from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import documents_of, facts_of, stored_document
 from crp_integrations.langchain.runs import named_session
+from crp_integrations.relay.defaults import chosen_reranker
 from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
-from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"
@@ -71,7 +69,7 @@ class CRPRetriever(BaseRetriever):
     budget_tokens: PackBudget | None = None
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
-    reranker: SkipValidation[Reranker] | None = None
+    reranker: SkipValidation[Any] | None = None
     preset: Preset | None = None
     second_look: int = Field(default=0, ge=0)
     session_id: str | None = None
@@ -96,7 +94,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a relay looks again by itself; second_look goes with a source")
         if self.relay is None and self.session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
-        check_components(reranker=self.reranker)
+        chosen_reranker(self.reranker, load())
         return self
 
     @classmethod
@@ -228,14 +226,14 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     budget_tokens: PackBudget | None = None
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
-    reranker: SkipValidation[Reranker] | None = None
+    reranker: SkipValidation[Any] | None = None
 
     @model_validator(mode="wrap")
     @classmethod
     def _validate(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with pydantic_errors(cls):
             made = handler(given)
-        check_components(reranker=made.reranker)
+        chosen_reranker(made.reranker, load())
         return made
 
     def compress_documents(
@@ -303,67 +301,3 @@ def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
 def _has_parent_run(callbacks: Callbacks | None) -> bool:
     """Whether there is a run to publish under; LangChain refuses an event without one."""
     return getattr(callbacks, "parent_run_id", None) is not None
-
-
-# A number without meaning to anybody else; compressors copy a document's metadata.
-_PLACE = "place"
-# Where compressors of the LangChain packages note what they computed.
-_COSINE = "query_similarity_score"
-_SCORES = ("relevance_score", _COSINE, "score")
-
-
-class LangChainReranker(WrappedReranker):
-    """Any `BaseDocumentCompressor`: what it drops scores 0, what it keeps has its score.
-
-    The score is read from the metadata of the documents it gives back, else from their `state`
-    (as of an `EmbeddingsFilter`), else from their order.
-
-    Args:
-        compressor: the object.
-        identity: a name for what decides the scores, such as model and version.
-        scale: how scores are read: `given`, `logistic` or `rank`.
-        best: the score that means 1, for `given`.
-        score_key: name of the score; None for the usual ones.
-
-    Raises:
-        ConfigError: an argument has no use, such as a text in the compressor's place.
-    """
-
-    def __init__(
-        self,
-        compressor: BaseDocumentCompressor,
-        identity: str,
-        *,
-        scale: Scale = "given",
-        best: float = 1.0,
-        score_key: str | None = None,
-    ) -> None:
-        check_kind("compressor", compressor, BaseDocumentCompressor)
-        self._compressor = compressor
-        self._keys = _SCORES if score_key is None else (score_key,)
-        super().__init__("langchain", identity, self._scores, scale, best)
-
-    def _scores(self, query: str, texts: list[str]) -> Kept:
-        documents = [
-            Document(id=str(place), page_content=text, metadata={_PLACE: place})
-            for place, text in enumerate(texts)
-        ]
-        first = {text: place for place, text in reversed(list(enumerate(texts)))}
-        found: Sequence[Document] = self._compressor.compress_documents(documents, query)
-        return [
-            (
-                document.metadata.get(_PLACE, first.get(document.page_content, -1)),
-                self._of(document),
-            )
-            for document in found
-        ]
-
-    def _of(self, document: Document) -> float | None:
-        state = getattr(document, "state", None)
-        for said in (document.metadata, state if isinstance(state, dict) else {}):
-            for key in self._keys:
-                if said.get(key) is not None:
-                    score = float(said[key])
-                    # A cosine below 0 counts as 0, as everywhere; rounding can bring it above 1.
-                    return min(1.0, max(0.0, score)) if key == _COSINE else score
-        return None

@@ -25,12 +25,12 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
-from crp_integrations.ports import Embedder
+from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.evidence import named_passages, tool_results
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.records import message_of
-from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary import Checked, GroundingMode
 
@@ -111,7 +111,7 @@ class CRPLogger(CustomLogger):
         *,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         on_report: Callable[[Attachment], None] | None = None,
-        embedder: Embedder | None = None,
+        embedder: EmbedderSource | None = None,
         settings: Settings | None = None,
         judge: JudgeSource = None,
         **judge_options: Unpack[JudgeChoices],
@@ -121,10 +121,10 @@ class CRPLogger(CustomLogger):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         check_callables(on_report=on_report)
-        check_components(embedder=embedder, settings=settings)
+        check_components(settings=settings)
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
-        self._embedder = embedder
+        self._embedder = embedder and chosen_embedder(embedder, settings or load())
         self._settings = settings
         self._judge = judge_for(
             "CRPLogger", judge, judge_options, settings, reports_itself=on_report is not None

@@ -16,6 +16,7 @@ except ImportError as error:
 
     raise MissingExtra("llama-index", "crp_integrations.llama_index") from error
 
+from crp_integrations.engines.rerankers import LlamaIndexReranker
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.evaluator import CRPEvaluator
 from crp_integrations.llama_index.handler import DPEEventHandler
@@ -23,11 +24,7 @@ from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
 from crp_integrations.llama_index.messages import report_of
 from crp_integrations.llama_index.query_engine import CRPQueryEngine, CRPSynthesizer
-from crp_integrations.llama_index.retrieval import (
-    CRPNodePostprocessor,
-    CRPRetriever,
-    LlamaIndexReranker,
-)
+from crp_integrations.llama_index.retrieval import CRPNodePostprocessor, CRPRetriever
 from crp_integrations.llama_index.span_tree import DPESpanHandler
 from crp_integrations.llama_index.spans import EmittingHandler, EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.vector_store import CRPVectorStore, FabricEmbedding

@@ -12,7 +12,7 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crp_integrations.adapters.arguments import (
     PackBudget,
@@ -21,20 +21,16 @@ from crp_integrations.adapters.arguments import (
     pydantic_errors,
 )
 from crp_integrations.adapters.evidence import facts_of
-from crp_integrations.adapters.framework_models import Kept, Scale, WrappedReranker, check_kind
-from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.model import check_fields, check_nodes
 from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import EnvelopeEvent, named_session
-from crp_integrations.ports import Embedder
+from crp_integrations.relay.defaults import RerankerSource, chosen_reranker
 from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
-from crp_integrations.relay.world import check_components
-from crp_integrations.vectors import cosine
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 CANDIDATES: Final = 50
@@ -81,7 +77,7 @@ class CRPRetriever(BaseRetriever):
         budget_tokens: BudgetTokens | None = None,
         k: int | None = None,
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
-        reranker: Reranker | None = None,
+        reranker: RerankerSource | None = None,
         preset: Preset | None = None,
         session_id: str | None = None,
         candidates: int = CANDIDATES,
@@ -106,7 +102,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
             raise RequestError(f"preset {preset!r:.40} is not one of {', '.join(get_args(Preset))}")
-        check_components(reranker=reranker)
+        chosen_reranker(reranker, load())
         if not isinstance(model, str) or not model:
             raise RequestError(f"model is {model!r:.40}, wanted a model's name")
         check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)
@@ -250,56 +246,3 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         dispatcher.event(ReRankEndEvent(nodes=packed))
         return packed
-
-
-class LlamaIndexReranker(WrappedReranker):
-    """Any `BaseNodePostprocessor`: what it drops scores 0, what it keeps has its score.
-
-    Args:
-        postprocessor: the object.
-        identity: a name for what decides the scores, such as model and version.
-        scale: how scores are read: `given`, `logistic` or `rank`.
-        best: the score that means 1, for `given`; 10 for an `LLMRerank`.
-        embedder: gives the nodes their cosine before, for an object that looks at scores, such as
-            a `SimilarityPostprocessor`; None gives them no score.
-
-    Raises:
-        ConfigError: an argument has no use, such as a text in the postprocessor's place.
-    """
-
-    def __init__(
-        self,
-        postprocessor: BaseNodePostprocessor,
-        identity: str,
-        *,
-        scale: Scale = "given",
-        best: float = 1.0,
-        embedder: Embedder | None = None,
-    ) -> None:
-        check_kind("postprocessor", postprocessor, BaseNodePostprocessor)
-        check_components(embedder=embedder)
-        self._postprocessor = postprocessor
-        self._embedder = embedder
-        super().__init__("llama_index", identity, self._scores, scale, best)
-
-    def _scores(self, query: str, texts: list[str]) -> Kept:
-        nodes = [
-            NodeWithScore(node=TextNode(id_=str(place), text=text), score=score)
-            for place, (text, score) in enumerate(
-                zip(texts, self._scores_before(query, texts), strict=True)
-            )
-        ]
-        found = self._postprocessor.postprocess_nodes(nodes, query_bundle=QueryBundle(query))
-        return [(_place(scored.node.node_id), scored.score) for scored in found]
-
-    def _scores_before(self, query: str, texts: list[str]) -> list[float | None]:
-        if self._embedder is None:
-            return [None] * len(texts)
-        rows = self._embedder.embed_passages(texts)
-        scores = cosine(rows, self._embedder.embed_query(query))
-        return [min(1.0, max(0.0, float(score))) for score in scores]
-
-
-def _place(node_id: str) -> int:
-    """The place of a node of ours; no place for another's."""
-    return int(node_id) if node_id.isdecimal() else -1

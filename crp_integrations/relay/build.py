@@ -13,12 +13,10 @@ from crp_integrations.engines import search_engines
 from crp_integrations.engines.graphs import NetworkxWalker, engine_for
 from crp_integrations.engines.guards import guard_of, read_exceptions
 from crp_integrations.engines.models import Models, model_object, model_object_name
-from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.tokens import LazyCounter
 from crp_integrations.engines.violation_reports import HttpReports
-from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric
@@ -36,7 +34,6 @@ from crp_integrations.observability.observers import observe_model
 from crp_integrations.policy.records import ViolationSink
 from crp_integrations.ports import (
     Clock,
-    Embedder,
     Ids,
     KeyRing,
     Model,
@@ -47,7 +44,10 @@ from crp_integrations.ports import (
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.compaction import artifact_eraser
 from crp_integrations.relay.defaults import (
-    default_embedder,
+    EmbedderSource,
+    RerankerSource,
+    chosen_embedder,
+    chosen_reranker,
     default_policy,
     default_verifier,
     limits,
@@ -58,9 +58,9 @@ from crp_integrations.relay.judge import (
     Judge,
     JudgeSource,
     OnReport,
-    asks_later,
     check_receiver,
 )
+from crp_integrations.relay.judged_answer import asks_later
 from crp_integrations.relay.question_fields import check_model_name
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.report_delivery import ReportDelivery
@@ -83,9 +83,9 @@ def open_relay(
     *,
     subject: Subject = LOCAL,
     guard: Guard | GuardSettings | Mapping[str, Any] | None = None,
-    embedder: Embedder | None = None,
+    embedder: EmbedderSource | None = None,
     verifier: Verifier | None = None,
-    reranker: Reranker | None = None,
+    reranker: RerankerSource | None = None,
     injections: InjectionModel | None = None,
     policy: PolicyEngine | str | None = None,
     recognisers: Sequence[Recogniser] = (),
@@ -134,9 +134,7 @@ def open_relay(
         store=None if isinstance(store, str | Path) else store,
         subject=subject,
         guard=guard,
-        embedder=embedder,
         verifier=verifier,
-        reranker=reranker,
         injections=injections,
         policy=policy,
         models=models,
@@ -176,7 +174,7 @@ def open_relay(
         allowing = with_exceptions(guard or guard_of(chosen.guard), registered, lambda: fabric)
         fabric = Fabric(
             opened,
-            embedder or default_embedder(),
+            chosen_embedder(embedder, chosen),
             _fact_counter(count),
             now,
             keys,
@@ -218,7 +216,7 @@ def open_relay(
             settings=chosen,
             settings_digest=chosen.digest,
             known=KnownEnvelopes(chosen.envelope.reuse),
-            reranker=reranker,
+            reranker=chosen_reranker(reranker, chosen),
             policy=policy or default_policy(),
             recognisers=tuple(recognisers),
             code_verified=code_verified,
@@ -261,18 +259,13 @@ def open_relay(
 
 
 @contextmanager
-def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
+def moving_fabric(place: str, model: str = "") -> Iterator[Fabric]:
     """A fabric over a store whose vectors may be another embedder's, to be moved.
 
     Nothing is bound to it, since a fabric is bound to a namespace of its own embedder only.
 
     Spec: CRP-SPEC-009 §3.4
     """
-    embedder: Embedder = default_embedder()
-    if model is not None:
-        chosen_model = OnnxEmbedder(model)
-        chosen_model.verify()
-        embedder = chosen_model
     with closing(opened_at(place)) as store:
         root = store.root if isinstance(store, SqliteStore) else None
         chosen = settings_file.load(root)
@@ -280,7 +273,7 @@ def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
             refuse_lost_keys([store])
         yield Fabric(
             store,
-            embedder,
+            chosen_embedder(model, chosen),
             _fact_counter(tokenizers(chosen)),
             clock_of(chosen.clock),
             keyring_of(chosen, root),

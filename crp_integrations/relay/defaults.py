@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from crp_integrations import weights
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.engines.context_limits import context_limit
 from crp_integrations.engines.system import clock_of
+from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import (
     ConfigError,
 )
@@ -24,6 +25,52 @@ from crp_integrations.ports import (
 )
 from crp_integrations.relay.settings import Settings
 from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
+
+# What an argument may be: the object itself, a text such as `litellm:text-embedding-3-small` or
+# `onnx:FOLDER`, a folder, or an object of LangChain, LlamaIndex or sentence-transformers.
+EmbedderSource: TypeAlias = Embedder | str | Path | Any
+RerankerSource: TypeAlias = Reranker | str | Path | Any
+
+
+def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
+    """The embedder of an argument, else that of the settings, else the shipped one.
+
+    Raises:
+        ConfigError: what is given is no embedder.
+    """
+    found = source or settings.embedder or None
+    if found is None:
+        return default_embedder()
+    return _named_embedder(str(found)) if isinstance(found, str | Path) else _embedder(found)
+
+
+def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Reranker | None:
+    """The reranker of an argument, else that of the settings; None for none.
+
+    Raises:
+        ConfigError: what is given is no reranker.
+    """
+    found = source or settings.reranker or None
+    if found is None:
+        return None
+    return _named_reranker(str(found)) if isinstance(found, str | Path) else _reranker(found)
+
+
+def _embedder(source: object) -> Embedder:
+    from crp_integrations.engines.embeddings import embedder_of
+
+    return embedder_of(source)
+
+
+def _reranker(source: object) -> Reranker:
+    from crp_integrations.engines.rerankers import reranker_of
+
+    return reranker_of(source)
+
+
+# A model behind a name is loaded once.
+_named_embedder = lru_cache(maxsize=8)(_embedder)
+_named_reranker = lru_cache(maxsize=8)(_reranker)
 
 
 @cache

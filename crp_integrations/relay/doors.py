@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import RejectedClaim, Report
-from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message
-from crp_integrations.ports import Embedder
 from crp_integrations.relay.defaults import (
+    EmbedderSource,
+    RerankerSource,
+    chosen_embedder,
+    chosen_reranker,
     clock,
-    default_embedder,
     default_policy,
     default_verifier,
     limits,
@@ -40,7 +41,7 @@ from crp_integrations.relay.judge import (
     check_options,
     refuse_own,
 )
-from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
+from crp_integrations.relay.judged_answer import JudgedAnswer, Judges, barred_facts
 from crp_integrations.relay.question_fields import admit, check_model_name
 from crp_integrations.relay.records import TokenCount, conversation_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
@@ -60,8 +61,8 @@ def pack(
     grounding: GroundingMode | str = GroundingMode.PREFERRED,
     k: int | None = None,
     now: datetime | None = None,
-    embedder: Embedder | None = None,
-    reranker: Reranker | None = None,
+    embedder: EmbedderSource | None = None,
+    reranker: RerankerSource | None = None,
     injections: InjectionModel | None = None,
     settings: Settings | None = None,
 ) -> Envelope:
@@ -116,8 +117,8 @@ class CallerSelection:
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         k: int | None = None,
         now: datetime | None = None,
-        embedder: Embedder | None = None,
-        reranker: Reranker | None = None,
+        embedder: EmbedderSource | None = None,
+        reranker: RerankerSource | None = None,
         injections: InjectionModel | None = None,
         settings: Settings | None = None,
     ) -> None:
@@ -132,10 +133,10 @@ class CallerSelection:
         self._counter = tokenizers(self._settings)(model)
         self._needs = InformationNeeds(self._request, self._settings.envelope.decompose)
         self._now = now
-        self._reranker = reranker
+        self._reranker = chosen_reranker(reranker, self._settings)
         self._injections = injections
         self._texts = CallerTexts(
-            embedder=embedder or default_embedder(),
+            embedder=chosen_embedder(embedder, self._settings),
             counter=self._counter,
             settings=self._settings.envelope,
             chunking=self._settings.fabric.chunking,
@@ -192,7 +193,7 @@ def examine(
     question: str | None = None,
     *,
     grounding: GroundingMode | str = GroundingMode.PREFERRED,
-    embedder: Embedder | None = None,
+    embedder: EmbedderSource | None = None,
     settings: Settings | None = None,
     no_store: bool = False,
     sub_queries: Sequence[str] = (),
@@ -301,23 +302,6 @@ def judged_answer(
     )
 
 
-def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids of facts by whose labels the judge's provider must not get them."""
-    withheld = set(judge.settings.withhold_labels)
-    if not withheld:
-        return []
-    if isinstance(context, Envelope):
-        raise RequestError(
-            "the judge's withhold_labels is set, and an envelope does not tell its facts' labels; "
-            "give the facts, or ask through a relay"
-        )
-    return [
-        (item.fact_id, "label")
-        for item in context
-        if isinstance(item, Fact) and withheld.intersection(item.labels)
-    ]
-
-
 def _judge_of(
     judge: JudgeSource, options: JudgeOptions, settings: Settings | None
 ) -> tuple[Judge | None, OnReport | None]:
@@ -387,7 +371,7 @@ def screened_answer(
     question: str | None = None,
     *,
     grounding: GroundingMode | str = GroundingMode.PREFERRED,
-    embedder: Embedder | None = None,
+    embedder: EmbedderSource | None = None,
     settings: Settings | None = None,
     no_store: bool = False,
     sub_queries: Sequence[str] = (),
@@ -426,7 +410,7 @@ def screened_answer(
     )
     report = run_stages(
         dossier,
-        embedder=embedder or default_embedder(),
+        embedder=chosen_embedder(embedder, chosen),
         verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
         policy=default_policy(),

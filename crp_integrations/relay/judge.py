@@ -476,21 +476,6 @@ def check_receiver(on_report: object) -> None:
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
 
 
-def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeSettings) -> bool:
-    """Whether the judge that a component's arguments stand for speaks in the background.
-
-    Args:
-        source: what `judge=` was given.
-        options: the other arguments, by their names in `JudgeOptions`.
-        settings: those of the component.
-    """
-    if not source and (source is False or not settings.model):
-        return False
-    known = source.settings if isinstance(source, Judge) else settings
-    own = source.get("mode") if isinstance(source, Mapping) else None
-    return (options.get("judge_mode") or own or known.mode) == BACKGROUND
-
-
 def call_receivers(report: Report, *receivers: OnReport | None) -> None:
     """Call each receiver with a report; what one raises is logged, and no answer is lost by it."""
     for receiver in receivers:

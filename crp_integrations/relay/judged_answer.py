@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
 from crp_integrations.dpe.judge.verdict import concluded
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import SafetyHalt
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
 from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
@@ -159,3 +161,35 @@ class JudgedAnswer:
                 reason=HaltReason.JUDGE_FAILED.value,
             )
         return report
+
+
+def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeSettings) -> bool:
+    """Whether the judge that a component's arguments stand for speaks in the background.
+
+    Args:
+        source: what `judge=` was given.
+        options: the other arguments, by their names in `JudgeOptions`.
+        settings: those of the component.
+    """
+    if not source and (source is False or not settings.model):
+        return False
+    known = source.settings if isinstance(source, Judge) else settings
+    own = source.get("mode") if isinstance(source, Mapping) else None
+    return (options.get("judge_mode") or own or known.mode) == BACKGROUND
+
+
+def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
+    """Ids of facts by whose labels the judge's provider must not get them."""
+    withheld = set(judge.settings.withhold_labels)
+    if not withheld:
+        return []
+    if isinstance(context, Envelope):
+        raise RequestError(
+            "the judge's withhold_labels is set, and an envelope does not tell its facts' labels; "
+            "give the facts, or ask through a relay"
+        )
+    return [
+        (item.fact_id, "label")
+        for item in context
+        if isinstance(item, Fact) and withheld.intersection(item.labels)
+    ]

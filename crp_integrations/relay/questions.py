@@ -36,8 +36,8 @@ from crp_integrations.relay.drive import (
     drive_live,
     drive_stream,
 )
-from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge, asks_later, check_receiver
-from crp_integrations.relay.judged_answer import Judges
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge, check_receiver
+from crp_integrations.relay.judged_answer import Judges, asks_later
 from crp_integrations.relay.prompt import Conversation
 from crp_integrations.relay.question_fields import QuestionFields, admit, admit_depth
 from crp_integrations.relay.records import Answer, Request, conversation_of

@@ -233,6 +233,9 @@ class Settings(BaseSettings):
         max_windows: windows of a session, the total in `CRP-Context-Window: 1/5`.
         context_limits: tokens by model name, above every table.
         tokenizer_files: vocabulary file by model name: `.model`, `tokenizer.json`, `.tiktoken`.
+        embedder: embedder where no argument gives one, such as `litellm:text-embedding-3-small`
+            or `onnx:FOLDER`; empty for the one that ships.
+        reranker: reranker where no argument gives one, such as `onnx:FOLDER`; empty for none.
         timeout_s: seconds until a model call is given up.
         clock: ISO 8601 moment that stands still, for reproducible runs; None for real time.
         key: master key, 64 hexadecimal digits; after a rotation all keys with commas between,
@@ -271,6 +274,8 @@ class Settings(BaseSettings):
     max_windows: int = Field(default=5, ge=1)
     context_limits: dict[str, int] = {}
     tokenizer_files: dict[str, Path] = {}
+    embedder: str = ""
+    reranker: str = ""
     timeout_s: float = Field(default=60.0, gt=0.0)
     clock: datetime | None = None
     key: SecretStr | None = None

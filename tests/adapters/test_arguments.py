@@ -152,7 +152,7 @@ OBJECTS: dict[str, Case] = {
     ),
     "compressor": (
         lambda: lc.LangChainReranker("cohere", "x"),  # type: ignore[arg-type]
-        "compressor is str; give an object",
+        "compressor is the text 'cohere'; give an object",
     ),
     "compressor's class": (
         lambda: lc.LangChainReranker(lc.CRPDocumentCompressor, "x"),  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ OBJECTS: dict[str, Case] = {
     ),
     "postprocessor": (
         lambda: li.LlamaIndexReranker("cohere", "x"),  # type: ignore[arg-type]
-        "postprocessor is str; give an object",
+        "postprocessor is the text 'cohere'; give an object",
     ),
     "embedder of a postprocessor": (
         lambda: li.LlamaIndexReranker(

@@ -1,0 +1,328 @@
+"""Rerankers of other libraries behind the port `Reranker`, and the one that an argument names.
+
+An object of LangChain or LlamaIndex is taken by what it can do, without importing its library;
+LiteLLM is imported at the first question.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
+
+from crp_integrations.engines.cross_encoders import OnnxCrossEncoder, SentenceTransformersReranker
+from crp_integrations.engines.embeddings import LITELLM, ONNX, named_model
+from crp_integrations.engines.litellm_versions import library
+from crp_integrations.envelope.ports import Reranker
+from crp_integrations.errors import ConfigError, CRPError, EngineError
+from crp_integrations.ports import Embedder
+from crp_integrations.validation import seen
+from crp_integrations.vectors import cosine
+
+Scale = Literal["given", "logistic", "rank"]
+# What the object kept, in its order: the place of the text, and its score where there is one.
+Kept = Sequence[tuple[int, float | None]]
+
+
+class WrappedReranker:
+    """The port `Reranker` around a function that keeps and scores texts.
+
+    Objects of the frameworks promise nothing about threads, so they are called one at a time.
+
+    Args:
+        library: whose object it is, for messages.
+        identity: a name for what decides the scores; it stands in every envelope.
+        keep: given the query and the texts, what the object kept of them.
+        scale: how its scores are read. `given`: as numbers from 0 to `best`. `logistic`: as raw
+            outputs of a model, any number. `rank`: not at all, the order alone counts. An object
+            that gives no scores is read by rank.
+        best: the score that means 1, for `given`.
+    """
+
+    def __init__(
+        self,
+        library: str,
+        identity: str,
+        keep: Callable[[str, list[str]], Kept],
+        scale: Scale,
+        best: float,
+    ) -> None:
+        if scale not in get_args(Scale):
+            wanted = ", ".join(get_args(Scale))
+            raise ConfigError(f"scale {scale!r:.40} is not one of {wanted}")
+        number = isinstance(best, Real)
+        if not (number and best > 0.0 and math.isfinite(best)):
+            raise ConfigError(f"best is {best!r:.40}, wanted the score that means 1, above 0")
+        if not identity:
+            raise ConfigError("a reranker's identity is empty, wanted a name for what decides")
+        self._library = library
+        self._identity = identity
+        self._keep = keep
+        self._scale = scale
+        self._best = best
+        self._turn = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        """The name given by the caller; change it when what decides the scores changes."""
+        return self._identity
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text fits the query, in [0, 1]; 0 for what the object dropped."""
+        if not texts:
+            return []
+        try:
+            with self._turn:
+                kept = list(self._keep(query, list(texts)))
+        except CRPError:
+            raise
+        except Exception as error:  # any class of any library, or of the service behind it
+            raise EngineError(
+                f"the reranker {self._identity} failed with {type(error).__name__}",
+                engine=self._library,
+            ) from error
+        return self._spread(kept, len(texts))
+
+    def _spread(self, kept: Kept, count: int) -> list[float]:
+        """Scores by place; of a text that came back in pieces the best one counts."""
+        unscored = sum(score is None for _, score in kept)
+        if 0 < unscored < len(kept):
+            raise self._error("gave a score to some texts only")
+        by_rank = self._scale == "rank" or unscored > 0
+        ranks = max(count, len(kept))
+        spread = [0.0] * count
+        for rank, (place, score) in enumerate(kept):
+            if not 0 <= place < count:
+                raise self._error("gave back a text that it was not given")
+            value = 1.0 - rank / ranks if by_rank or score is None else self._scaled(float(score))
+            spread[place] = max(spread[place], value)
+        return spread
+
+    def _scaled(self, score: float) -> float:
+        if not math.isfinite(score):
+            raise self._error(f"gave the score {score}, wanted a finite number")
+        if self._scale == "logistic":
+            # Written so that no power overflows.
+            power = math.exp(-abs(score))
+            return 1.0 / (1.0 + power) if score >= 0.0 else power / (1.0 + power)
+        if not 0.0 <= score <= self._best:
+            raise self._error(
+                f"gave the score {score}, wanted 0 to {self._best}; say with best= which score "
+                'means 1, or choose scale="logistic" for raw outputs'
+            )
+        return score / self._best
+
+    def _error(self, what: str) -> EngineError:
+        return EngineError(f"the reranker {self._identity} {what}", engine=self._library)
+
+
+class LiteLLMReranker(WrappedReranker):
+    """A model that LiteLLM's `rerank` reaches.
+
+    Args:
+        model: LiteLLM's name of it, `provider/model`.
+        identity: a name for model and version, `litellm/` and the model when empty.
+        scale, best: how scores are read, as in `WrappedReranker`.
+        options: further arguments of `litellm.rerank`, such as `api_base` or `timeout`.
+
+    Raises:
+        ConfigError: an argument has no use.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        identity: str = "",
+        *,
+        scale: Scale = "given",
+        best: float = 1.0,
+        **options: Any,
+    ) -> None:
+        self._model = model
+        self._options = options
+        super().__init__("litellm", identity or f"litellm/{model}", self._scores, scale, best)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        answer = library("LiteLLMReranker").rerank(
+            model=self._model, query=query, documents=texts, top_n=len(texts), **self._options
+        )
+        return [(int(one["index"]), float(one["relevance_score"])) for one in answer.results]
+
+
+# The base class of such objects, and the class of what they are handed.
+_COMPRESSOR: Final = (
+    ("langchain_core.documents", "BaseDocumentCompressor"),
+    ("langchain_core.documents", "Document"),
+)
+_POSTPROCESSOR: Final = (
+    ("llama_index.core.postprocessor.types", "BaseNodePostprocessor"),
+    ("llama_index.core.schema", "NodeWithScore"),
+)
+
+
+def _class_of(name: str, given: object, kind: tuple[tuple[str, str], tuple[str, str]]) -> Any:
+    """The class of what a framework's object is handed, of the modules that it brought."""
+    base, handed = (getattr(sys.modules.get(module), word, None) for module, word in kind)
+    if base is None or not isinstance(given, base):
+        raise ConfigError(f"{name} is {seen(given, hidden=False)}; give an object, a {kind[0][1]}")
+    return handed
+
+
+# A number without meaning to anybody else; compressors copy a document's metadata.
+_PLACE = "place"
+# Where compressors of the LangChain packages note what they computed.
+_COSINE = "query_similarity_score"
+_SCORES = ("relevance_score", _COSINE, "score")
+
+
+class LangChainReranker(WrappedReranker):
+    """Any `BaseDocumentCompressor`: what it drops scores 0, what it keeps has its score.
+
+    The score is read from the metadata of the documents it gives back, else from their `state`
+    (as of an `EmbeddingsFilter`), else from their order.
+
+    Args:
+        compressor: the object.
+        identity: a name for what decides the scores, such as model and version.
+        scale: how scores are read: `given`, `logistic` or `rank`.
+        best: the score that means 1, for `given`.
+        score_key: name of the score; None for the usual ones.
+
+    Raises:
+        ConfigError: an argument has no use, such as a text in the compressor's place.
+    """
+
+    def __init__(
+        self,
+        compressor: Any,
+        identity: str,
+        *,
+        scale: Scale = "given",
+        best: float = 1.0,
+        score_key: str | None = None,
+    ) -> None:
+        self._document = _class_of("compressor", compressor, _COMPRESSOR)
+        self._compressor = compressor
+        self._keys = _SCORES if score_key is None else (score_key,)
+        super().__init__("langchain", identity, self._scores, scale, best)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        documents = [
+            self._document(id=str(place), page_content=text, metadata={_PLACE: place})
+            for place, text in enumerate(texts)
+        ]
+        first = {text: place for place, text in reversed(list(enumerate(texts)))}
+        found: Sequence[Any] = self._compressor.compress_documents(documents, query)
+        return [
+            (
+                document.metadata.get(_PLACE, first.get(document.page_content, -1)),
+                self._of(document),
+            )
+            for document in found
+        ]
+
+    def _of(self, document: Any) -> float | None:
+        state = getattr(document, "state", None)
+        for said in (document.metadata, state if isinstance(state, dict) else {}):
+            for key in self._keys:
+                if said.get(key) is not None:
+                    score = float(said[key])
+                    # A cosine below 0 counts as 0, as everywhere; rounding can bring it above 1.
+                    return min(1.0, max(0.0, score)) if key == _COSINE else score
+        return None
+
+
+class LlamaIndexReranker(WrappedReranker):
+    """Any `BaseNodePostprocessor`: what it drops scores 0, what it keeps has its score.
+
+    Args:
+        postprocessor: the object.
+        identity: a name for what decides the scores, such as model and version.
+        scale: how scores are read: `given`, `logistic` or `rank`.
+        best: the score that means 1, for `given`; 10 for an `LLMRerank`.
+        embedder: gives the nodes their cosine before, for an object that looks at scores, such as
+            a `SimilarityPostprocessor`; None gives them no score.
+
+    Raises:
+        ConfigError: an argument has no use, such as a text in the postprocessor's place.
+    """
+
+    def __init__(
+        self,
+        postprocessor: Any,
+        identity: str,
+        *,
+        scale: Scale = "given",
+        best: float = 1.0,
+        embedder: Embedder | None = None,
+    ) -> None:
+        self._node = _class_of("postprocessor", postprocessor, _POSTPROCESSOR)
+        if embedder is not None and not hasattr(embedder, "embed_passages"):
+            raise ConfigError(f"embedder is {seen(embedder, hidden=False)}; give an Embedder")
+        self._postprocessor = postprocessor
+        self._embedder = embedder
+        super().__init__("llama_index", identity, self._scores, scale, best)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        schema: Any = sys.modules["llama_index.core.schema"]
+        nodes = [
+            self._node(node=schema.TextNode(id_=str(place), text=text), score=score)
+            for place, (text, score) in enumerate(
+                zip(texts, self._scores_before(query, texts), strict=True)
+            )
+        ]
+        found = self._postprocessor.postprocess_nodes(nodes, query_bundle=schema.QueryBundle(query))
+        return [(_place(scored.node.node_id), scored.score) for scored in found]
+
+    def _scores_before(self, query: str, texts: list[str]) -> list[float | None]:
+        if self._embedder is None:
+            return [None] * len(texts)
+        rows = self._embedder.embed_passages(texts)
+        scores = cosine(rows, self._embedder.embed_query(query))
+        return [min(1.0, max(0.0, float(score))) for score in scores]
+
+
+def _place(node_id: str) -> int:
+    """The place of a node of ours; no place for another's."""
+    return int(node_id) if node_id.isdecimal() else -1
+
+
+def reranker_of(source: object) -> Reranker:
+    """The reranker that an argument stands for.
+
+    Args:
+        source: an object with the port's members; `litellm:PROVIDER/MODEL`; `onnx:FOLDER`, or the
+            folder itself; a LangChain compressor, a LlamaIndex postprocessor, or a `CrossEncoder`
+            of sentence-transformers.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(source, str) and source.startswith(LITELLM):
+        return LiteLLMReranker(source.removeprefix(LITELLM))
+    if isinstance(source, Path) or (isinstance(source, str) and _is_folder(source)):
+        return OnnxCrossEncoder(str(source).removeprefix(ONNX))
+    if not isinstance(source, str | type):
+        if hasattr(source, "scores"):
+            return cast("Reranker", source)
+        if hasattr(source, "compress_documents"):
+            return LangChainReranker(source, named_model("langchain", source))
+        if hasattr(source, "postprocess_nodes"):
+            return LlamaIndexReranker(source, named_model("llama_index", source))
+        if hasattr(source, "predict"):
+            return SentenceTransformersReranker(
+                source, named_model("sentence-transformers", source)
+            )
+    raise ConfigError(
+        f"reranker is {seen(source, hidden=False)}; give a Reranker, a compressor of LangChain, a "
+        "postprocessor of LlamaIndex, a CrossEncoder, a folder, or a text such as "
+        "'litellm:cohere/rerank-english-v3.0' or 'onnx:FOLDER'"
+    )
+
+
+def _is_folder(source: str) -> bool:
+    return source.startswith(ONNX) or Path(source).is_dir()
