@@ -42,6 +42,7 @@ from crp_integrations.evaluation.selection import (
 )
 from crp_integrations.ports import Embedder, TokenCounter
 from tests.bench.measure import has_one_thread, in_one_thread, versions
+from tests.bench.selection_adapters import ADAPTERS, COMPRESSION, openers
 from tests.bench.selection_peers import CUTTER, DEPTH, PACKER, PEERS, UNIT_TOKENS, PeerOpeners
 
 MODULE = "tests.bench.selection"
@@ -59,6 +60,8 @@ LIBRARIES = (
     "tiktoken",
 )
 OURS = "crp"
+# All systems: `crp`, `literal`, the adapters, and the peers.
+ALL = (*dict.fromkeys((*SYSTEMS, *ADAPTERS, *PEERS, COMPRESSION)),)
 RESAMPLES = 10_000
 SEED = 0
 _BLOCK = 500
@@ -204,9 +207,9 @@ def plan(
         RequestError: a system is not known, or a number is below 1.
     """
     ablations = [name for name, _ in ABLATIONS]
-    usual = tuple(systems) or ((OURS,) if ablate else (*SYSTEMS, *PEERS))
+    usual = tuple(systems) or ((OURS,) if ablate else ALL)
     chosen = (*usual, *(ablations if ablate else ()))
-    return plan_of(chosen, budgets, queries, known=(*SYSTEMS, *PEERS, *ablations), usual=USUAL)
+    return plan_of(chosen, budgets, queries, known=(*ALL, *ablations), usual=USUAL)
 
 
 def run(
@@ -229,11 +232,13 @@ def run(
         RequestError: a set is not of the format.
         ConfigError: a setting of an ablation is not usable.
     """
-    openers = {
-        **PeerOpeners().by_name(),
+    peers = PeerOpeners()
+    makers = {
+        **peers.by_name(),
+        **openers(peers),
         **{name: partial(_ablated, given) for name, given in ABLATIONS},
     }
-    found = measure_sets(folders, chosen, cache=cache, embedder=embedder, openers=openers, say=say)
+    found = measure_sets(folders, chosen, cache=cache, embedder=embedder, openers=makers, say=say)
     report = found.report(chosen)
     report.update(compared(found.values, found.budgets, chosen.budgets))
     report["settings"]["peers"] = {

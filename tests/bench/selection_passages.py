@@ -27,11 +27,11 @@ SHORTEST: Final = 20
 SAYING: Final = frozenset({"supported", "refuted"})
 
 
-def made(file: Path, queries: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def made(file: Path, queries: int | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The documents and questions of a file, as `data.read` wants them.
 
     Args:
-        queries: at most so many questions, drawn with a fixed seed.
+        queries: at most so many questions, drawn with a fixed seed; None for all.
 
     Raises:
         RequestError: a line has another format, or there is no question.
@@ -63,7 +63,8 @@ def made(file: Path, queries: int) -> tuple[list[dict[str, Any]], list[dict[str,
         for text, id_ in ids.items()
     ]
     draw = random.Random(SEED)
-    chosen = draw.sample(sorted(asked), min(queries, len(asked)))
+    all_ = sorted(asked)
+    chosen = all_ if queries is None else draw.sample(all_, min(queries, len(all_)))
     questions = [
         {
             "query_id": f"q{number}",
@@ -90,14 +91,15 @@ def main(arguments: list[str] | None = None) -> None:
             documents, questions = made(file, given.queries)
             folder = given.out / file.name.partition(".")[0]
             folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / DOCUMENTS, documents)
-            _write(folder / QUERIES, questions)
+            write_rows(folder / DOCUMENTS, documents)
+            write_rows(folder / QUERIES, questions)
             print(f"{folder}: {len(documents)} passages, {len(questions)} questions")
     except (RequestError, OSError) as error:
         sys.exit(f"crp: {error}")
 
 
-def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write gzip JSON lines."""
     with gzip.open(path, "wt", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")

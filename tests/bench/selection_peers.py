@@ -293,6 +293,12 @@ class PeerOpeners:
         embedder: Embedder,
         counter: TokenCounter,
     ) -> PeerContexts:
+        return PeerContexts(name, self.corpus(collection, axis, embedder, counter), counter)
+
+    def corpus(
+        self, collection: Collection, axis: TextAxis, embedder: Embedder, counter: TokenCounter
+    ) -> Corpus:
+        """The units of a collection, those of the last one kept."""
         if self._last is None or self._last[0] is not axis:
             self._last = axis, Corpus(units(collection.texts, axis, counter), embedder)
-        return PeerContexts(name, self._last[1], counter)
+        return self._last[1]

@@ -30,6 +30,7 @@ from tests.bench.fabric_corpus import HashEmbedder
 from tests.bench.peers.dense import fused
 from tests.bench.selection import (
     ABLATIONS,
+    ALL,
     below,
     compared,
     headings,
@@ -40,13 +41,15 @@ from tests.bench.selection import (
     run,
     table,
 )
+from tests.bench.selection_adapters import ADAPTERS, COMPRESSION, AdapterContexts, places
 from tests.bench.selection_passages import main as make_passages
 from tests.bench.selection_peers import PEERS, Corpus, cut, pack, units
+from tests.bench.selection_pool import main as make_pool
 from tests.evaluation.test_selection import TOWNS, made_up
 
 COUNTER = counter_for(MODEL)
 # Peers whose libraries are in no extra; the report names them where they are missing.
-EXTRA = {"langchain_ensemble", "llama_index_fusion"}
+EXTRA = {"langchain_ensemble", "llama_index_fusion", COMPRESSION}
 
 
 @given(
@@ -112,6 +115,45 @@ def test_libraries_rank_as_their_parts_say(tmp_path: Path) -> None:
         assert len(set(chosen)) == len(chosen)
 
 
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_packs_what_the_search_of_its_framework_gives(name: str, tmp_path: Path) -> None:
+    whole = read(made_up(tmp_path))
+    [collection] = whole.collections
+    axis = TextAxis(collection.texts)
+    corpus = Corpus(units(collection.texts, axis, COUNTER), HashEmbedder())
+    by_id = {unit.unit_id: unit for unit in corpus.units}
+    system = AdapterContexts(name, corpus, axis, COUNTER)
+    parts = 0
+    for question in collection.questions:
+        packs, ranked = system.contexts(question.query, (40, 200))
+        assert set(packs) == {40, 200, "auto"}
+        for budget in (40, 200):
+            packed = packs[budget]
+            shown = [unit.text for unit in packed.units]
+            assert 0 < packed.tokens == COUNTER.count(render(shown)) <= budget
+            for unit in packed.units:
+                assert unit.stretches and unit.doc_id == by_id[unit.unit_id].doc_id
+                held = "".join(axis.of(one) for one in unit.stretches)
+                assert squeezed(unit.text).replace("[…]", "") == held
+        assert {unit.unit_id for unit in ranked} == set(packs[200].ranked)
+        parts += sum(unit.text != by_id[unit.unit_id].text for unit in packs[40].units)
+        (piece,) = question.evidence
+        town = next(one for one in collection.texts if one.doc_id == piece.doc_id)
+        assert squeezed(town.text[piece.start : piece.end]) in squeezed(packs[200].units[0].text)
+    # Fewer tokens than most units have, so parts of them are shown.
+    assert parts > 0
+    assert system.unplaced == set()
+
+
+def test_a_part_stands_where_its_unit_holds_it(tmp_path: Path) -> None:
+    [collection] = read(made_up(tmp_path)).collections
+    axis = TextAxis(collection.texts)
+    first, second = units(collection.texts, axis, COUNTER)[:2]
+    [found] = places(axis, second, [second.text[5:30], "stands nowhere"])
+    assert axis.of(found) == squeezed(second.text[5:30])
+    assert list(places(axis, first, [second.text, " \n"])) == []
+
+
 def test_without_bm25s_words_are_searched_by_sqlite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +175,7 @@ def test_the_report_holds_every_system_set_and_metric(tmp_path: Path) -> None:
     metrics = {MRR, *(f"{metric}@{budget}" for metric in PER_BUDGET for budget in (64, 256))}
     missing = report["settings"]["missing"].keys()
     assert missing <= EXTRA
-    assert set(report["results"]) == {*SYSTEMS, *(PEERS.keys() - missing)}
+    assert set(report["results"]) == set(ALL) - missing
     for sets in report["results"].values():
         assert set(sets) == {"towns", "others"}
         assert all(
@@ -155,7 +197,7 @@ def test_the_report_holds_every_system_set_and_metric(tmp_path: Path) -> None:
             [report["results"]["crp"][name]["evidence_recall@256"] for name in ("towns", "others")]
         )
     )
-    for system in PEERS.keys() - missing:
+    for system in {*PEERS, *ADAPTERS} - missing:
         row = report["intervals"][system]["towns"]["evidence_recall@256"]
         ours = report["results"]["crp"]["towns"]["evidence_recall@256"]
         theirs = report["results"][system]["towns"]["evidence_recall@256"]
@@ -221,12 +263,13 @@ def test_resampled_means_are_means_of_rows_drawn_alike(
 
 
 def test_the_plan_knows_names_and_the_budget_of_a_set() -> None:
-    assert plan((), (), None, ablate=False).systems == (*SYSTEMS, *PEERS)
+    assert plan((), (), None, ablate=False).systems == ALL
+    assert {*SYSTEMS, *ADAPTERS, *PEERS, COMPRESSION} == set(ALL)
     assert plan((), (), None, ablate=True).systems == ("crp", *(name for name, _ in ABLATIONS))
     assert plan(("dense",), (512, 256, 512), None, ablate=False).budgets == (256, 512)
     with pytest.raises(
         RequestError,
-        match="system 'other' is not one of crp, literal, crp_wrap, crp_wrap_again, bm25",
+        match="system 'other' is not one of crp, literal, crp_wrap, crp_wrap_again, crp_node, bm25",
     ):
         plan(("other",), (), None, ablate=False)
     with pytest.raises(RequestError, match="below 1"):
@@ -262,3 +305,35 @@ def test_sets_of_passages_are_read_as_they_were_written(tmp_path: Path) -> None:
     ]  # fmt: skip
     (other,) = read(out / "asked").collections
     assert (other.texts[0].title, other.questions[0].query) == ("Quay", "who built it")
+
+
+def test_a_pool_holds_every_text_once_and_each_question_with_its_evidence(tmp_path: Path) -> None:
+    towns = made_up(tmp_path / "sets", "towns")
+    again = made_up(tmp_path / "sets", "again")
+    questions = [
+        {"query": "who built it", "title": "Quay", "passage": "The board built the quay."},
+        {"query": "who paid", "title": "Quay", "passage": "The guild paid for the quay."},
+    ]
+    texts = [{"context": "Nothing is asked about this text."}, questions[0], {"evidence": "short"}]
+    for name, found in (("asked", questions), ("texts", texts)):
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(map(json.dumps, found)))
+    given = ["--sets", str(towns), str(again), "--asked", str(tmp_path / "asked.jsonl.gz")]
+    given += ["--texts", str(tmp_path / "texts.jsonl.gz")]
+    make_pool(["--out", str(tmp_path / "pool"), *given])
+    make_pool(["--out", str(tmp_path / "few"), *given, "--queries", "1"])
+    (pool,) = read(tmp_path / "pool").collections
+    held = {one.doc_id: one.text for one in pool.texts}
+    # The second set has the texts of the first, and one of the texts is an asked passage.
+    assert list(held) == [
+        *(f"towns/all/{town}" for town in TOWNS), "asked/p0", "asked/p1", "texts/t0"
+    ]  # fmt: skip
+    asked = {one.query_id: one for one in pool.questions}
+    assert len(asked) == 2 * len(TOWNS) + len(questions)
+    for town in TOWNS:
+        for name in ("towns", "again"):
+            (piece,) = asked[f"{name}/all/{town}"].evidence
+            assert held[piece.doc_id][piece.start : piece.end].startswith(f"The town of {town}")
+    (few,) = read(tmp_path / "few").collections
+    assert [one.query_id.partition("/")[0] for one in few.questions] == ["towns", "again", "asked"]
+    assert [one.text for one in few.texts] == list(held.values())

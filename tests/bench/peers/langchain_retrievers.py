@@ -1,7 +1,8 @@
-"""LangChain's `EnsembleRetriever` over its BM25 and vector retrievers, and its search by MMR."""
+"""LangChain's retrievers: the ensemble, search by MMR, and contextual compression."""
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -11,11 +12,14 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 
 Embed = Callable[[str], FloatRows]
 # LangChain's own defaults, given here because reports name them.
 CONSTANT, LAMBDA = 60, 0.5
+# Characters of a piece, as in LangChain's guide to contextual compression.
+PIECE = 300
 
 
 class _Known(Embeddings):
@@ -33,12 +37,17 @@ class _Known(Embeddings):
         return vector
 
 
-def _store(
+def store(
     ids: Sequence[str], texts: Sequence[str], rows: FloatRows, embed: Embed
 ) -> InMemoryVectorStore:
-    store = InMemoryVectorStore(_Known(rows, embed))
-    store.add_documents([Document(page_content=text) for text in texts], ids=list(ids))
-    return store
+    """Texts in LangChain's store, with vectors that were made before; an id is also metadata."""
+    made = InMemoryVectorStore(_Known(rows, embed))
+    given = [
+        Document(page_content=text, metadata={"place": one})
+        for one, text in zip(ids, texts, strict=True)
+    ]
+    made.add_documents(given, ids=list(ids))
+    return made
 
 
 class Ensemble:
@@ -58,7 +67,7 @@ class Ensemble:
 
         known = [{"place": one} for one in ids]
         words = BM25Retriever.from_texts(texts, metadatas=known, ids=list(ids), k=depth)
-        nearest = _store(ids, texts, rows, embed).as_retriever(search_kwargs={"k": depth})
+        nearest = store(ids, texts, rows, embed).as_retriever(search_kwargs={"k": depth})
         self._retriever: Any = EnsembleRetriever(
             retrievers=[words, nearest], weights=[0.5, 0.5], c=CONSTANT
         )
@@ -76,7 +85,7 @@ class Mmr:
     def __init__(
         self, ids: Sequence[str], texts: Sequence[str], rows: FloatRows, embed: Embed, depth: int
     ) -> None:
-        self._store = _store(ids, texts, rows, embed)
+        self._store = store(ids, texts, rows, embed)
         self._depth = depth
 
     def rank(self, question: str) -> list[int]:
@@ -85,3 +94,69 @@ class Mmr:
             question, k=max(1, self._depth // 2), fetch_k=self._depth, lambda_mult=LAMBDA
         )
         return [int(str(document.id)) for document in found]
+
+
+class _Embedding(Embeddings):
+    """Embeds any text."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        rows: list[list[float]] = self._embedder.embed_passages(texts).tolist()
+        return rows
+
+    def embed_query(self, text: str) -> list[float]:
+        vector: list[float] = self._embedder.embed_query(text).tolist()
+        return vector
+
+
+class Compression:
+    """`ContextualCompressionRetriever` with the pipeline of LangChain's guide and no model call.
+
+    What vector search gives is split into pieces, repeated ones are left out, and the pieces that
+    are nearest to the question are kept. The guide's threshold of similarity is for another
+    embedder; here the best so many pieces are kept instead.
+    """
+
+    name = f"LangChain ContextualCompressionRetriever, langchain-core {version('langchain-core')}"
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        texts: Sequence[str],
+        rows: FloatRows,
+        embedder: Embedder,
+        depth: int,
+        kept: int,
+    ) -> None:
+        from langchain_classic.retrievers import ContextualCompressionRetriever
+        from langchain_classic.retrievers.document_compressors import (
+            DocumentCompressorPipeline,
+            EmbeddingsFilter,
+        )
+        from langchain_text_splitters import CharacterTextSplitter
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from langchain_community.document_transformers import EmbeddingsRedundantFilter
+
+        source = store(ids, texts, rows, embedder.embed_query)
+        # It says of each sentence that is longer than a piece that it is.
+        logging.getLogger("langchain_text_splitters.base").setLevel(logging.ERROR)
+        embeddings = _Embedding(embedder)
+        pipeline = DocumentCompressorPipeline(
+            transformers=[
+                CharacterTextSplitter(chunk_size=PIECE, chunk_overlap=0, separator=". "),
+                EmbeddingsRedundantFilter(embeddings=embeddings),
+                EmbeddingsFilter(embeddings=embeddings, k=kept),
+            ]
+        )
+        self._retriever: Any = ContextualCompressionRetriever(
+            base_compressor=pipeline, base_retriever=source.as_retriever(search_kwargs={"k": depth})
+        )
+
+    def pieces(self, question: str) -> list[tuple[int, str]]:
+        """The pieces kept, each with the place of its unit, best first."""
+        found = self._retriever.invoke(question)
+        return [(int(one.metadata["place"]), one.page_content) for one in found]

@@ -48,8 +48,12 @@ class Retriever:
 
     def rank(self, question: str) -> list[int]:
         """Places of the units, best first."""
+        return [int(one.node.node_id) for one in self.nodes(question)]
+
+    def nodes(self, question: str) -> list[NodeWithScore]:
+        """What is found, best first."""
         found: list[NodeWithScore] = self._retriever.retrieve(question)
-        return [int(one.node.node_id) for one in found]
+        return found
 
 
 def vector(
