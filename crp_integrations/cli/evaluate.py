@@ -62,7 +62,7 @@ from crp_integrations.observability.evaluations import (
     read_golden,
     run_golden,
 )
-from crp_integrations.relay.defaults import clock
+from crp_integrations.relay.defaults import chosen_embedder, clock
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import load
 
@@ -96,7 +96,9 @@ def selection(
     plan = plan_of(_parse_names(systems), _parse_numbers("--budgets", budgets, 1), queries)
     folders = find(data, _parse_names(sets))
     cache = cache or Path(tempfile.gettempdir()) / "crp-eval-vectors"
-    report = measure_sets(folders, plan, cache=cache, say=_print_progress).report(plan)
+    embedder = chosen_embedder(None, load())
+    found = measure_sets(folders, plan, cache=cache, embedder=embedder, say=_print_progress)
+    report = found.report(plan)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
         return

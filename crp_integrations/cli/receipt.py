@@ -114,7 +114,7 @@ def _replay_tools(
 ) -> Tools:
     """What is at hand."""
     from crp_integrations.relay.defaults import (
-        default_embedder,
+        chosen_embedder,
         default_policy,
         default_verifier,
         tokenizers,
@@ -131,7 +131,7 @@ def _replay_tools(
         with suppress(CRPError):
             given["counter"] = tokenizers(settings)(name)
     return Tools(
-        embedder=default_embedder(),
+        embedder=chosen_embedder(None, settings),
         verifier=default_verifier(settings.dpe.verifier),
         policy=default_policy(),
         **given,

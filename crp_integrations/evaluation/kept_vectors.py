@@ -1,11 +1,11 @@
-"""The shipped embedder with its vectors kept on disk, so that a text is embedded once."""
+"""An embedder with its vectors kept on disk, so that a text is embedded once."""
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,25 +53,34 @@ class KeptVectors:
 
     def embed_passages(self, texts: Sequence[str]) -> FloatRows:
         """Unit rows, shape (n, dimensions)."""
-        rows = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        for number, text in enumerate(texts):
-            rows[number] = self.embed_query(text)
-        return rows
+        if not texts:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        return self._looked_up(texts, self._base.embed_passages, "passage")
 
     def embed_query(self, text: str) -> FloatRows:
         """A unit vector, shape (dimensions,)."""
-        key = hashlib.sha256(text.encode()).digest()
+        row: FloatRows = self._looked_up(
+            [text], lambda texts: np.stack([self._base.embed_query(one) for one in texts]), "query"
+        )[0]
+        return row
+
+    def _looked_up(
+        self, texts: Sequence[str], embed: Callable[[Sequence[str]], FloatRows], kind: str
+    ) -> FloatRows:
+        # A model can treat a query and a passage of the same words differently.
+        keys = [hashlib.sha256(f"{kind} {text}".encode()).digest() for text in texts]
         with self._lock:
-            row = self._rows.get(key)
-        if row is None:
-            row = self._base.embed_query(text)
-            with self._lock:
-                self._rows[key] = row
-                self._unsaved += 1
-                if self._unsaved >= SAVE_EVERY:
-                    self._save()
-        # A caller may change what it is given.
-        return row.copy()
+            new = dict.fromkeys(
+                (key, text) for key, text in zip(keys, texts, strict=True) if key not in self._rows
+            )
+        made = embed([text for _, text in new]) if new else ()
+        with self._lock:
+            self._rows |= {key: row for (key, _), row in zip(new, made, strict=True)}
+            self._unsaved += len(new)
+            if self._unsaved >= SAVE_EVERY:
+                self._save()
+            # A caller may change what it is given.
+            return np.stack([self._rows[key] for key in keys])
 
     def save(self) -> None:
         """Write what is new to the folder."""

@@ -348,7 +348,7 @@ class Emitter:
         source_uri: where what is said comes from, such as `session://s1`.
         clock: dates items.
         ids: makes their ids unique.
-        sink: gets each item; `written` gives one that writes.
+        sink: gets each item; `make_sink` gives one that writes.
         confidence: of an item that says nothing else, [0, 1].
     """
 

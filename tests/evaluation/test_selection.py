@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -325,9 +326,9 @@ def test_vectors_are_made_once_and_kept(tmp_path: Path) -> None:
     class Counting(HashEmbedder):
         asked = 0
 
-        def embed_query(self, text: str) -> Any:
-            self.asked += 1
-            return super().embed_query(text)
+        def embed_passages(self, texts: Sequence[str]) -> Any:
+            self.asked += len(texts)
+            return super().embed_passages(texts)
 
     first, second = Counting(), Counting()
     kept = KeptVectors(first, tmp_path)
