@@ -190,7 +190,7 @@ class Turn(OpenWindow):
         )
         self._admission = admission
         if admission.barred is not None:
-            self._barred(admission.barred)
+            self._barred(admission.barred, admission.safety_budget)
             return
         strategy = admission.strategy(self.request.strategy)
         if strategy is not self.request.strategy:

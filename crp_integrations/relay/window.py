@@ -317,13 +317,16 @@ class OpenWindow:
                 error.add_note(f"the window could not be sealed: {type(failure).__name__}")
             raise
 
-    def _barred(self, reason: HaltReason) -> Outcome:
+    def _barred(self, reason: HaltReason, left: float) -> Outcome:
+        spent = reason is HaltReason.BUDGET_DEPLETED
         self._calls.note(EventType.SAFETY_HALT, reason=reason.value)
         error = SafetyHalt(
             f"no model was asked: {reason}",
             trail=trail_id(self.session_id, self.request.residency),
             reason=reason,
             session_id=self.session_id,
+            directive="sessions.budget.enforce" if spent else "require-oversight halt",
+            value=f"a safety budget of {left:.4g}" if spent else "no approval",
         )
         return self._end_without_answer("refused", error)
 

@@ -406,3 +406,18 @@ def test_headers_and_arguments_go_together(open_relay: Opener) -> None:
     answer = asked(relay, {names.GROUNDING_MODE: "open"}, QUESTION, temperature=0.1, k=1)
     assert model.calls[0].temperature == 0.1
     assert len(answer.envelope.facts) == 1
+
+
+@pytest.mark.parametrize("how", [{"oversight": "halt"}, {"policy": "oversight halt"}])
+def test_a_halt_before_the_model_names_directive_and_value(how: dict[str, Any]) -> None:
+    with Relay.open() as relay, pytest.raises(SafetyHalt) as halt:
+        relay.ask("When?", **how)
+    assert (halt.value.directive, halt.value.value) == ("require-oversight halt", "no approval")
+
+
+def test_a_spent_budget_names_the_setting_and_what_is_left() -> None:
+    enforced = Relay.open(sessions={"budget": {"enforce": True}})
+    with enforced as relay, pytest.raises(SafetyHalt) as halt:
+        relay.ask("When?", safety_budget=0.05)
+    assert halt.value.directive == "sessions.budget.enforce"
+    assert halt.value.value == "a safety budget of 0.05"
