@@ -33,7 +33,7 @@ from crp_integrations.evaluation.selection import (
     SystemOpener,
 )
 from crp_integrations.ports import Embedder, TokenCounter
-from crp_integrations.relay import doors
+from crp_integrations.relay import defaults
 from tests.bench.selection_peers import DEPTH, Corpus, PeerOpeners, pack
 
 Budget = int | Literal["auto"]
@@ -140,7 +140,7 @@ class AdapterContexts:
     ) -> tuple[PacksByBudget, Sequence[ContextUnit]]:
         """The context for each budget and for `auto`, and the ranking of the largest."""
         # The adapters embed by the shipped model; kept vectors are the same ones, made before.
-        with mock.patch.object(doors, "default_embedder", return_value=self._corpus.embedder):
+        with mock.patch.object(defaults, "default_embedder", return_value=self._corpus.embedder):
             packs: PacksByBudget = {one: self._shown(question, one) for one in (*budgets, AUTO)}
         largest = packs[budgets[-1]]
         by_id = {unit.unit_id: unit for unit in largest.units}

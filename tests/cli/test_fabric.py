@@ -431,7 +431,7 @@ def test_reembed_refuses_what_is_no_embedder(here, kb):
         "fabric", "maintain", "--reembed", "--store", "kb", "--model", "empty", cwd=kb, **FIXED
     )
     assert said.returncode == 1
-    assert "card" in said.stderr
+    assert "there is no model.onnx in empty" in said.stderr
     said = here(
         "fabric", "maintain", "--reembed", "--store", "kb", "--shared", "law", cwd=kb, **FIXED
     )

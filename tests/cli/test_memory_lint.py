@@ -188,7 +188,7 @@ def test_the_items_of_a_store(here: Here, tmp_path: Path) -> None:
         bad = Fact(content=TEXT.upper(), namespace="acme", metadata={MEMORY_KEY: told})
         (id_,) = relay.fabric.add([bad]).facts
     patched = pytest.MonkeyPatch()
-    patched.setattr("crp_integrations.relay.build.default_embedder", HashEmbedder)
+    patched.setattr("crp_integrations.relay.defaults.default_embedder", HashEmbedder)
     with patched.context():
         done = here("memory", "lint", "--store", "kb", "--tenant", "acme", cwd=tmp_path, **FIXED)
         other = here("memory", "lint", "--store", "kb", "--tenant", "other", cwd=tmp_path, **FIXED)
