@@ -131,8 +131,8 @@ class CRPAgentLLM(ChatLLM):
             `sessions.agents.max_loop_depth`.
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: False leaves tools' results out of the session; what the model says of them
-            is then not supported by anything.
+        tools_as_facts: False leaves tools' results out of the envelope. They stand in the messages,
+            and are evidence all the same.
         attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
             `id`. `Relay.report` gives all of it by its `report_id`.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
