@@ -8,7 +8,8 @@ first passage names. So a fact's score is
                to a power, so that the best stand out
     stretch    a share of it from its best stretch of about a sentence, raised likewise
     neighbour  plus a share of the better neighbour's in the same document
-    hop        plus what the names in the best facts say for it
+    hop        plus what the names in the best facts say for it; a single fact that this lifts
+               above the best one changes places with it
 
 Words are weighed by how rare they are among the candidates. No number of the store enters, so
 the same candidates have the same scores whatever engine found them.
@@ -165,7 +166,7 @@ def score_pool(found: WeighedPool, settings: HybridSettings) -> HybridScores:
     hop = np.zeros(count)
     if settings.hop_weight and settings.hop_sources:
         hop = _hop(found, base, settings)
-    total = _over_best(base + settings.hop_weight * hop)
+    total = _with_best_ahead(_over_best(base + settings.hop_weight * hop), base)
     own = parts + settings.stretch_neighbour_share * _adjoining(parts, owner)
     share = settings.parent_share
     mixed = (1.0 - share) * own + share * base[owner]
@@ -308,6 +309,18 @@ def _hop(found: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
                 if link > links[place]:
                     links[place] = link
     return links
+
+
+def _with_best_ahead(total: Floats, base: Floats) -> Floats:
+    """The scores, where a single fact above the one that is best without a hop is put behind it.
+
+    A budget that holds one fact then shows the one that the question itself speaks of.
+    """
+    best = int(base.argmax())
+    above = np.flatnonzero(total > total[best])
+    if len(above) == 1:
+        total[[best, above[0]]] = total[[above[0], best]]
+    return total
 
 
 def _often(stems: set[str], found: WeighedPool) -> dict[str, dict[int, float]]:

@@ -37,6 +37,7 @@ from crp_integrations.evaluation.selection import (
     SYSTEMS,
     RelayContexts,
     SelectionPlan,
+    SystemOpener,
     measure_sets,
     plan_of,
 )
@@ -233,7 +234,7 @@ def run(
         ConfigError: a setting of an ablation is not usable.
     """
     peers = PeerOpeners()
-    makers = {
+    makers: dict[str, SystemOpener] = {
         **peers.by_name(),
         **openers(peers),
         **{name: partial(_ablated, given) for name, given in ABLATIONS},

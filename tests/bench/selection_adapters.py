@@ -141,7 +141,8 @@ class AdapterContexts:
         """The context for each budget and for `auto`, and the ranking of the largest."""
         # The adapters embed by the shipped model; kept vectors are the same ones, made before.
         with mock.patch.object(defaults, "default_embedder", return_value=self._corpus.embedder):
-            packs: PacksByBudget = {one: self._shown(question, one) for one in (*budgets, AUTO)}
+            packs: PacksByBudget = {one: self._shown(question, one) for one in budgets}
+            packs[AUTO] = self._shown(question, AUTO)
         largest = packs[budgets[-1]]
         by_id = {unit.unit_id: unit for unit in largest.units}
         return packs, [by_id[one] for one in largest.ranked]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.evaluation.context_metrics import ContextUnit, MeasuredContext, TextAxis
 from crp_integrations.evaluation.data_sets import Collection, SetDocument
+from crp_integrations.evaluation.selection import PacksByBudget, SystemOpener
 from crp_integrations.language.text import split_sentences
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.vectors import FloatRows
@@ -266,7 +267,7 @@ class PeerContexts:
 
     def contexts(
         self, question: str, budgets: Sequence[int]
-    ) -> tuple[dict[int, MeasuredContext], Sequence[ContextUnit]]:
+    ) -> tuple[PacksByBudget, Sequence[ContextUnit]]:
         """The context for each budget, and all that was found, best first."""
         ranked = [self._units[place] for place in self._rank(question)]
         return {budget: pack(ranked, budget, self._counter) for budget in budgets}, ranked
@@ -281,7 +282,7 @@ class PeerOpeners:
     def __init__(self) -> None:
         self._last: tuple[TextAxis, Corpus] | None = None
 
-    def by_name(self) -> dict[str, Callable[..., PeerContexts]]:
+    def by_name(self) -> dict[str, SystemOpener]:
         """An opener for each peer."""
         return {name: partial(self._opened, name) for name in PEERS}
 

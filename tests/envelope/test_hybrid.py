@@ -338,6 +338,26 @@ def test_a_source_lifts_others_and_not_itself() -> None:
     assert linked.hop[2] > linked.hop[1] == 0.0
 
 
+def test_a_single_fact_that_the_hop_lifts_above_the_best_one_stands_behind_it() -> None:
+    others = [BRIDGE, "Cats sleep.", *["Dogs bark." for _ in range(6)]]
+    born = ["Mirela Antonescu was born in a valley.", "The valley of Mirela Antonescu is wide."]
+
+    def totals(lifted: Sequence[str], weight: float) -> list[float]:
+        alone = {"neighbour_share": 0.0, "hop_sources": 1, "hop_weight": weight}
+        found = score(QUESTION, of(*others, *lifted), **alone)
+        return found.total[[0, *range(len(others), len(found.total))]].tolist()
+
+    for lifted in (born[:1], born):
+        assert totals(lifted, 0.0)[0] == 1.0
+    # The link is worth more than what the first one lacks, and the two change places.
+    best, one = totals(born[:1], 2.0)
+    assert (best, one) == (1.0, pytest.approx(0.625, abs=0.01))
+    assert sorted(totals(born, 0.8), reverse=True) == totals(born, 0.8)
+    # Where the hop lifts several, it is what the question leads to.
+    best, one, other = totals(born, 2.0)
+    assert one == 1.0 > other > best
+
+
 class NoSecrets:
     name = "no-secrets"
 
