@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations import weights
+from crp_integrations import examine, weights
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel, Verification
@@ -160,3 +160,23 @@ def test_the_risk_is_above_medium_only_with_a_finding_that_says_why(sentences: l
     if report.risk_level is not RiskLevel.LOW:
         assert report.findings
         assert report.reasons
+
+
+@pytest.mark.parametrize(
+    ("answer", "row", "reason"),
+    [
+        ("21 seats left on flight 417.", '{"flight": 417, "seats_left": 12}', "passage 1 says 12."),
+        (
+            "Flight 417 has 21 seats left.",
+            '{"flight": 417, "seats_left": 12}',
+            "passage 1 says 12.",
+        ),
+        ("Order 4417 has 9 items.", '{"order": 4417, "items": 6}', "passage 1 says 6."),
+    ],
+)
+def test_the_reason_names_the_value_that_the_claim_does_not_state(
+    answer: str, row: str, reason: str
+) -> None:
+    report = examine(answer, [row], "How many?")
+    assert report.risk_level == "HIGH"
+    assert report.reasons[0].endswith(reason)

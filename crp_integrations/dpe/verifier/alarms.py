@@ -151,6 +151,9 @@ def reported(
     )
     # What replaces nothing may still stand nowhere.
     open_ = [change.claim for change in found.changes if change not in changes]
+    if source is not None:
+        start = found.units[0].start
+        changes = tuple(_in_its_place(change, claim, source, start) for change in changes)
     names = {
         id(value)
         for value in (*found.untraced, *open_)
@@ -340,6 +343,24 @@ def _changed(
     if short and how.kept >= 0.6 and _has_no_source(own, claim, context, False):
         return True
     return (how.closely or how.wholly) and bool(stems_of(claim)) and not context.places(own)
+
+
+def _in_its_place(change: Change, claim: Reading, source: Reading, start: int) -> Change:
+    """The change, with the one value that the claim does not state for one that it states itself.
+
+    Of `{"flight": 417, "seats": 12}`, "21 seats on flight 417" has 21 in the place of 12.
+    """
+    other = change.source
+    if other.family == "name" or not _states(claim, other):
+        return change
+    free = [one for one in source.values if one.family == other.family and not _states(claim, one)]
+    if len(free) != 1:
+        return change
+    return replace(change, source=free[0], start=start + free[0].start, end=start + free[0].end)
+
+
+def _states(claim: Reading, value: Value) -> bool:
+    return re.search(rf"(?<!\w){re.escape(value.text)}(?!\w)", claim.text) is not None
 
 
 def _has_no_source(value: Value, claim: Reading, context: Context, foreign: bool) -> bool:
