@@ -17,6 +17,9 @@ import typer
 from typer.main import get_command
 
 from crp_integrations.cli.app import app
+from crp_integrations.dpe.judge.quotation import ERRORS
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.vocabulary import ClaimStatus, ErrorKind, RiskLevel
 from tests.cli.test_fabric import _leaves
 from tests.commands import script
 from tests.house.pages import blocks, page_script
@@ -74,3 +77,24 @@ def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
             assert name is not None, line
             for option in re.findall(r"(?<=\s)--[a-z-]+", " ".join(words)):
                 assert option in known[name] | {"--help", "--version"}, line
+
+
+def test_the_page_on_the_report_names_every_field() -> None:
+    text = (DOCS / "reference" / "report.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", text))
+    fields = {name for record in (Report, Claim) for name in record.model_fields}
+    assert fields - named == set()
+    assert set(ClaimStatus) | set(RiskLevel) <= set(re.findall(r"[A-Z_]+", text))
+
+
+def test_the_page_on_findings_shows_every_kind_and_error() -> None:
+    page = DOCS / "reference" / "findings.md"
+    shown = {
+        line.split()[1]
+        for block in blocks(page)
+        if block.mark == "output"
+        for line in block.body.splitlines()
+        if " | " in line
+    }
+    assert set(ERRORS) - shown == set()
+    assert set(ErrorKind) <= set(re.findall(r"[A-Z_]+", page.read_text(encoding="utf-8")))
