@@ -260,7 +260,8 @@ class OnnxFolderEmbedder(_Adapted):
         # By its path, since weights of large models lie beside it.
         self._session, self._tokenizer = opened(str(model), vocabulary, threads=1)
         self._inputs = {one.name for one in self._session.get_inputs()}
-        hashed = seals.digest([seals.sha256_hex(model.read_bytes()), seals.sha256_hex(vocabulary)])
+        files = [seals.sha256_hex(model.read_bytes()), seals.sha256_hex(vocabulary)]
+        hashed = seals.digest([*files, self._first, self._size, *prefixes])
         name = identity or f"{folder.resolve().name}+{hashed}"
         query, passage = prefixes
         super().__init__(
