@@ -391,12 +391,32 @@ class EngineError(CRPError):
     Attributes:
         engine: name of the engine or library.
         version: its version, empty when unknown.
+        provider_status: HTTP status of the service behind the library, None without one.
+        retry_after: the service's `Retry-After`; empty without one.
     """
+
+    provider_status: int | None = None
+    retry_after: str = ""
 
     def __init__(self, message: str, *, engine: str = "", version: str = "") -> None:
         super().__init__(message)
         self.engine = engine
         self.version = version
+
+    @classmethod
+    def of(cls, what: str, error: Exception, engine: str) -> EngineError:
+        """The error for a library's, whose words may quote a text and are not repeated."""
+        response = getattr(error, "response", None)
+        status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
+        words = f"{what} failed with {type(error).__name__}"
+        if not isinstance(status, int):
+            return cls(words, engine=engine)
+        made = cls(f"{words} (status {status})", engine=engine)
+        made.provider_status = status
+        # A rate is the caller's affair; the service's key is the operator's.
+        made.status_hint = status if status == LimitReached.status_hint else 502
+        made.retry_after = (getattr(response, "headers", None) or {}).get("retry-after", "")
+        return made
 
 
 class MissingExtra(CRPError, ImportError):

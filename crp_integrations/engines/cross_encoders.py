@@ -7,7 +7,6 @@ the best decides; sentence-transformers cuts such a text at the model's limit.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import threading
@@ -21,7 +20,7 @@ import numpy.typing as npt
 import tokenizers
 
 from crp_integrations import seals
-from crp_integrations.engines.onnx import failed, library, opened, tokenizer_of
+from crp_integrations.engines.onnx import failed, file_sha256, library, opened, tokenizer_of
 from crp_integrations.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class OnnxCrossEncoder:
                 # Weights of large models lie in files beside it.
                 files = [*self._model.parent.glob("model.onnx*"), self._folder / "tokenizer.json"]
                 decisive = {
-                    "files": {place.name: _sha256(place) for place in sorted(files)},
+                    "files": {place.name: file_sha256(place) for place in sorted(files)},
                     "place": self._place,
                     "max_tokens": self._max_tokens,
                     "algorithm": ALGORITHM,
@@ -283,10 +282,8 @@ class SentenceTransformersReranker:
                 given = self._model.predict([(query, text) for text in texts], **options)
             rows = np.asarray(given, dtype=np.float64).reshape(len(texts), self._labels)
         except Exception as error:  # any class of the library, or of torch below it
-            raise EngineError(
-                f"the reranker {self._identity} failed with {type(error).__name__}",
-                engine=_SENTENCE_TRANSFORMERS,
-            ) from error
+            what = f"the reranker {self._identity}"
+            raise EngineError.of(what, error, _SENTENCE_TRANSFORMERS) from error
         return [probability(row, self._place) for row in rows]
 
 
@@ -303,11 +300,3 @@ def _config(place: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
     return found if isinstance(found, dict) else {}
-
-
-def _sha256(place: Path) -> str:
-    try:
-        with place.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error

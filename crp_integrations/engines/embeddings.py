@@ -8,46 +8,30 @@ text's vector depends on its batch is the other library's affair: nothing here c
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 
 from crp_integrations import seals
 from crp_integrations.engines.litellm_versions import library
-from crp_integrations.engines.onnx import OnnxEmbedder, failed, opened, windows
+from crp_integrations.engines.onnx import (
+    WINDOWS,
+    OnnxEmbedder,
+    failed,
+    file_sha256,
+    opened,
+    windows,
+)
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 from crp_integrations.ports import Embedder
 from crp_integrations.validation import seen
 from crp_integrations.vectors import FloatRows, unit_rows
-
-
-class LangChainLike(Protocol):
-    """What is used of LangChain's `Embeddings`."""
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Vectors of passages."""
-        ...
-
-    def embed_query(self, text: str) -> list[float]:
-        """Vector of a query."""
-        ...
-
-
-class LlamaIndexLike(Protocol):
-    """What is used of LlamaIndex's `BaseEmbedding`."""
-
-    def get_text_embedding_batch(self, texts: list[str]) -> list[list[float]]:
-        """Vectors of passages."""
-        ...
-
-    def get_query_embedding(self, query: str) -> list[float]:
-        """Vector of a query."""
-        ...
 
 
 class _Adapted:
@@ -108,7 +92,7 @@ class _Adapted:
         except (EngineError, MissingExtra):
             raise
         except Exception as error:  # any class of any library, or of the service behind it
-            raise self._failed(f"failed with {type(error).__name__}") from error
+            raise EngineError.of(f"the embedder {self.identity}", error, self._library) from error
 
     def _checked(self, values: Any, count: int) -> FloatRows:
         try:
@@ -129,48 +113,43 @@ class _Adapted:
         return EngineError(f"the embedder {self.identity} {what}", engine=self._library)
 
 
-class LangChainEmbedder(_Adapted):
-    """An object with `embed_documents` and `embed_query`, such as LangChain's `Embeddings`.
+class _FromObject(_Adapted):
+    """An object of a framework, by the names of its two methods.
 
     Args:
-        embeddings: the object.
+        model: the object.
         identity: a name for model and version; stored vectors are told apart by it.
         dimensions: length of a vector, None to find out.
         thresholds: similarity thresholds by name for this model.
     """
 
+    library: ClassVar[str]
+    methods: ClassVar[tuple[str, str]]
+
     def __init__(
         self,
-        embeddings: LangChainLike,
+        model: Any,
         identity: str,
         dimensions: int | None = None,
         *,
         thresholds: Mapping[str, float] | None = None,
     ) -> None:
-        passages, query = embeddings.embed_documents, embeddings.embed_query
-        super().__init__("langchain", passages, query, identity, dimensions, thresholds)
+        passages, query = (getattr(model, name) for name in self.methods)
+        super().__init__(self.library, passages, query, identity, dimensions, thresholds)
 
 
-class LlamaIndexEmbedder(_Adapted):
-    """An object with `get_text_embedding_batch` and `get_query_embedding`, as in LlamaIndex.
+class LangChainEmbedder(_FromObject):
+    """An object with `embed_documents` and `embed_query`, such as LangChain's `Embeddings`."""
 
-    Args:
-        embed_model: the object.
-        identity: a name for model and version; stored vectors are told apart by it.
-        dimensions: length of a vector, None to find out.
-        thresholds: similarity thresholds by name for this model.
-    """
+    library = "langchain"
+    methods = ("embed_documents", "embed_query")
 
-    def __init__(
-        self,
-        embed_model: LlamaIndexLike,
-        identity: str,
-        dimensions: int | None = None,
-        *,
-        thresholds: Mapping[str, float] | None = None,
-    ) -> None:
-        passages, query = embed_model.get_text_embedding_batch, embed_model.get_query_embedding
-        super().__init__("llama_index", passages, query, identity, dimensions, thresholds)
+
+class LlamaIndexEmbedder(_FromObject):
+    """An object with `get_text_embedding_batch` and `get_query_embedding`, as in LlamaIndex."""
+
+    library = "llama_index"
+    methods = ("get_text_embedding_batch", "get_query_embedding")
 
 
 class LiteLLMEmbedder(_Adapted):
@@ -181,6 +160,7 @@ class LiteLLMEmbedder(_Adapted):
         identity: a name for model and version, `litellm/` and the model when empty.
         dimensions: length of a vector, None to find out.
         thresholds: similarity thresholds by name for this model.
+        batch_size: texts of one call; providers take 96 and more.
         options: further arguments of `litellm.embedding`, such as `api_base` or `timeout`.
     """
 
@@ -191,9 +171,13 @@ class LiteLLMEmbedder(_Adapted):
         dimensions: int | None = None,
         *,
         thresholds: Mapping[str, float] | None = None,
+        batch_size: int = 96,
         **options: Any,
     ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}, wanted at least 1")
         self._model = model
+        self._batch_size = batch_size
         self._options = options
         super().__init__(
             "litellm",
@@ -206,6 +190,10 @@ class LiteLLMEmbedder(_Adapted):
         )
 
     def _embed(self, texts: list[str]) -> list[Any]:
+        starts = range(0, len(texts), self._batch_size)
+        return [row for at in starts for row in self._embed_once(texts[at : at + self._batch_size])]
+
+    def _embed_once(self, texts: list[str]) -> list[Any]:
         answer = library("LiteLLMEmbedder").embedding(
             model=self._model, input=texts, **self._options
         )
@@ -220,6 +208,8 @@ class LiteLLMEmbedder(_Adapted):
 
 # Tokens that neighbouring windows of a long text share.
 _OVERLAP: Final = 32
+_POOLED: Final = frozenset({"pooling_mode_cls_token", "pooling_mode_mean_tokens"})
+_LAYERS: Final = frozenset({"Transformer", "Pooling", "Normalize"})
 
 
 class OnnxFolderEmbedder(_Adapted):
@@ -227,17 +217,19 @@ class OnnxFolderEmbedder(_Adapted):
 
     Pooling and the passage window are read from `1_Pooling/config.json` and
     `sentence_bert_config.json` where the folder has them: the mean over the tokens, or the first
-    token; and 512 tokens. A longer text is embedded in windows.
+    token; and 512 tokens. Prefixes are read from `config_sentence_transformers.json`. A longer
+    text is embedded in windows.
 
     Args:
         directory: the folder; `model.onnx` may also lie in a folder `onnx` in it.
         identity: a name for model and version; the folder's name and a hash of its files when
             empty.
-        prefixes: what stands before a query and before a passage, as some models want it.
+        prefixes: what stands before a query and before a passage; None for the folder's.
         thresholds: similarity thresholds by name for this model.
 
     Raises:
         EngineError: a file is missing or cannot be read.
+        ConfigError: the folder asks for another pooling, or for a further layer.
     """
 
     def __init__(
@@ -245,7 +237,7 @@ class OnnxFolderEmbedder(_Adapted):
         directory: str | Path,
         identity: str = "",
         *,
-        prefixes: tuple[str, str] = ("", ""),
+        prefixes: tuple[str, str] | None = None,
         thresholds: Mapping[str, float] | None = None,
     ) -> None:
         folder = Path(directory)
@@ -255,13 +247,28 @@ class OnnxFolderEmbedder(_Adapted):
             missing = "model.onnx" if model is None else "tokenizer.json"
             raise EngineError(f"there is no {missing} in {folder}", engine="onnx")
         vocabulary = (folder / "tokenizer.json").read_bytes()
-        self._first = bool(_numbers(folder / "1_Pooling" / "config.json", "pooling_mode_cls_token"))
-        self._size = _numbers(folder / "sentence_bert_config.json", "max_seq_length") or 512
+        pooling = _json(folder / "1_Pooling" / "config.json")
+        ways = {n for n, on in pooling.items() if n.startswith("pooling_mode_") and on is True}
+        layers = {str(one.get("type")) for one in _json(folder / "modules.json", list)}
+        odd = sorted(ways - _POOLED or {n for n in layers if n.rpartition(".")[2] not in _LAYERS})
+        if odd or len(ways) > 1:
+            asked = f"{folder} asks for {', '.join(odd or sorted(ways))}"
+            raise ConfigError(f"{asked}; wanted a model that pools by mean or by first token")
+        self._first = "pooling_mode_cls_token" in ways
+        size = _json(folder / "sentence_bert_config.json").get("max_seq_length")
+        self._size = size if isinstance(size, int) and size > 2 * _OVERLAP else 512
+        if prefixes is None:
+            told = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
+            passage = told.get("passage") or told.get("document")
+            prefixes = (str(told.get("query") or ""), str(passage or ""))
         # By its path, since weights of large models lie beside it.
         self._session, self._tokenizer = opened(str(model), vocabulary, threads=1)
         self._inputs = {one.name for one in self._session.get_inputs()}
-        files = [seals.sha256_hex(model.read_bytes()), seals.sha256_hex(vocabulary)]
-        hashed = seals.digest([*files, self._first, self._size, *prefixes])
+        # All that decides a vector; weights of large models lie beside the model.
+        files = [*sorted(model.parent.glob("model.onnx*")), folder / "tokenizer.json"]
+        hashed = seals.digest(
+            [*map(file_sha256, files), self._first, self._size, *prefixes, WINDOWS]
+        )
         name = identity or f"{folder.resolve().name}+{hashed}"
         query, passage = prefixes
         super().__init__(
@@ -300,13 +307,13 @@ class OnnxFolderEmbedder(_Adapted):
         return found[0] if self._first else found.mean(axis=0)
 
 
-def _numbers(path: Path, name: str) -> int:
-    """A number of a folder's settings; 0 where there is none."""
+def _json(path: Path, kind: type[Any] = dict) -> Any:
+    """What a folder's settings hold; empty where there are none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8")).get(name)
-    except (OSError, ValueError, AttributeError):
-        return 0
-    return int(found) if isinstance(found, int | bool) else 0
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return kind()
+    return found if isinstance(found, kind) else kind()
 
 
 LITELLM: Final = "litellm:"
@@ -326,9 +333,7 @@ def embedder_of(source: object) -> Embedder:
     """
     if isinstance(source, str) and source.startswith(LITELLM):
         return LiteLLMEmbedder(source.removeprefix(LITELLM))
-    if isinstance(source, Path) or (
-        isinstance(source, str) and (source.startswith(ONNX) or Path(source).is_dir())
-    ):
+    if is_folder(source):
         folder = Path(str(source).removeprefix(ONNX))
         if (folder / "card.json").is_file():
             own = OnnxEmbedder(folder)
@@ -338,19 +343,21 @@ def embedder_of(source: object) -> Embedder:
     if not isinstance(source, str | type):
         if hasattr(source, "embed_passages"):
             return cast("Embedder", source)
-        if hasattr(source, "get_text_embedding_batch"):
-            return LlamaIndexEmbedder(
-                cast("LlamaIndexLike", source), named_model("llama_index", source)
-            )
-        if hasattr(source, "embed_documents"):
-            return LangChainEmbedder(
-                cast("LangChainLike", source), named_model("langchain", source)
-            )
+        for kind in (LlamaIndexEmbedder, LangChainEmbedder):
+            if hasattr(source, kind.methods[0]):
+                return kind(source, named_model(kind.library, source))
     raise ConfigError(
         f"embedder is {seen(source, hidden=False)}; give an Embedder, an Embeddings object of "
         "LangChain, a BaseEmbedding of LlamaIndex, a folder, or a text such as "
         "'litellm:text-embedding-3-small' or 'onnx:FOLDER'"
     )
+
+
+def is_folder(source: object) -> bool:
+    """Whether a folder is meant: by its path, or behind `onnx:`."""
+    # A text that is too long for a path is none.
+    found = isinstance(source, str) and (source.startswith(ONNX) or os.path.isdir(source))  # noqa: PTH112
+    return found or isinstance(source, Path)
 
 
 def named_model(library: str, source: object) -> str:

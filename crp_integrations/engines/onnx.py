@@ -7,6 +7,7 @@ save nothing here either). Text above the passage window is embedded in windows.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import threading
@@ -200,3 +201,12 @@ def failed(what: str, library: ModuleType) -> EngineError:
     """An error of a library, with its name and version."""
     name, version = library.__name__, str(getattr(library, "__version__", ""))
     return EngineError(f"{name} {version}: {what}", engine=name, version=version)
+
+
+def file_sha256(place: Path) -> str:
+    """The SHA-256 of a file of a model, which may be larger than the memory."""
+    try:
+        with place.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error

@@ -11,11 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from numbers import Real
-from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from crp_integrations.engines.cross_encoders import OnnxCrossEncoder, SentenceTransformersReranker
-from crp_integrations.engines.embeddings import LITELLM, ONNX, named_model
+from crp_integrations.engines.embeddings import LITELLM, ONNX, is_folder, named_model
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import ConfigError, CRPError, EngineError
@@ -81,10 +80,7 @@ class WrappedReranker:
         except CRPError:
             raise
         except Exception as error:  # any class of any library, or of the service behind it
-            raise EngineError(
-                f"the reranker {self._identity} failed with {type(error).__name__}",
-                engine=self._library,
-            ) from error
+            raise EngineError.of(f"the reranker {self._identity}", error, self._library) from error
         return self._spread(kept, len(texts))
 
     def _spread(self, kept: Kept, count: int) -> list[float]:
@@ -286,6 +282,19 @@ class LlamaIndexReranker(WrappedReranker):
         return [min(1.0, max(0.0, float(score))) for score in scores]
 
 
+class PairReranker(WrappedReranker):
+    """Any `BaseCrossEncoder` of LangChain: an object with `score(pairs)`; see `WrappedReranker`."""
+
+    def __init__(
+        self, model: Any, identity: str, *, scale: Scale = "given", best: float = 1.0
+    ) -> None:
+        self._model = model
+        super().__init__("langchain", identity, self._scores, scale, best)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        return list(enumerate(map(float, self._model.score([(query, text) for text in texts]))))
+
+
 def _place(node_id: str) -> int:
     """The place of a node of ours; no place for another's."""
     return int(node_id) if node_id.isdecimal() else -1
@@ -296,15 +305,15 @@ def reranker_of(source: object) -> Reranker:
 
     Args:
         source: an object with the port's members; `litellm:PROVIDER/MODEL`; `onnx:FOLDER`, or the
-            folder itself; a LangChain compressor, a LlamaIndex postprocessor, or a `CrossEncoder`
-            of sentence-transformers.
+            folder itself; a LangChain compressor or cross-encoder, a LlamaIndex postprocessor,
+            or a `CrossEncoder` of sentence-transformers.
 
     Raises:
         ConfigError: it is none of these.
     """
     if isinstance(source, str) and source.startswith(LITELLM):
         return LiteLLMReranker(source.removeprefix(LITELLM))
-    if isinstance(source, Path) or (isinstance(source, str) and _is_folder(source)):
+    if is_folder(source):
         return OnnxCrossEncoder(str(source).removeprefix(ONNX))
     if not isinstance(source, str | type):
         if hasattr(source, "scores"):
@@ -317,12 +326,10 @@ def reranker_of(source: object) -> Reranker:
             return SentenceTransformersReranker(
                 source, named_model("sentence-transformers", source)
             )
+        if hasattr(source, "score"):
+            return PairReranker(source, named_model("langchain", source))
     raise ConfigError(
-        f"reranker is {seen(source, hidden=False)}; give a Reranker, a compressor of LangChain, a "
-        "postprocessor of LlamaIndex, a CrossEncoder, a folder, or a text such as "
-        "'litellm:cohere/rerank-english-v3.0' or 'onnx:FOLDER'"
+        f"reranker is {seen(source, hidden=False)}; give a Reranker, a compressor or "
+        "cross-encoder of LangChain, a postprocessor of LlamaIndex, a CrossEncoder, a folder, or a "
+        "text such as 'litellm:cohere/rerank-english-v3.0' or 'onnx:FOLDER'"
     )
-
-
-def _is_folder(source: str) -> bool:
-    return source.startswith(ONNX) or Path(source).is_dir()

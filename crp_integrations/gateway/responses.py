@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import (
     CRPError,
+    EngineError,
     LimitReached,
     ModelError,
     QualityUnreachable,
@@ -143,7 +144,7 @@ def _retry_headers(error: CRPError) -> Mapping[str, str]:
         return {"Retry-After": str(error.retry_seconds)}
     if isinstance(error, NOT_RETRYABLE):
         return NO_RETRY
-    if not isinstance(error, ModelError):
+    if not isinstance(error, ModelError | EngineError):
         return {}
     status, after = error.provider_status, error.retry_after
     told = {"Retry-After": after} if _HEADER_VALUE.fullmatch(after) else {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,9 +19,9 @@ from llama_index.core import MockEmbedding
 from llama_index.core.postprocessor import SimilarityPostprocessor
 
 from crp_integrations import ConfigError, EngineError, Relay, examine, pack, weights
-from crp_integrations.engines.embeddings import OnnxFolderEmbedder, embedder_of
+from crp_integrations.engines.embeddings import LiteLLMEmbedder, OnnxFolderEmbedder, embedder_of
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.engines.rerankers import reranker_of
+from crp_integrations.engines.rerankers import PairReranker, reranker_of
 from crp_integrations.langchain import CRPGate, CRPRetriever
 from crp_integrations.litellm import CRPLogger
 from crp_integrations.llama_index import CRPRetriever as NodeRetriever
@@ -37,7 +37,12 @@ MODEL = "openai/gpt-4o"
 
 
 class _Provider(BaseHTTPRequestHandler):
-    """Embeds by letters, and reranks by shared words; answers 429 to the model `busy`."""
+    """Embeds by letters, and reranks by shared words; answers 429 to the model `busy`.
+
+    `sizes` holds how many texts each call brought.
+    """
+
+    sizes: ClassVar[list[int]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -47,6 +52,7 @@ class _Provider(BaseHTTPRequestHandler):
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
+        self.send_header("retry-after", "7")
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -63,6 +69,7 @@ class _Provider(BaseHTTPRequestHandler):
             ]
             return {"id": "1", "results": found, "meta": {"billed_units": {"total_tokens": 1}}}
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        self.sizes.append(len(texts))
         rows = [
             {
                 "object": "embedding",
@@ -219,12 +226,96 @@ def test_a_name_in_the_settings_holds_where_no_argument_is_given(
     assert "text-embedding-3-small" in done.stdout
 
 
-def test_a_providers_error_names_the_embedder(provider: None) -> None:
-    with pytest.raises(EngineError, match="the embedder litellm/openai/busy failed with RateLimit"):
-        embedder_of("litellm:openai/busy").embed_query("a")
+@pytest.mark.parametrize("kind", ["embedder", "reranker"])
+def test_a_providers_error_names_the_engine_and_keeps_the_status(kind: str, provider: None) -> None:
+    asked: dict[str, Callable[[], object]] = {
+        "embedder": lambda: LiteLLMEmbedder("openai/busy", max_retries=0).embed_query("a"),
+        "reranker": lambda: reranker_of("litellm:hosted_vllm/busy").scores("a", ["a"]),
+    }
+    with pytest.raises(EngineError, match=rf"the {kind} litellm/.*busy failed.*status 429") as got:
+        asked[kind]()
+    assert (got.value.provider_status, got.value.status_hint) == (429, 429)
+    assert got.value.retry_after in ("", "7")
+    assert "later" not in str(got.value)
 
 
-@pytest.mark.parametrize("given", ["no-such-thing", 5, HashEmbedder, {"model": "x"}])
+def test_many_texts_are_several_calls(provider: None) -> None:
+    _Provider.sizes.clear()
+    rows = LiteLLMEmbedder("openai/e", batch_size=3).embed_passages(["a" * n for n in range(1, 8)])
+    assert _Provider.sizes == [3, 3, 1]
+    assert len({row.tobytes() for row in rows}) == 7
+    with pytest.raises(ConfigError, match="batch_size is 0"):
+        LiteLLMEmbedder("openai/e", batch_size=0)
+
+
+def test_a_folders_identity_holds_all_that_decides_a_vector(folder: Path) -> None:
+    def identity(**options: Any) -> str:
+        return OnnxFolderEmbedder(folder, **options).identity
+
+    seen = [identity(), identity(prefixes=("query: ", "passage: "))]
+    (folder / "config_sentence_transformers.json").write_text(
+        '{"prompts": {"query": "query: ", "document": "passage: "}}'
+    )
+    assert identity() == seen[1]
+    made = OnnxFolderEmbedder(folder)
+    assert made.embed_query("wind").tobytes() != made.embed_passages(["wind"])[0].tobytes()
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    seen.append(identity())
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
+    seen.append(identity())
+    (folder / "model.onnx_data").write_bytes(b"weights")
+    seen.append(identity())
+    assert len(set(seen)) == 5
+
+
+@pytest.mark.parametrize(
+    ("file", "told", "named"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling_mode_max_tokens"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            "pooling_mode_cls_token, pooling_mode_mean_tokens",
+        ),
+        ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "models.Dense"),
+    ],
+)
+def test_a_folder_that_asks_for_more_is_refused(
+    folder: Path, file: str, told: Any, named: str
+) -> None:
+    (folder / "1_Pooling").mkdir()
+    (folder / file).write_text(json.dumps(told))
+    with pytest.raises(ConfigError, match=f"asks for .*{named}"):
+        OnnxFolderEmbedder(folder)
+
+
+def test_a_cross_encoder_of_langchain_is_taken_by_its_score() -> None:
+    class Pairs:
+        model_name = "pairs/1"
+        high = 0.9
+
+        def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
+            return [self.high if "Meridian" in text else 0.1 for _, text in text_pairs]
+
+    reranker = reranker_of(Pairs())
+    assert (reranker.identity, reranker.scores("q", FACTS)) == (
+        "langchain/Pairs/pairs/1",
+        [0.9, 0.1],
+    )
+    assert pack(QUESTION, FACTS, model=MODEL, reranker=Pairs()).facts
+    Pairs.high = 4.0
+    with pytest.raises(EngineError, match=r"score 4\.0"):
+        reranker.scores("q", FACTS)
+    raw = PairReranker(Pairs(), "pairs/1", scale="logistic")
+    assert raw.scores("q", FACTS)[0] == pytest.approx(0.982, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["no-such-thing", "x" * 5000, 5, HashEmbedder, {"model": "x"}],
+    ids=["text", "long", "number", "class", "mapping"],
+)
 def test_what_is_neither_is_refused_with_what_is_taken(given: Any) -> None:
     for make in (
         lambda: Relay.open(embedder=given),
