@@ -222,8 +222,8 @@ class Flow(Part):
     remediation: str | None = None
 
 
-SCREEN: Final = "screen"
-"""Who decided where nobody read the claims: the stages without a model call."""
+COMPARISON: Final = "exact comparison"
+"""Who decided where no model read the claims: what is compared word for word."""
 
 
 class Entity(Part):
@@ -319,14 +319,16 @@ class Claim(Part):
         specificity: [0, 1], how much it commits itself.
         attribution: None for claims that are not FACTUAL.
         similarity: the score that attribution was decided by, [0, 1].
-        unsupported: the fitted verifier's probability that nothing supports it, before typed
-            findings bound its entailment; None where another verifier was chosen.
-        entailment, contradiction, neutral: probabilities of the verifier, None when unchecked.
+        entailment, contradiction, neutral: probabilities of a verifier, or 1 and 0 by the status;
+            None for a claim that nobody read.
         status: what is known of it (decision D13).
         error: what is wrong with it where it is CONTRADICTED or UNSUPPORTED; None for nothing.
         wrong: offsets in the answer of the words that are wrong; None where they are not known.
         quotations: words of the evidence that the status rests on.
         reason: why, in a sentence of the judge's; empty where there is none.
+        fix: the claim as the evidence supports it, in the judge's words; empty for none.
+        hints: figures, names, dates and identifiers of an unread claim that stand in neither the
+            evidence nor the question. A hint is no finding, and changes no level.
     """
 
     claim_id: str
@@ -341,7 +343,6 @@ class Claim(Part):
     attribution: Attribution | None = None
     similarity: float | None = None
     checked: Checked
-    unsupported: float | None = None
     entailment: float | None = None
     contradiction: float | None = None
     neutral: float | None = None
@@ -352,11 +353,41 @@ class Claim(Part):
     wrong: tuple[int, int] | None = None
     quotations: tuple[Quotation, ...] = ()
     reason: str = ""
+    fix: str = ""
+    hints: tuple[Entity, ...] = ()
 
     @property
     def flagged(self) -> bool:
         """Whether the evidence contradicts the claim or does not support it."""
         return self.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
+
+
+class ClaimCounts(Part):
+    """How many claims of an answer were read, and what came of them.
+
+    Claims that assert nothing about the matter (`NOT_CHECKABLE`) are not counted.
+
+    Attributes:
+        read: by a judge, by a verifier that reads, or word for word; `supported` + `wrong`.
+        wrong: contradicted or unsupported.
+        unread: nobody knows.
+    """
+
+    read: int = Field(default=0, ge=0)
+    supported: int = Field(default=0, ge=0)
+    wrong: int = Field(default=0, ge=0)
+    unread: int = Field(default=0, ge=0)
+
+    @property
+    def total(self) -> int:
+        """All claims that assert something."""
+        return self.read + self.unread
+
+    def __str__(self) -> str:
+        return (
+            f"{self.read} of {self.total} claims read: {self.supported} supported, "
+            f"{self.wrong} wrong; {self.unread} unread"
+        )
 
 
 class StageRun(Part):
@@ -382,22 +413,24 @@ class Report(Record):
     Spec: CRP-SPEC-005 §15.2
 
     Attributes:
-        grounding_pct: CONTEXT_GROUNDED over FACTUAL claims, 1.0 when there are no claims.
+        grounding_pct: CONTEXT_GROUNDED over all claims that assert something, 1.0 when there are
+            none; over FACTUAL claims in `literal`.
         attribution_breakdown: count of each attribution over the factual claims.
         quality: what stages 6 to 9 found in full; the fields before it are the document's.
         rqa_score: the quality score of §18.2, [0, 1], higher is better (decision D9).
         base_score: the composite before amplifiers (D8).
-        hallucination_probability: calibrated probability that some claim is not supported, None
-            where the verifier is not a fitted one.
         composite_score: the document's composite, [0, 1], higher is worse.
         risk_score: what the level comes from, [0, 1], higher is worse: of the claims' statuses
-            where they decide, else the composite (D13).
-        verification: how far the answer was checked.
-        checked_by: who decided on the claims: `screen`, or `judge` with the model's name.
+            where they decide, else the composite (D13); None for UNKNOWN.
+        claim_counts: how many claims were read, and what came of them.
+        verification: how far the answer was read.
+        checked_by: who decided on the claims: `exact comparison`, a verifier's name, or `judge`
+            with the model's name.
         flagged: the level is MEDIUM or above.
         reasons: why, in at most five plain sentences, gravest first; empty for LOW.
         judge: what a judge was asked and replied; None where none was configured.
-        checked_share: characters of checked claims over characters of checkable ones.
+        checked_share: characters of claims that were read over those of all that assert
+            something; 1.0 where none does, 0.0 for an answer without text.
         flags: such as `claims=0`.
         stages: which stages ran and with what; what is not listed did not run.
         thresholds: every number that the verdict depended on.
@@ -428,7 +461,6 @@ class Report(Record):
     entailment_score: float
     contradiction_probability: float
     neutral_probability: float
-    hallucination_probability: float | None = None
     signals: dict[str, float]
     repetition_level: RepetitionLevel = RepetitionLevel.NONE
     repetition_overlap: float = 0.0
@@ -441,9 +473,10 @@ class Report(Record):
     rqa_score: float = 1.0
     base_score: float
     composite_score: float
-    risk_score: float
-    verification: Verification = Verification.SCREENED
-    checked_by: str = SCREEN
+    risk_score: float | None
+    claim_counts: ClaimCounts = ClaimCounts()
+    verification: Verification = Verification.UNREAD
+    checked_by: str = COMPARISON
     flagged: bool
     reasons: tuple[str, ...] = ()
     judge: JudgeRun | None = None
@@ -473,7 +506,7 @@ class Report(Record):
     @property
     def was_read(self) -> bool:
         """Whether a judge, or a verifier of the user's own, decided on the claims."""
-        return self.checked_by != SCREEN
+        return self.checked_by != COMPARISON
 
     @property
     def findings(self) -> tuple[Finding, ...]:

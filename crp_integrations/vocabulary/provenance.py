@@ -78,15 +78,14 @@ class ErrorKind(StrEnum):
 
 
 class Verification(StrEnum):
-    """How far an answer was checked.
+    """How far an answer was read.
 
-    `VERIFIED`: the evidence was read for every claim. `PARTIAL`: it was read, and a factual claim
-    is left NOT_CHECKED. `SCREENED`: only the stages without a model call looked at it.
+    `VERIFIED`: every claim was read against the evidence. `PARTIAL`: some were. `UNREAD`: none was.
     """
 
     VERIFIED = "VERIFIED"
     PARTIAL = "PARTIAL"
-    SCREENED = "SCREENED"
+    UNREAD = "UNREAD"
 
 
 class Severity(StrEnum):
@@ -175,12 +174,16 @@ class PersonalCategory(StrEnum):
 
 
 class RiskLevel(StrEnum):
-    """Hallucination risk of an answer.
+    """Hallucination risk of an answer, best first; the worse of two is the later one.
 
-    Spec: CRP-SPEC-005 §7.4
+    `LOW`: every claim was read, and holds. `UNKNOWN`: nothing wrong was found, and at least one
+    claim was not read; it has no score.
+
+    Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
 
     LOW = "LOW"
+    UNKNOWN = "UNKNOWN"
     MEDIUM = "MEDIUM"
     HIGH = "HIGH"
     CRITICAL = "CRITICAL"

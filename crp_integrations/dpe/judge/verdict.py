@@ -17,10 +17,10 @@ from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM, Word, read_reply
-from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.records import NO_DOUBT, QUESTION_ID, SYSTEM_ID, JudgeRun, Quotation
 from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
 from crp_integrations.errors import ConfigError
+from crp_integrations.language.folding import Folded, locate
 from crp_integrations.vocabulary import (
     Checked,
     ClaimStatus,

@@ -246,7 +246,12 @@ _NOT_STREETS: Final = frozenset(
     """january february march april may june july august september october november december
     chapter section article figure table page step item version january part volume year years
     people percent million billion days hours minutes mbps gbps kbps mhz ghz khz mwh kwh gwh
-    usd eur gbp km kg""".split()
+    usd eur gbp km kg
+    order orders invoice invoices ticket tickets case claim claims flight train gate booking
+    reference account customer product model serial batch parcel package shipment tracking
+    container contract policy permit licence license bill receipt number error issue release
+    build phase stage level tier group class row rule clause paragraph appendix annex question
+    answer task job server port node""".split()
 )
 
 

@@ -20,8 +20,9 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-from crp_integrations.dpe.judge import messages, quotation, verdict
+from crp_integrations.dpe.judge import messages, verdict
 from crp_integrations.dpe.records import REJECTED
+from crp_integrations.language import folding
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -77,33 +78,33 @@ def _source(text: str) -> str:
 def judge_constants() -> str:
     """The words and numbers by which a judge's replies are read, as a line of JavaScript."""
     told = {
-        "apostrophes": "".join(sorted(quotation.APOSTROPHES)),
+        "apostrophes": "".join(sorted(folding.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in verdict.BASE.items()},
         "checkable": [kind.value for kind in verdict.CHECKABLE],
-        "dashes": "".join(sorted(quotation.DASHES)),
-        "edges": quotation.EDGES,
+        "dashes": "".join(sorted(folding.DASHES)),
+        "edges": folding.EDGES,
         "first": [status.value for status in verdict.FIRST],
         "further": to_fixed(verdict.FURTHER),
-        "group": quotation.GROUP,
-        "hanFigures": "".join(sorted(quotation.HAN_FIGURES)),
+        "group": folding.GROUP,
+        "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in verdict.ORDER],
         "longestName": messages.LONGEST_NAME,
         "longestQuote": messages.LONGEST_QUOTE,
         "longestReason": verdict.LONGEST,
-        "marks": "".join(sorted(quotation.MARKS)),
+        "marks": "".join(sorted(folding.MARKS)),
         "mostBraces": messages.MOST_BRACES,
         "mostFurther": verdict.MOST_FURTHER,
         "mostQuotes": messages.MOST_QUOTES,
         "mostReasons": verdict.MOST,
         "mostUnnumbered": messages.MOST_UNNUMBERED,
-        "nothing": "".join(sorted(quotation.NOTHING)),
+        "nothing": "".join(sorted(folding.NOTHING)),
         "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
-        "separators": "".join(sorted(quotation.SEPARATORS)),
+        "separators": "".join(sorted(folding.SEPARATORS)),
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),
-        "stops": "".join(sorted(quotation.STOPS)),
-        "unspaced": quotation.UNSPACED,
+        "stops": "".join(sorted(folding.STOPS)),
+        "unspaced": folding.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in verdict.UNSUPPORTED_LEVEL.items()
         },

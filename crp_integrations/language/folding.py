@@ -1,0 +1,254 @@
+"""A text in the form in which it is compared, with offsets, and where a quotation stands in it.
+
+Aside are letter case, white space, the form of quotation marks, dashes and spaces, composed and
+compatibility forms of characters, and the asterisks and backticks of Markdown. Words and figures
+are not: one that is cut, as `2` out of `12`, `2.5` or `-2`, does not stand there.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+# Left out, but for one between two figures, where it is a separator or a sign.
+APOSTROPHES: Final = frozenset("'`´‘’‚‛‹›")
+MARKS: Final = APOSTROPHES | frozenset('"“”„‟«»*\\')
+DASHES: Final = frozenset("‐‑‒–—―−-")
+NOTHING: Final = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff")
+# What a quotation may be cut off with at its ends.
+EDGES: Final = " .,;:…!?"
+STOPS: Final = frozenset(EDGES) - {" "}
+# Between two figures they make one of them.
+SEPARATORS: Final = frozenset(".,'\"^٫٬·*")
+# Digits of a group of thousands.
+GROUP: Final = 3
+_FIGURES: Final = re.compile(r"\d*")
+# A number whose point is no group's, so that a comma behind it ends it.
+_DECIMAL: Final = re.compile(r"\.(?:\d{1,2}|\d{4,})\Z")
+# Written without blanks between words: from Thai to Burmese, Khmer, the syllabaries, Chinese.
+UNSPACED: Final = (
+    (0x0E00, 0x109F), (0x1100, 0x11FF), (0x1780, 0x17FF), (0x1950, 0x1AAF), (0x2E80, 0xA4CF),
+    (0xA960, 0xA97F), (0xAA00, 0xAADF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0x1B000, 0x1B2FF),
+    (0x20000, 0x3FFFF),
+)  # fmt: skip
+HAN_FIGURES: Final = frozenset("〇零一二三四五六七八九十百千万億亿兆两")
+
+
+class Folded:
+    """A text in the form in which quotations are compared.
+
+    Attributes:
+        text: the folded text.
+        starts, ends: offsets in the original of what each of its characters stands for.
+    """
+
+    __slots__ = ("_apart", "ends", "starts", "text")
+
+    def __init__(self, original: str) -> None:
+        kept: list[str] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        # Places in the folded text in front of which a mark was left out.
+        self._apart: set[int] = set()
+        blank = True
+        place, size = 0, len(original)
+        while place < size:
+            first = place
+            character = original[place]
+            place += 1
+            if character in NOTHING:
+                continue
+            if character.isspace():
+                if not blank:
+                    kept.append(" ")
+                    self.starts.append(first)
+                    self.ends.append(place)
+                    blank = True
+                continue
+            if character in MARKS:
+                while place < size and original[place] in MARKS:
+                    place += 1
+                around = original[first - 1 : first] + original[place : place + 1]
+                if len(around) < 2 or not around.isdigit():
+                    self._apart.add(len(kept))
+                    continue
+                character = "'" if character in APOSTROPHES else character
+                character = character if character in "'*" else '"'
+                kept.append(character)
+                self.starts.append(first)
+                self.ends.append(place)
+                continue
+            blank = False
+            while place < size and _joins(original[place]):
+                place += 1
+            told = "-" if character in DASHES else _folded(original[first:place], character)
+            if kept and kept[-1].isdigit() and told[:1].isdigit() and not character.isdecimal():
+                # A power or a fraction behind a figure is no further digit of it.
+                told = (" " if "/" in told else "^") + told
+            kept.extend(told)
+            self.starts += [first] * len(told)
+            self.ends += [place] * len(told)
+        self.text = "".join(kept)
+
+    def every(self, words: str) -> Iterator[tuple[int, int]]:
+        """First and last offset in the original of each place where folded words stand."""
+        at = self.text.find(words) if words else -1
+        while at >= 0:
+            end = at + len(words)
+            if self._whole(at, end):
+                yield self.starts[at], self.ends[end - 1]
+            at = self.text.find(words, at + 1)
+
+    def find(self, words: str, behind: int = 0) -> tuple[int, int] | None:
+        """The first of those places that begins at or behind an offset; None for none."""
+        return next((place for place in self.every(words) if place[0] >= behind), None)
+
+    def _whole(self, at: int, end: int) -> bool:
+        """Whether no character, word or figure is cut: `2` does not stand in `12` or `2.5`."""
+        if self._cut(at) or self._cut(end) or self._signed(at):
+            return False
+        return not (self._behind_separator(at) or self._before_separator(at, end))
+
+    def _cut(self, at: int) -> bool:
+        """Whether what stands before and behind a place in the folded text is one."""
+        text = self.text
+        if not 0 < at < len(text) or at in self._apart:
+            return False
+        before, behind = text[at - 1], text[at]
+        if _joins(behind):
+            return True
+        if self.starts[at - 1] == self.starts[at] and not {before, behind} & STOPS:
+            return True
+        if at + 1 < len(text) and behind in " ^" and self.starts[at] == self.starts[at + 1]:
+            return True
+        if _inner(before) and _inner(behind):
+            return True
+        return before in HAN_FIGURES and behind in HAN_FIGURES
+
+    def _behind_separator(self, at: int) -> bool:
+        """Whether a figure begins here behind another one and what makes them one.
+
+        A comma does so before three figures: rows of a table have others between their commas.
+        """
+        text = self.text
+        if at in self._apart or at < 1:
+            return False
+        before, figures = text[at - 1], len(_FIGURES.match(text, at)[0])  # type: ignore[index]
+        if text[at] in SEPARATORS:
+            return before.isdigit() and text[at + 1 : at + 2].isdigit()
+        if before not in SEPARATORS or not text[at].isdigit():
+            return False
+        if before == "." and not (_word(text, at - 2) or text[max(0, at - 2) : at - 1] == "."):
+            return True
+        one = text[max(0, at - 2) : at - 1].isdigit()
+        return one and (before != "," or figures == GROUP)
+
+    def _before_separator(self, at: int, end: int) -> bool:
+        """Whether a figure ends here in front of what makes it one with the next."""
+        text = self.text
+        if end + 1 >= len(text) or end in self._apart or text[end] not in SEPARATORS:
+            return False
+        figures = len(_FIGURES.match(text, end + 1)[0])  # type: ignore[index]
+        if not figures or not text[end - 1].isdigit():
+            return False
+        return text[end] != "," or not (figures > GROUP or _DECIMAL.search(text[at:end]))
+
+    def _signed(self, at: int) -> bool:
+        """Whether a figure begins here that has a sign before it: `5` does not stand in `-5`."""
+        text = self.text
+        if not 0 < at < len(text) or text[at - 1] != "-":
+            return False
+        figure = text[at].isdigit() or unicodedata.category(text[at]) == "Sc"
+        return figure and not _word(text, at - 2)
+
+
+def _word(text: str, at: int) -> bool:
+    """Whether a letter, a figure or a closing sign stands at a place."""
+    return at >= 0 and (text[at].isalnum() or text[at] in ")]%°-")
+
+
+@lru_cache(maxsize=8192)
+def _folded(cluster: str, character: str) -> str:
+    """A character with the marks on it; quotation marks and the like are gone already."""
+    whole = character + cluster[1:]
+    found = unicodedata.normalize("NFKC", whole)
+    # A sign for an accent alone is a blank with that accent.
+    return (whole if found[:1].isspace() else found).casefold().replace("\u2044", "/")
+
+
+@lru_cache(maxsize=8192)
+def _joins(character: str) -> bool:
+    """Whether a character is a mark on the one before it."""
+    if character < "\u0300":
+        return False
+    jamo = "\u1160" <= character <= "\u11ff" or character in "ﾞﾟ"
+    return jamo or (unicodedata.category(character)[0] == "M")
+
+
+@lru_cache(maxsize=8192)
+def _inner(character: str) -> bool:
+    """Whether a character is one of a word or figure that blanks stand around."""
+    if character.isdigit():
+        return True
+    if not (character.isalnum() or _joins(character)):
+        return False
+    code = ord(character)
+    return not any(low <= code <= high for low, high in UNSPACED)
+
+
+def folded_words(quotation: str) -> str:
+    """A quotation's words as `Folded.find` takes them; empty where nothing can be looked for.
+
+    >>> folded_words("“4.2  million”.")
+    '4.2 million'
+    """
+    whole = Folded(quotation).text
+    found = whole.strip(EDGES)
+    before = whole[: len(whole) - len(whole.lstrip(EDGES))]
+    # The point of `.5` is a part of the figure, and what a mark stands on is one with it.
+    point = found[:1].isdigit() and before.endswith(".") and not before.endswith("..")
+    return before[-1:] + found if point or _joins(found[:1]) else found
+
+
+def locate(
+    quotation: str, text: Folded, outside: tuple[tuple[int, int], ...] = ()
+) -> tuple[int, int] | None:
+    """Offsets of a quotation in a text.
+
+    Words that were left out with an ellipsis may be missing: the pieces must follow each other.
+
+    Args:
+        outside: spans of the text; a place that lies in none of them is preferred.
+
+    >>> locate("4.2 MILLION", Folded("It was **4.2** million."))
+    (9, 22)
+    >>> locate("2 million", Folded("It was 4.2 million.")) is None
+    True
+    """
+    whole = folded_words(quotation)
+    if not any(character.isalnum() for character in whole):
+        return None
+    first: tuple[int, int] | None = None
+    for place in text.every(whole):
+        if not any(start <= place[0] and place[1] <= end for start, end in outside):
+            return place
+        first = first or place
+    return first or _in_pieces(quotation, text)
+
+
+def _in_pieces(quotation: str, text: Folded) -> tuple[int, int] | None:
+    """Where words stand that an ellipsis shortens: the pieces follow each other."""
+    pieces = [folded_words(one) for one in quotation.replace("...", "…").split("…")]
+    pieces = [one for one in pieces if any(character.isalnum() for character in one)]
+    if len(pieces) < 2:
+        return None
+    found: tuple[int, int] | None = None
+    for piece in pieces:
+        here = text.find(piece, found[1] if found else 0)
+        if here is None:
+            return None
+        found = here if found is None else (found[0], here[1])
+    return found
