@@ -14,7 +14,7 @@ from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
+
 from crp_integrations.messages import ModelCall
 from crp_integrations.vocabulary import GroundingMode
 
@@ -50,7 +50,7 @@ class Case:
     def screened(self) -> Report:
         """The report of the stages without a model call."""
         return examine(
-            self.dossier, embedder=None, verifier=AlignmentVerifier(), settings=DpeSettings()
+            self.dossier, embedder=None, verifier=None, settings=DpeSettings()
         )
 
     def inquiry(self) -> Inquiry:
