@@ -7,6 +7,7 @@ doubt it stays unread.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,11 @@ from crp_integrations.dpe.comparison.references import (
     missing_quotations,
 )
 from crp_integrations.dpe.comparison.structures import FieldVerdict, compare_structures
-from crp_integrations.dpe.comparison.value_changes import change_kind, is_explained
+from crp_integrations.dpe.comparison.value_changes import (
+    change_kind,
+    is_explained,
+    stands_anywhere,
+)
 from crp_integrations.dpe.comparison.wording import (
     Token,
     claim_tokens,
@@ -37,7 +42,8 @@ from crp_integrations.dpe.comparison.wording import (
     without_denial,
 )
 from crp_integrations.dpe.judge.records import Quotation
-from crp_integrations.dpe.records import Claim, Evidence as Place, Finding
+from crp_integrations.dpe.records import Claim, Finding
+from crp_integrations.dpe.records import Evidence as Place
 from crp_integrations.language.claim_kinds import is_greeting, is_request, is_silent, is_talk
 from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import ClaimStatus, ClaimType, ErrorKind
@@ -91,7 +97,7 @@ def compare_claims(
         The claims with status, error, findings, quotations and hints.
     """
     evidence = Evidence(passages)
-    structured = compare_structures(answer, passages)
+    structured = compare_structures(answer, evidence, question)
     comparison = _Comparison(answer, evidence, question)
     found = [
         _by_structure(claim, structured, evidence) or comparison.compared(claim) for claim in claims
@@ -142,7 +148,9 @@ class _Comparison:
         if not matches:
             return claim
         alike = [match for match in matches if match.same]
-        apart = [match for match in matches if not match.same and not self._other(match, tokens, claim)]
+        apart = [
+            match for match in matches if not match.same and not self._other(match, tokens, claim)
+        ]
         if alike:
             sure = None if apart else next((m for m in alike if self._holds(claim, m)), None)
             return claim if sure is None else self._supported(claim, sure)
@@ -225,7 +233,8 @@ class _Comparison:
                 return claim
             if match.other is not None and not same_token(match.other, first.other or match.other):
                 return claim
-        if not self._holds(claim, first):
+        # What stands before it in the answer must not change a finding.
+        if points_back(claim.reads_as) or not self._holds(claim, first):
             return claim
         shift = claim.end - len(claim.reads_as)
         expected: str | None
@@ -233,15 +242,24 @@ class _Comparison:
             kind, error = NEGATION_FLIP, ErrorKind.NEGATION
             denials = without_denial(tokens)[1]
             verb = denials[0] if denials else None
-            start, end = (verb.start + shift, verb.end + shift) if verb else (claim.start, claim.end)
+            start, end = (
+                (verb.start + shift, verb.end + shift) if verb else (claim.start, claim.end)
+            )
             expected = None
             place = (first.clause.parts[0][0], first.clause.parts[-1][1])
         else:
             own, other = first.own, first.other
-            assert own is not None and own.value is not None
-            assert other is not None and other.value is not None
+            assert own is not None
+            assert own.value is not None
+            assert other is not None
+            assert other.value is not None
             changed = change_kind(own.value, other.value)
             if changed is None or is_explained(own.value, content, self.evidence, self.question):
+                return claim
+            at = tokens.index(own) + 1
+            after = tokens[at].key if at < len(tokens) else ""
+            if is_vague(claim.reads_as) and stands_anywhere(own, after, self.evidence):
+                # "The deposit" may be another passage's.
                 return claim
             kind, error = changed
             start, end = own.start + shift, own.end + shift
@@ -272,7 +290,11 @@ def _beside(tokens: Sequence[Token], sentence: Sentence, clause: Clause) -> Matc
     """How a claim stands to a clause: the same, one value apart, or one denied; None for others."""
     other = clause.tokens
     if len(tokens) == len(other):
-        apart = [place for place, pair in enumerate(zip(tokens, other, strict=True)) if not same_token(*pair)]
+        apart = [
+            place
+            for place, pair in enumerate(zip(tokens, other, strict=True))
+            if not same_token(*pair)
+        ]
         if not apart:
             return Match(sentence, clause)
         own, theirs = tokens[apart[0]], other[apart[0]]
@@ -285,7 +307,9 @@ def _beside(tokens: Sequence[Token], sentence: Sentence, clause: Clause) -> Matc
     if abs(len(denials) - len(others)) != 1 or mine != their or _bounds([*tokens, *other]):
         return None
     values = [(a, b) for a, b in zip(_values(tokens), _values(other), strict=True)]
-    return Match(sentence, clause, denied=True) if all(same_token(*pair) for pair in values) else None
+    return (
+        Match(sentence, clause, denied=True) if all(same_token(*pair) for pair in values) else None
+    )
 
 
 def _values(tokens: Sequence[Token]) -> list[Token]:
@@ -293,13 +317,15 @@ def _values(tokens: Sequence[Token]) -> list[Token]:
 
 
 # "Not more than" bounds a figure, and "not only" denies nothing.
-_BOUNDING: Final = frozenset("only more less fewer later earlier longer than just necessarily".split())
+_BOUNDING: Final = frozenset(
+    "only more less fewer later earlier longer than just necessarily".split()
+)
 
 
 def _bounds(tokens: Sequence[Token]) -> bool:
     return any(
         token.key in ("not", "never") and following.key in _BOUNDING
-        for token, following in zip(tokens, tokens[1:], strict=False)
+        for token, following in itertools.pairwise(tokens)
     )
 
 
@@ -325,7 +351,9 @@ def _by_structure(
     kind, error = wrong.other.kind, wrong.other.error
     finding = Finding(
         stage=STAGE, kind=kind, claim_id=claim.claim_id, start=wrong.start, end=wrong.end,
-        evidence=Place(fact_id=place.fact_id, start=place.start, end=place.end, score=1.0, engine=ENGINE),
+        evidence=Place(
+            fact_id=place.fact_id, start=place.start, end=place.end, score=1.0, engine=ENGINE
+        ),
         expected=wrong.other.expected,
     )  # fmt: skip
     return claim.model_copy(
@@ -339,7 +367,9 @@ def _by_structure(
 def _place_of(row: FieldVerdict, evidence: Evidence) -> Quotation:
     id_, text = evidence.passages[row.passage]
     start, end = row.place
-    return Quotation(fact_id=id_, passage=row.passage + 1, start=start, end=end, text=text[start:end])
+    return Quotation(
+        fact_id=id_, passage=row.passage + 1, start=start, end=end, text=text[start:end]
+    )
 
 
 def _with_references(claim: Claim, wrong: Sequence[tuple[tuple[int, int], str]]) -> Claim:
@@ -348,7 +378,9 @@ def _with_references(claim: Claim, wrong: Sequence[tuple[tuple[int, int], str]])
     if not own:
         return claim
     findings = tuple(
-        Finding(stage=STAGE, kind=kind, claim_id=claim.claim_id, start=start, end=min(end, claim.end))
+        Finding(
+            stage=STAGE, kind=kind, claim_id=claim.claim_id, start=start, end=min(end, claim.end)
+        )
         for (start, end), kind in own
     )
     update: dict[str, object] = {"findings": (*claim.findings, *findings)}

@@ -19,7 +19,7 @@ from crp_integrations.language.blocks import blocks
 from crp_integrations.language.claims import clauses
 from crp_integrations.language.folding import Folded
 from crp_integrations.language.text import split_sentences
-from crp_integrations.language.words import PREPOSITIONS
+from crp_integrations.language.words import PREPOSITIONS, stem
 
 # What parts two clauses of which each holds without the other.
 _AND: Final = re.compile(r"(?i)[\s,]*(?:;\s*)?(?:and\s+)?")
@@ -67,12 +67,17 @@ class Sentence:
     first: bool
     before: Sentence | None = None
     words: frozenset[str] = field(default=frozenset())
+    is_code: bool = False
     _clauses: list[Clause] | None = None
 
     @property
     def is_prose(self) -> bool:
         """Whether it asserts something in words: no row, no data, no question."""
-        if self.end - self.start > LONGEST or self.text.rstrip("\"' )").endswith(("?", ":")):
+        if (
+            self.is_code
+            or self.end - self.start > LONGEST
+            or self.text.rstrip("\"' )").endswith(("?", ":"))
+        ):
             return False
         return _DATA.search(self.text) is None
 
@@ -109,7 +114,9 @@ class Sentence:
             parts = [(self.start + clause.start, self.start + clause.end)]
             rest = self.text[: clause.start] + " " + self.text[clause.end :]
             if clause.subject is not None:
-                parts.insert(0, (self.start + clause.subject.start, self.start + clause.subject.end))
+                parts.insert(
+                    0, (self.start + clause.subject.start, self.start + clause.subject.end)
+                )
             for subject in self._subjects(parts, every):
                 inside = tuple(
                     t for t in every if any(a <= t.start and t.end <= b for a, b in subject)
@@ -153,9 +160,10 @@ class Evidence:
         """The sentences of all passages in order."""
         found: list[Sentence] = []
         for number, (_, text) in enumerate(self.passages):
-            keys = folded_keys(self.folded[number])
+            keys = folded_keys(text, self.folded[number])
             starts = [start for _, start, _ in keys]
             leads = leads_of(text)
+            code = {block.start for block in blocks(text) if block.kind == "code"}
             before: Sentence | None = None
             for span in split_sentences(text):
                 low, high = bisect_left(starts, span.start), bisect_left(starts, span.end)
@@ -163,7 +171,7 @@ class Evidence:
                 sentence = Sentence(
                     number, span.start, span.end, text[span.start : span.end], own,
                     lead_at(leads, span.start), before is None, before,
-                    frozenset(key for key, _, _ in own),
+                    frozenset(key for key, _, _ in own), span.start in code,
                 )  # fmt: skip
                 found.append(sentence)
                 before = sentence
@@ -191,8 +199,10 @@ class Evidence:
         return [self.sentences[n] for n in numbers if len(wanted - self.sentences[n].words) <= 1]
 
     def about(self, wanted: Sequence[str]) -> list[Sentence]:
-        """The sentences, rows and lines that share a word with some."""
-        numbers = sorted({n for word in wanted for n in self._places.get(word, ())})
+        """The sentences, rows and lines that share a word with some, in any form of it."""
+        stems = {stem(word) for word in wanted}
+        words = [word for word in self._places if word in wanted or stem(word) in stems]
+        numbers = sorted({n for word in words for n in self._places[word]})
         return [self.sentences[n] for n in numbers]
 
 

@@ -21,7 +21,7 @@ from crp_integrations.language.text import plain
 
 FEWEST_WORDS: Final = 4
 # Of a quotation's words, the share that the passages must know: else it is in another language.
-KNOWN: Final = 0.34
+KNOWN: Final = 0.5
 # Short ones too, so that the end of one is not taken for the beginning of the next.
 _QUOTED: Final = re.compile(
     r"\"(?P<plain>[^\"\n]{0,400})\""
@@ -38,12 +38,11 @@ _CITATION: Final = re.compile(
     r"|\((?:source|passage|context|document|fact)s?\s(?P<round>\d{1,3}(?:\s?(?:,|and)\s?\d{1,3})*)\)",
     re.I,
 )
+_INDEXED: Final = re.compile(r"[\w)`](?:\[[^\[\]\n]{0,20}\])*\Z")
 _DIGITS: Final = re.compile(r"\d+(?:[.,'\u2009\u00a0\u202f]\d+)*")
 
 
-def missing_quotations(
-    answer: str, evidence: Evidence, question: str
-) -> Iterator[tuple[int, int]]:
+def missing_quotations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
     """Quotations of several words that neither a passage nor the question has, as offsets."""
     if not evidence.passages or answer.lstrip()[:1] in ("{", "["):
         # The strings of structured output are nobody's words.
@@ -52,13 +51,21 @@ def missing_quotations(
     for match in _QUOTED.finditer(answer):
         kind = str(match.lastgroup)
         words = match[kind].split()
-        if len(words) < FEWEST_WORDS:
+        if len(words) < FEWEST_WORDS or _is_inch(answer, match, kind):
             continue
         if any(low < match.end() and match.start() < high for low, high in code):
             continue
         if _stands(match[kind], evidence, question) or not _known(match[kind], evidence):
             continue
         yield match.span(kind)
+
+
+def _is_inch(answer: str, match: re.Match[str], kind: str) -> bool:
+    """Whether the mark is no quotation's: a blank within it, a figure or another mark by it."""
+    inner = match[kind]
+    before = answer[max(0, match.start() - 1) : match.start()]
+    after = answer[match.end() : match.end() + 1]
+    return inner[0].isspace() or inner[-1].isspace() or before.isalnum() or '"' in (before, after)
 
 
 def _stands(quotation: str, evidence: Evidence, question: str) -> bool:
@@ -80,7 +87,7 @@ def _known(quotation: str, evidence: Evidence) -> bool:
 
 
 def _row(text: str) -> str:
-    return " ".join(_WORD.findall(plain(text)))
+    return " ".join(word.strip("_") for word in _WORD.findall(plain(text)))
 
 
 def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
@@ -99,13 +106,18 @@ def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterato
         beyond = [number for number in numbers[id(match)] if number > count]
         if not beyond or any(low < match.end() and match.start() < high for low, high in code):
             continue
-        if answer[: match.start()].rstrip().endswith((":", "=", "[")):
+        before = answer[: match.start()]
+        # "items[3]" and "a[0][3]" are places in a list.
+        glued = match["square"] is not None and match.group()[0] == "["
+        if before.rstrip().endswith((":", "=", "[")) or (glued and _INDEXED.search(before)):
             continue
         own = [f"[{number}]" for number in beyond]
         # The answer's own list of references, or a mark that a passage has.
         if any(re.search(rf"(?m)^\W{{0,4}}{re.escape(one)}", answer) for one in own):
             continue
-        if any(one in text for one in own for text in (question, *(t for _, t in evidence.passages))):
+        if any(
+            one in text for one in own for text in (question, *(t for _, t in evidence.passages))
+        ):
             continue
         if any(_labelled(number, text) for number in beyond for _, text in evidence.passages):
             continue
@@ -114,7 +126,10 @@ def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterato
 
 
 def _labelled(number: int, text: str) -> bool:
-    return re.search(rf"(?i)\b(?:passage|source|document|fact|ref)\W{{0,2}}{number}\b", text) is not None
+    return (
+        re.search(rf"(?i)\b(?:passage|source|document|fact|ref)\W{{0,2}}{number}\b", text)
+        is not None
+    )
 
 
 def _numbers(match: re.Match[str]) -> list[int]:
@@ -136,11 +151,9 @@ def hints_of(claim: Claim, evidence: Evidence, question: str) -> tuple[Entity, .
 
 
 def _is_known(value: Value, evidence: Evidence, question: str) -> bool:
-    asked = {token.key for token in claim_tokens(question)} if question else set()
-    vocabulary = evidence.vocabulary
-    keys = [token for token in _WORD.findall(plain(value.text))]
-    parts = _parts(evidence)
-    if keys and all(key in vocabulary or key in asked or key in parts for key in keys):
+    known_words = _words_of((question, *(text for _, text in evidence.passages)))
+    keys = _WORD.findall(plain(value.text))
+    if keys and all(key in known_words for key in keys):
         return True
     if isinstance(value.of, Quantity):
         if value.of.unit.startswith("per "):
@@ -159,13 +172,9 @@ def _dates(text: str) -> list[DateMention]:
     return dates(text) if any(c.isdigit() for c in text) else []
 
 
-def _parts(evidence: Evidence) -> frozenset[str]:
-    """The words of the passages, those within codes and paths apart."""
-    return _parts_of(tuple(text for _, text in evidence.passages))
-
-
 @lru_cache(maxsize=8)
-def _parts_of(texts: tuple[str, ...]) -> frozenset[str]:
+def _words_of(texts: tuple[str, ...]) -> frozenset[str]:
+    """The words of the texts, those within codes and paths apart."""
     return frozenset(word for text in texts for word in _WORD.findall(plain(text)))
 
 
@@ -189,5 +198,5 @@ def _numerals_of(texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-for _memory in (_parts_of, _numerals_of):
+for _memory in (_words_of, _numerals_of):
     forgotten_with(_memory.cache_clear)

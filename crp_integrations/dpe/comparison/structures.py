@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from crp_integrations.dpe.comparison.value_changes import change_kind
+from crp_integrations.dpe.comparison.evidence_index import Evidence
+from crp_integrations.dpe.comparison.value_changes import change_kind, is_explained
 from crp_integrations.dpe.comparison.wording import figures
 from crp_integrations.dpe.verifier.values import same_value
 from crp_integrations.language.blocks import blocks, is_row
@@ -26,6 +27,9 @@ _JSON_START: Final = re.compile(r"[{\[]")
 _RULE: Final = re.compile(r"[\s|:+-]+")
 # Keys that say which thing an object is about, wherever they stand in it.
 _IDENTITY: Final = frozenset("id key code name number sku title uuid slug iban email".split())
+_WORD: Final = re.compile(r"[\w-]+")
+# Rows that sum up whatever rows stand beside them.
+_SUMS: Final = frozenset("total sum subtotal average mean overall all other others".split())
 _KEY: Final = re.compile(r"[a-z0-9]+")
 # Objects and rows of evidence that are looked at.
 _MOST: Final = 4_000
@@ -99,27 +103,28 @@ class FieldVerdict:
     other: FieldChange | None = None
 
 
-def compare_structures(
-    answer: str, passages: Sequence[tuple[str, str]]
-) -> list[FieldVerdict]:
+def compare_structures(answer: str, evidence: Evidence, question: str) -> list[FieldVerdict]:
     """What the evidence says of each field of the answer's objects and rows."""
     own = structures_of(answer)
     if not own:
         return []
     known = [
         (number, one)
-        for number, (_, text) in enumerate(passages)
+        for number, (_, text) in enumerate(evidence.passages)
         for one in structures_of(text)
     ][:_MOST]
     found: list[FieldVerdict] = []
     for structure in own:
-        found += _compared(structure, known)
+        verdicts = list(_compared(structure, known))
+        wrong = next((one for one in verdicts if one.other is not None), None)
+        if wrong is not None and _explained(structure, wrong, evidence, question):
+            # It may be another view of the thing, so that its other fields are unread too.
+            verdicts = [FieldVerdict(one.start, one.end, False) for one in structure.fields]
+        found += verdicts
     return found
 
 
-def _compared(
-    own: Structure, known: Sequence[tuple[int, Structure]]
-) -> Iterator[FieldVerdict]:
+def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterator[FieldVerdict]:
     unread = [FieldVerdict(one.start, one.end, False) for one in own.fields]
     name = own.identity()
     beside = [
@@ -127,7 +132,8 @@ def _compared(
         for number, other in known
         if name is not None and _same_identity(name, other)
     ]
-    if name is None or len(own.fields) < 2 or not beside:
+    sums = name is not None and not _SUMS.isdisjoint(_KEY.findall(plain(name.text)))
+    if name is None or sums or len(own.fields) < 2 or not beside:
         yield from unread
         return
     results = []
@@ -154,11 +160,19 @@ def _compared(
     there = theirs[wrong.key]
     for one in own.fields:
         if one is wrong:
-            yield FieldVerdict(
-                one.start, one.end, False, number, (there.start, there.end), change
-            )
+            yield FieldVerdict(one.start, one.end, False, number, (there.start, there.end), change)
         else:
             yield FieldVerdict(one.start, one.end, True, number, (other.start, other.end))
+
+
+def _explained(own: Structure, verdict: FieldVerdict, evidence: Evidence, question: str) -> bool:
+    """Whether a field's value is said of the same thing elsewhere, or follows by arithmetic."""
+    name = own.identity()
+    wrong = next(one for one in own.fields if one.start == verdict.start)
+    values = figures(wrong.text)
+    if name is None or not values:
+        return False
+    return is_explained(values[0], _WORD.findall(plain(name.text)), evidence, question)
 
 
 def _same_identity(name: Field, other: Structure) -> bool:
@@ -200,12 +214,14 @@ def _change(own: str, other: str) -> FieldChange | None:
 def structures_of(text: str) -> list[Structure]:
     """The objects with at least one scalar field, and the rows of tables, of a text."""
     found = _rows(text) if "|" in text else []
+    done = 0
     for match in _JSON_START.finditer(text):
-        if found and match.start() < max(one.end for one in found):
+        if match.start() < done:
             continue
         end = _json_end(text, match.start())
         if end:
             found += _objects(text, match.start(), end)
+            done = end
     return [one for one in found if one.fields]
 
 
@@ -271,7 +287,7 @@ def _rows(text: str) -> list[Structure]:
     last = -1
     for block in blocks(text):
         own = text[block.start : block.end]
-        if text[last:block.start].strip() or text.count("\n", max(last, 0), block.start) > 1:
+        if text[last : block.start].strip() or text.count("\n", max(last, 0), block.start) > 1:
             header, before = [], []
         last = block.end
         if block.kind == "rule" or (is_row(own) and _RULE.fullmatch(own)):

@@ -8,10 +8,11 @@ from decimal import Decimal
 from typing import Final
 
 from crp_integrations.dpe.comparison.evidence_index import Evidence
-from crp_integrations.dpe.comparison.wording import figures
+from crp_integrations.dpe.comparison.wording import Token, figures
 from crp_integrations.dpe.verifier.values import PERIOD, Value, same_value
 from crp_integrations.language.dates import DateMention, compatible
 from crp_integrations.language.measures import to_base
+from crp_integrations.language.numerals import WORDED
 from crp_integrations.language.quantities import Quantity, same_kind
 from crp_integrations.vocabulary import DistortionType, ErrorKind
 
@@ -61,13 +62,37 @@ def is_explained(value: Value, content: Sequence[str], evidence: Evidence, quest
         content: the claim's content words; a sentence that shares none of them is about
             something else, so that it changes nothing.
     """
-    asked = figures(question)
+    asked = figures(question) if question else []
     near = [v for sentence in evidence.about(content) for v in figures(sentence.text)]
     if any(same_value(value, one) or _same_text(value, one) for one in (*asked, *near)):
         return True
     if not isinstance(value.of, Quantity):
         return False
     return follows(value.of, [v.of for v in (*asked, *near) if isinstance(v.of, Quantity)])
+
+
+def stands_anywhere(token: Token, following: str, evidence: Evidence) -> bool:
+    """Whether any sentence has the same value, with its unit or of the same things.
+
+    Args:
+        following: the word behind a number without a unit.
+    """
+    value = token.value
+    assert value is not None
+    for sentence in evidence.sentences:
+        if not any(c.isdigit() for c in sentence.text) and not sentence.words & WORDED:
+            continue
+        for place, other in enumerate(sentence.tokens):
+            if other.value is None or not same_value(value, other.value):
+                continue
+            after = sentence.tokens[place + 1].key if place + 1 < len(sentence.tokens) else ""
+            if _unit(value) or isinstance(value.of, DateMention) or after == following:
+                return True
+    return False
+
+
+def _unit(value: Value) -> str:
+    return value.of.unit if isinstance(value.of, Quantity) else ""
 
 
 def _same_text(one: Value, other: Value) -> bool:

@@ -33,6 +33,7 @@ from crp_integrations.language.words import (
 _TOKEN: Final = re.compile(
     r"\w+(?:['.,\-&/:@+]+\w+)*|[^\w\s.,;:!?()\[\]{}\"'\u2026\u2013\u2014_-]|(?<=\w)\+\+?"
 )
+_CAMEL: Final = re.compile(r"[a-z][A-Z]")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
 # "a few" is another amount than "few".
 _AFTER_ARTICLE: Final = frozenset({"few", "little", "lot"})
@@ -76,13 +77,16 @@ class Token:
     value: Value | None = None
 
 
-def folded_keys(folded: Folded) -> list[tuple[str, int, int]]:
-    """The words of a folded text with their offsets in the original."""
+def folded_keys(original: str, folded: Folded) -> list[tuple[str, int, int]]:
+    """The words of a text with their offsets; a name of code keeps its capitals."""
     starts, ends = folded.starts, folded.ends
-    return [
-        (match.group(), starts[match.start()], ends[match.end() - 1])
-        for match in _TOKEN.finditer(folded.text)
-    ]
+    found = []
+    for match in _TOKEN.finditer(folded.text):
+        start, end = starts[match.start()], ends[match.end() - 1]
+        written = original[start:end]
+        coded = written[1:] != written[1:].lower() and _CAMEL.search(written) is not None
+        found.append((written if coded else match.group(), start, end))
+    return found
 
 
 def figures(text: str) -> list[Value]:
@@ -123,7 +127,7 @@ def tokens_of(text: str, keys: Sequence[tuple[str, int, int]], shift: int = 0) -
 
 def claim_tokens(text: str) -> list[Token]:
     """The words of a text that stands alone."""
-    return tokens_of(text, folded_keys(Folded(text)))
+    return tokens_of(text, folded_keys(text, Folded(text)))
 
 
 def same_token(claim: Token, source: Token) -> bool:
