@@ -51,9 +51,13 @@ _LEAD: Final = re.compile(
 _QUALIFIED: Final = re.compile(
     r"(?i)\?|\brespectively\b|\b(?:would|should|must|shall|ought|can|will|but|yet|although|though"
     r"|however|otherwise|except|while|whereas|since|as)\b"
-    r"|\b(?:say|state|claim|report|argue|believe|think|announce|suggest|estimate|expect|hope|warn"
-    r"|assume|suppose|allege|deny|doubt|wonder|ask)(?:s|d|ed|ing)?\b"
+    r"|\b(?:say|argue|believe|think|hope|warn|assume|suppose|allege|deny|doubt|wonder|ask)"
+    r"(?:s|d|ed|ing)?\b"
+    r"|\b(?:state|claim|report|announce|suggest|estimate|expect)(?:s|d|ed|ing)?,?\s+that\b"
     r"|\b(?:said|thought|denied|denies)\b|\baccording\s+to\b"
+)
+_REPORTS: Final = re.compile(
+    r"(?i)(?<!\bthe )(?<!\ba )(?<!\bwas )(?<!\bis )(?<!\bare )(?<!\bwere )(?<!\bbeen )\breported\s"
 )
 # What points back to something said before.
 _POINTING: Final = PRONOUNS | frozenset(
@@ -163,7 +167,10 @@ def qualified(text: str) -> bool:
     """Whether a text has a condition, negation, modal, attribution, contrast or question."""
     if _QUALIFIED.search(text) is not None:
         return True
-    return bool(find_conditions(text) or negations(text))
+    spans = [span.of(text).lower() for span in find_conditions(text)]
+    # "Acme reported revenue" is no reservation, as "the reported revenue" is.
+    reported = spans.count("reported") and _REPORTS.search(text) is not None
+    return any(not reported or span != "reported" for span in spans) or bool(negations(text))
 
 
 def points_back(text: str) -> bool:
