@@ -233,6 +233,8 @@ def examine(
         RequestError: the answer, the context or the grounding mode has no usable value.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
+    # Read once: the environment is looked through each time.
+    settings = settings or load()
     judging, on_report = _judge_of(judge, judge_options, settings)
     report, dossier, chosen = screened_answer(
         answer,
@@ -273,6 +275,7 @@ async def aexamine(
         how: the other arguments of `examine`.
     """
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
+    settings = settings or load()
     judging, on_report = _judge_of(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
@@ -302,7 +305,7 @@ def judged_answer(
 
 
 def _judge_of(
-    judge: JudgeSource, options: JudgeOptions, settings: Settings | None
+    judge: JudgeSource, options: JudgeOptions, settings: Settings
 ) -> tuple[Judge | None, OnReport | None]:
     """The judge of a call, and who is told of its report besides."""
     check_options("examine", options)
@@ -311,7 +314,7 @@ def _judge_of(
     refuse_own(judge, "examine")
     if isinstance(judge, Judge):
         given.pop("on_report", None)
-    found = judges_of((settings or load()).judge).of(judge, given)
+    found = judges_of(settings.judge).of(judge, given)
     return found, on_report if found is None or isinstance(judge, Judge) else None
 
 
@@ -407,9 +410,12 @@ def screened_answer(
         instructions=system_prompt or "",
         rejected=rejected,
     )
+    # Statuses are read or compared word for word: sentences are embedded beside an earlier window's
+    # alone, and by the document's arithmetic.
+    embeds = bool(dossier.prior) or chosen.dpe.decides == "composite"
     report = run_stages(
         dossier,
-        embedder=chosen_embedder(embedder, chosen),
+        embedder=chosen_embedder(embedder, chosen) if embeds else None,
         verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
         policy=default_policy(),

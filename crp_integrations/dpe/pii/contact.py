@@ -222,6 +222,9 @@ _TOLD: Final = any_of(
     "address addresses live lives living lived reside resides residing home located location "
     "deliver delivered delivery ship shipped send sent moved move house visit meet mailing"
 )
+_LIVES: Final = any_of("address addresses live lives living lived reside resides residing")
+# Houses on a way without its word seldom have so long a number; orders and flights have.
+_LONG_NUMBER: Final = re.compile(r"\d{4}")
 _LOOSE: Final = re.compile(
     rf"(?<![\w.,$€£/-])(?:{_NUMBER} (?:{_WORD} ?){{1,4}}(?<! )|(?:{_WORD} ){{1,4}}{_NUMBER})(?!\w)(?![.,:%]\d)"
 )
@@ -246,12 +249,7 @@ _NOT_STREETS: Final = frozenset(
     """january february march april may june july august september october november december
     chapter section article figure table page step item version january part volume year years
     people percent million billion days hours minutes mbps gbps kbps mhz ghz khz mwh kwh gwh
-    usd eur gbp km kg
-    order orders invoice invoices ticket tickets case claim claims flight train gate booking
-    reference account customer product model serial batch parcel package shipment tracking
-    container contract policy permit licence license bill receipt number error issue release
-    build phase stage level tier group class row rule clause paragraph appendix annex question
-    answer task job server port node""".split()
+    usd eur gbp km kg""".split()
 )
 
 
@@ -289,10 +287,14 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
             if not score and (not beside(plain, start, end, _TOLD) or _is_no_street(found.group())):
                 continue
             sure = score or 0.60
+            loose = not score
             number = _HOUSE.search(plain, max(0, start - 8), start)
             if number and pattern not in (_MILITARY, _BOX):
                 start = number.start("n")
             longer, coded = (end, False) if pattern is _MILITARY else _going_on(plain, end)
+            if loose and not coded and not _lives_there(plain, start, end):
+                # "Order 4417 was shipped" names no way, and nobody lives there.
+                continue
             if coded and pattern is not _MILITARY:
                 sure = min(0.95, sure + 0.10)
             yield span("street_address", start, longer, "address@1", sure)
@@ -319,6 +321,12 @@ def _going_on(plain: str, end: int) -> tuple[int, bool]:
             if place and part.group()[-4:].isdigit():
                 last = place.end()
     return last, coded
+
+
+def _lives_there(plain: str, start: int, end: int) -> bool:
+    """Whether somebody is said to live at a name with a house number."""
+    short = _LONG_NUMBER.search(plain, start, end) is None
+    return short and beside(plain, start, end, _LIVES)
 
 
 def _is_no_street(text: str) -> bool:

@@ -45,7 +45,7 @@ def find_omissions(state: State) -> State:
     severities = [settings.severity(importance) for importance in dossier.importances]
     wanted = [place for place, severity in enumerate(severities) if severity is not None]
     embedder = state.tools.embedder
-    if embedder is None:
+    if embedder is None or state.tools.settings.decides == "claims":
         engine, threshold = WORDS, settings.covered_words
         scores = _by_words(state, wanted)
     else:

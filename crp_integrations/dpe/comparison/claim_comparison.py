@@ -1,0 +1,390 @@
+"""What an exact comparison says of each claim: supported, contradicted, or nothing.
+
+A claim is supported when it uses every word of one clause of one passage, and contradicted when
+exactly one value, unit or negation of the predicate differs there and nothing explains it. In
+doubt it stays unread.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.dpe.comparison.evidence_index import (
+    Clause,
+    Evidence,
+    Sentence,
+    lead_at,
+    leads_of,
+)
+from crp_integrations.dpe.comparison.references import (
+    hints_of,
+    missing_citations,
+    missing_quotations,
+)
+from crp_integrations.dpe.comparison.structures import FieldVerdict, compare_structures
+from crp_integrations.dpe.comparison.value_changes import (
+    change_kind,
+    is_explained,
+    stands_anywhere,
+)
+from crp_integrations.dpe.comparison.wording import (
+    Token,
+    claim_tokens,
+    content_keys,
+    identifies,
+    is_vague,
+    points_back,
+    qualified,
+    same_token,
+    without_denial,
+)
+from crp_integrations.dpe.judge.records import Quotation
+from crp_integrations.dpe.records import Claim, Finding
+from crp_integrations.dpe.records import Evidence as Place
+from crp_integrations.language.claim_kinds import is_greeting, is_request, is_silent, is_talk
+from crp_integrations.language.text import split_sentences
+from crp_integrations.vocabulary import ClaimStatus, ClaimType, ErrorKind
+
+ENGINE: Final = "comparison@1"
+STAGE: Final = 3
+QUOTE_NOT_FOUND: Final = "QUOTE_NOT_FOUND"
+CITATION_WRONG: Final = "CITATION_WRONG"
+NEGATION_FLIP: Final = "NEGATION_FLIP"
+# A clause of fewer content words is said of too many things.
+FEWEST_CONTENT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A clause of the evidence beside a claim.
+
+    Attributes:
+        own, other: the words that differ; None where the claim says what the clause says.
+        denied: the one says with a negation what the other says without.
+    """
+
+    sentence: Sentence
+    clause: Clause
+    own: Token | None = None
+    other: Token | None = None
+    denied: bool = False
+
+    @property
+    def same(self) -> bool:
+        """Whether the claim says what the clause says."""
+        return self.own is None and not self.denied
+
+
+def compare_claims(
+    answer: str,
+    claims: Sequence[Claim],
+    passages: Sequence[tuple[str, str]],
+    question: str,
+    *,
+    numbered: bool = True,
+) -> tuple[Claim, ...]:
+    """Compare the claims of an answer with the passages, word for word.
+
+    Args:
+        claims: of the answer, in order, not read yet.
+        passages: id and text of each, in the order in which the model saw them.
+        numbered: the model saw them by number, so that a citation of a higher one is wrong.
+
+    Returns:
+        The claims with status, error, findings, quotations and hints.
+    """
+    evidence = Evidence(passages)
+    structured = compare_structures(answer, evidence, question)
+    comparison = _Comparison(answer, evidence, question)
+    found = [
+        _by_structure(claim, structured, evidence) or comparison.compared(claim) for claim in claims
+    ]
+    wrong = [(span, QUOTE_NOT_FOUND) for span in missing_quotations(answer, evidence, question)]
+    if numbered:
+        wrong += [(span, CITATION_WRONG) for span in missing_citations(answer, evidence, question)]
+    if wrong:
+        found = [_with_references(claim, wrong) for claim in found]
+    return tuple(
+        claim.model_copy(update={"hints": hints_of(claim, evidence, question)})
+        if claim.status is ClaimStatus.NOT_CHECKED
+        else claim
+        for claim in found
+    )
+
+
+def _asserts_nothing(claim: Claim, *, heading: bool) -> bool:
+    """Whether a claim is a greeting, an offer, a question, a refusal or a heading.
+
+    To be replaced by `language.claim_kinds.asserts_nothing(text, heading=...)`.
+    """
+    text = claim.text
+    body = text.strip(" *_")
+    if heading or body.endswith("?"):
+        return True
+    return is_greeting(text) or is_talk(text) or is_request(text) or is_silent(text)
+
+
+class _Comparison:
+    """One answer beside the evidence."""
+
+    def __init__(self, answer: str, evidence: Evidence, question: str) -> None:
+        self.answer, self.evidence, self.question = answer, evidence, question
+        self._sentences = split_sentences(answer)
+        self._leads = leads_of(answer)
+
+    def compared(self, claim: Claim) -> Claim:
+        """The claim with what the comparison says of it."""
+        heading = claim.claim_type is ClaimType.META and self._opens_heading(claim)
+        if _asserts_nothing(claim, heading=heading):
+            return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
+        tokens = claim_tokens(claim.reads_as)
+        content = content_keys(tokens)
+        if len(content) < FEWEST_CONTENT or claim.text.rstrip().endswith(("?", ":")):
+            return claim
+        matches = self._matches(tokens)
+        if not matches:
+            return claim
+        alike = [match for match in matches if match.same]
+        apart = [
+            match for match in matches if not match.same and not self._other(match, tokens, claim)
+        ]
+        if alike:
+            sure = None if apart else next((m for m in alike if self._holds(claim, m)), None)
+            return claim if sure is None else self._supported(claim, sure)
+        if len(apart) < len(matches):
+            # What differs says which thing is meant, in one of them at least.
+            return claim
+        return self._contradicted(claim, tokens, content, apart)
+
+    def _opens_heading(self, claim: Claim) -> bool:
+        line = self.answer.rfind("\n", 0, claim.start) + 1
+        return self.answer[line : claim.start].lstrip().startswith("#")
+
+    def _matches(self, tokens: Sequence[Token]) -> list[Match]:
+        wanted = frozenset(
+            t.key for t in tokens if t.value is None and t.key not in ("not", "never")
+        ) - {"do", "does", "did"}
+        if not wanted:
+            return []
+        found: list[Match] = []
+        for sentence in self.evidence.near(wanted):
+            if not sentence.is_prose:
+                continue
+            for clause in sentence.clauses:
+                match = _beside(tokens, sentence, clause)
+                if match is not None:
+                    found.append(match)
+        return found
+
+    def _other(self, match: Match, tokens: Sequence[Token], claim: Claim) -> bool:
+        """Whether what differs only says that another thing is meant."""
+        return match.own is not None and identifies(match.own, tokens, claim.reads_as)
+
+    def _holds(self, claim: Claim, match: Match) -> bool:
+        """Whether the claim stands for itself, or where it stands in the passage."""
+        sentence = self._sentences[min(claim.sentence_index, len(self._sentences) - 1)]
+        behind = self._behind_the_same(claim, match)
+        if not match.clause.free:
+            return False
+        if points_back(claim.reads_as) or (is_vague(claim.reads_as) and not match.sentence.first):
+            whole = claim.start <= sentence.start + 4 and claim.end >= sentence.end - 1
+            if not (whole and match.clause.whole and behind):
+                return False
+        # What else its own sentence, its list's lead or its heading says may bear on it.
+        rest = (
+            self.answer[sentence.start : claim.start] + " " + self.answer[claim.end : sentence.end]
+        )
+        return not qualified(rest) and not self._led(claim)
+
+    def _led(self, claim: Claim) -> bool:
+        lead = lead_at(self._leads, claim.start)
+        return bool(lead) and qualified(lead)
+
+    def _behind_the_same(self, claim: Claim, match: Match) -> bool:
+        before = match.sentence.before
+        if before is None or claim.sentence_index < 1:
+            return False
+        own = claim_tokens(self._sentences[claim.sentence_index - 1].of(self.answer))
+        return _equal(own, before.tokens)
+
+    def _supported(self, claim: Claim, match: Match) -> Claim:
+        return claim.model_copy(
+            update={"status": ClaimStatus.SUPPORTED, "quotations": self._quoted(match)}
+        )
+
+    def _quoted(self, match: Match) -> tuple[Quotation, ...]:
+        id_, text = self.evidence.passages[match.sentence.passage]
+        return tuple(
+            Quotation(
+                fact_id=id_, passage=match.sentence.passage + 1, start=a, end=b, text=text[a:b]
+            )
+            for a, b in match.clause.parts
+        )
+
+    def _contradicted(
+        self, claim: Claim, tokens: Sequence[Token], content: Sequence[str], apart: list[Match]
+    ) -> Claim:
+        first = apart[0]
+        for match in apart[1:]:
+            if match.denied != first.denied or match.own is not first.own:
+                return claim
+            if match.other is not None and not same_token(match.other, first.other or match.other):
+                return claim
+        # What stands before it in the answer must not change a finding.
+        if points_back(claim.reads_as) or not self._holds(claim, first):
+            return claim
+        shift = claim.end - len(claim.reads_as)
+        expected: str | None
+        if first.denied:
+            kind, error = NEGATION_FLIP, ErrorKind.NEGATION
+            denials = without_denial(tokens)[1]
+            verb = denials[0] if denials else None
+            start, end = (
+                (verb.start + shift, verb.end + shift) if verb else (claim.start, claim.end)
+            )
+            expected = None
+            place = (first.clause.parts[0][0], first.clause.parts[-1][1])
+        else:
+            own, other = first.own, first.other
+            assert own is not None
+            assert own.value is not None
+            assert other is not None
+            assert other.value is not None
+            changed = change_kind(own.value, other.value)
+            if changed is None or is_explained(own.value, content, self.evidence, self.question):
+                return claim
+            at = tokens.index(own) + 1
+            after = tokens[at].key if at < len(tokens) else ""
+            if is_vague(claim.reads_as) and stands_anywhere(own, after, self.evidence):
+                # "The deposit" may be another passage's.
+                return claim
+            kind, error = changed
+            start, end = own.start + shift, own.end + shift
+            expected = other.value.text
+            place = (other.start, other.end)
+        if start < claim.start:
+            # It stands in the subject that the claim borrows.
+            return claim
+        id_, _ = self.evidence.passages[first.sentence.passage]
+        finding = Finding(
+            stage=STAGE, kind=kind, claim_id=claim.claim_id, start=start, end=end,
+            evidence=Place(fact_id=id_, start=place[0], end=place[1], score=1.0, engine=ENGINE),
+            expected=expected,
+        )  # fmt: skip
+        return claim.model_copy(
+            update={
+                "status": ClaimStatus.CONTRADICTED, "error": error, "wrong": (start, end),
+                "quotations": self._quoted(first), "findings": (*claim.findings, finding),
+            }
+        )  # fmt: skip
+
+
+def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:
+    return len(own) == len(other) and all(map(same_token, own, other))
+
+
+def _beside(tokens: Sequence[Token], sentence: Sentence, clause: Clause) -> Match | None:
+    """How a claim stands to a clause: the same, one value apart, or one denied; None for others."""
+    other = clause.tokens
+    if len(tokens) == len(other):
+        apart = [
+            place
+            for place, pair in enumerate(zip(tokens, other, strict=True))
+            if not same_token(*pair)
+        ]
+        if not apart:
+            return Match(sentence, clause)
+        own, theirs = tokens[apart[0]], other[apart[0]]
+        if len(apart) == 1 and own.value is not None and theirs.value is not None:
+            return Match(sentence, clause, own, theirs)
+        return None
+    if abs(len(tokens) - len(other)) > 2:
+        return None
+    (mine, denials), (their, others) = without_denial(tokens), without_denial(other)
+    if abs(len(denials) - len(others)) != 1 or mine != their or _bounds([*tokens, *other]):
+        return None
+    values = [(a, b) for a, b in zip(_values(tokens), _values(other), strict=True)]
+    return (
+        Match(sentence, clause, denied=True) if all(same_token(*pair) for pair in values) else None
+    )
+
+
+def _values(tokens: Sequence[Token]) -> list[Token]:
+    return [token for token in tokens if token.value is not None]
+
+
+# "Not more than" bounds a figure, and "not only" denies nothing.
+_BOUNDING: Final = frozenset(
+    "only more less fewer later earlier longer than just necessarily".split()
+)
+
+
+def _bounds(tokens: Sequence[Token]) -> bool:
+    return any(
+        token.key in ("not", "never") and following.key in _BOUNDING
+        for token, following in itertools.pairwise(tokens)
+    )
+
+
+def _by_structure(
+    claim: Claim, structured: Sequence[FieldVerdict], evidence: Evidence
+) -> Claim | None:
+    """A claim that is a row or object, by its fields; None for other claims."""
+    own = [row for row in structured if claim.start < row.end and row.start < claim.end]
+    if not own:
+        return None
+    wrong = next((row for row in own if row.other is not None), None)
+    if wrong is None:
+        if not all(row.supported for row in own):
+            return claim
+        return claim.model_copy(
+            update={
+                "status": ClaimStatus.SUPPORTED,
+                "quotations": tuple(dict.fromkeys(_place_of(row, evidence) for row in own)),
+            }
+        )
+    assert wrong.other is not None
+    place = _place_of(wrong, evidence)
+    kind, error = wrong.other.kind, wrong.other.error
+    finding = Finding(
+        stage=STAGE, kind=kind, claim_id=claim.claim_id, start=wrong.start, end=wrong.end,
+        evidence=Place(
+            fact_id=place.fact_id, start=place.start, end=place.end, score=1.0, engine=ENGINE
+        ),
+        expected=wrong.other.expected,
+    )  # fmt: skip
+    return claim.model_copy(
+        update={
+            "status": ClaimStatus.CONTRADICTED, "error": error, "wrong": (wrong.start, wrong.end),
+            "quotations": (place,), "findings": (*claim.findings, finding),
+        }
+    )  # fmt: skip
+
+
+def _place_of(row: FieldVerdict, evidence: Evidence) -> Quotation:
+    id_, text = evidence.passages[row.passage]
+    start, end = row.place
+    return Quotation(
+        fact_id=id_, passage=row.passage + 1, start=start, end=end, text=text[start:end]
+    )
+
+
+def _with_references(claim: Claim, wrong: Sequence[tuple[tuple[int, int], str]]) -> Claim:
+    """The claim with the quotations and citations in it that stand nowhere."""
+    own = [row for row in wrong if claim.start <= row[0][0] < claim.end]
+    if not own:
+        return claim
+    findings = tuple(
+        Finding(
+            stage=STAGE, kind=kind, claim_id=claim.claim_id, start=start, end=min(end, claim.end)
+        )
+        for (start, end), kind in own
+    )
+    update: dict[str, object] = {"findings": (*claim.findings, *findings)}
+    if claim.status is not ClaimStatus.CONTRADICTED:
+        span = (findings[0].start, findings[0].end)
+        update |= {"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.INVENTION, "wrong": span}
+    return claim.model_copy(update=update)

@@ -1,0 +1,202 @@
+"""Quotations and citations that stand nowhere, and values that are in no passage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from crp_integrations.dpe.comparison.evidence_index import Evidence
+from crp_integrations.dpe.comparison.wording import claim_tokens
+from crp_integrations.dpe.records import Claim, Entity
+from crp_integrations.dpe.verifier.values import Value, read
+from crp_integrations.language.dates import DateMention, dates, gives
+from crp_integrations.language.folding import locate
+from crp_integrations.language.memo import forgotten_with
+from crp_integrations.language.numerals import WORDED
+from crp_integrations.language.quantities import Quantity, quantities
+from crp_integrations.language.text import plain
+
+FEWEST_WORDS: Final = 4
+# Of a quotation's words, the share that the passages must know: else it is in another language.
+KNOWN: Final = 0.5
+# Short ones too, so that the end of one is not taken for the beginning of the next.
+_QUOTED: Final = re.compile(
+    r"\"(?P<plain>[^\"\n]{0,400})\""
+    r"|[\u201c\u201e](?P<high>[^\u201c\u201d\u201e\n]{0,400})[\u201d\u201c]"
+    r"|\u00ab(?P<angle>[^\u00ab\u00bb\n]{0,400})\u00bb"
+)
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$\$.*?\$\$", re.S)
+_LEFT_OUT: Final = re.compile(r"\s?(?:\[?\u2026\]?|\[?\.\.\.\]?|\[[^\]]*\])\s?")
+_WORD: Final = re.compile(r"\w+")
+_MARKUP: Final = re.compile(r"<[^<>\n]{1,80}>|\]\([^()\s]{1,300}\)|\\[nrt\"/]")
+_CITATION: Final = re.compile(
+    r"(?<=[\w.,;:!?)\"'\u201d*`\]])\s?\[(?:(?:source|passage|context|document|doc|fact|ref)s?[\s-]?)?"
+    r"(?P<square>\d{1,3}(?:\s?[,;]\s?\d{1,3})*)\](?!\()"
+    r"|\((?:source|passage|context|document|fact)s?\s(?P<round>\d{1,3}(?:\s?(?:,|and)\s?\d{1,3})*)\)",
+    re.I,
+)
+_INDEXED: Final = re.compile(r"[\w)`](?:\[[^\[\]\n]{0,20}\])*\Z")
+_DIGITS: Final = re.compile(r"\d+(?:[.,'\u2009\u00a0\u202f]\d+)*")
+
+
+def missing_quotations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
+    """Quotations of several words that neither a passage nor the question has, as offsets."""
+    if not evidence.passages or answer.lstrip()[:1] in ("{", "["):
+        # The strings of structured output are nobody's words.
+        return
+    code = [match.span() for match in _CODE.finditer(answer)]
+    for match in _QUOTED.finditer(answer):
+        kind = str(match.lastgroup)
+        words = match[kind].split()
+        if len(words) < FEWEST_WORDS or _is_inch(answer, match, kind):
+            continue
+        if any(low < match.end() and match.start() < high for low, high in code):
+            continue
+        if _stands(match[kind], evidence, question) or not _known(match[kind], evidence):
+            continue
+        yield match.span(kind)
+
+
+def _is_inch(answer: str, match: re.Match[str], kind: str) -> bool:
+    """Whether the mark is no quotation's: a blank within it, a figure or another mark by it."""
+    inner = match[kind]
+    before = answer[max(0, match.start() - 1) : match.start()]
+    after = answer[match.end() : match.end() + 1]
+    return inner[0].isspace() or inner[-1].isspace() or before.isalnum() or '"' in (before, after)
+
+
+def _stands(quotation: str, evidence: Evidence, question: str) -> bool:
+    if any(locate(quotation, folded) is not None for folded in evidence.folded):
+        return True
+    # Word for word without punctuation, tags, links and escapes.
+    pieces = [_row(piece) for piece in _LEFT_OUT.split(quotation)]
+    whole = " ".join(
+        f" {_row(form)} "
+        for _, text in (*evidence.passages, ("", question))
+        for form in (text, _MARKUP.sub(" ", text))
+    )
+    return all(f" {piece} " in whole for piece in pieces if piece)
+
+
+def _known(quotation: str, evidence: Evidence) -> bool:
+    keys = [token.key for token in claim_tokens(quotation)]
+    return sum(key in evidence.vocabulary for key in keys) >= KNOWN * len(keys)
+
+
+def _row(text: str) -> str:
+    return " ".join(word.strip("_") for word in _WORD.findall(plain(text)))
+
+
+def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
+    """Citations of a passage that does not exist, as offsets.
+
+    A number that a passage or the question has in brackets itself is its own text's.
+    """
+    count = len(evidence.passages)
+    found = list(_CITATION.finditer(answer)) if count else []
+    numbers = {id(match): _numbers(match) for match in found}
+    if any(0 in cited for cited in numbers.values()):
+        # Counted from 0, or no citations at all.
+        return
+    code = [match.span() for match in _CODE.finditer(answer)]
+    for match in found:
+        beyond = [number for number in numbers[id(match)] if number > count]
+        if not beyond or any(low < match.end() and match.start() < high for low, high in code):
+            continue
+        before = answer[: match.start()]
+        # "items[3]" and "a[0][3]" are places in a list.
+        glued = match["square"] is not None and match.group()[0] == "["
+        if before.rstrip().endswith((":", "=", "[")) or (glued and _INDEXED.search(before)):
+            continue
+        own = [f"[{number}]" for number in beyond]
+        # The answer's own list of references, or a mark that a passage has.
+        if any(re.search(rf"(?m)^\W{{0,4}}{re.escape(one)}", answer) for one in own):
+            continue
+        if any(
+            one in text for one in own for text in (question, *(t for _, t in evidence.passages))
+        ):
+            continue
+        if any(_labelled(number, text) for number in beyond for _, text in evidence.passages):
+            continue
+        start = match.start() + len(match.group()) - len(match.group().lstrip())
+        yield start, match.end()
+
+
+def _labelled(number: int, text: str) -> bool:
+    return (
+        re.search(rf"(?i)\b(?:passage|source|document|fact|ref)\W{{0,2}}{number}\b", text)
+        is not None
+    )
+
+
+def _numbers(match: re.Match[str]) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", match["square"] or match["round"])]
+
+
+def hints_of(claim: Claim, evidence: Evidence, question: str) -> tuple[Entity, ...]:
+    """Figures, names, dates and identifiers of a claim in neither the evidence nor the question."""
+    if not evidence.passages:
+        return ()
+    return tuple(
+        Entity(
+            text=value.text, kind=value.kind,
+            start=claim.start + value.start, end=claim.start + value.end,
+        )
+        for value in read(claim.text).values
+        if not _is_known(value, evidence, question)
+    )  # fmt: skip
+
+
+def _is_known(value: Value, evidence: Evidence, question: str) -> bool:
+    known_words = _words_of((question, *(text for _, text in evidence.passages)))
+    keys = _WORD.findall(plain(value.text))
+    if keys and all(key in known_words for key in keys):
+        return True
+    if isinstance(value.of, Quantity):
+        if value.of.unit.startswith("per "):
+            return True
+        known = _numerals(evidence, question)
+        return any(_digits(end) in known for end in (value.of.low, value.of.high))
+    if isinstance(value.of, DateMention):
+        own = value.of
+        return any(
+            gives(other, own) for sentence in evidence.sentences for other in _dates(sentence.text)
+        ) or any(gives(other, own) for other in dates(question))
+    return False
+
+
+def _dates(text: str) -> list[DateMention]:
+    return dates(text) if any(c.isdigit() for c in text) else []
+
+
+@lru_cache(maxsize=8)
+def _words_of(texts: tuple[str, ...]) -> frozenset[str]:
+    """The words of the texts, those within codes and paths apart."""
+    return frozenset(word for text in texts for word in _WORD.findall(plain(text)))
+
+
+def _digits(number: Decimal) -> str:
+    """The digits of a number, whatever its scale: "4.2 million" and "4,200,000" share them."""
+    return "".join(map(str, abs(number).as_tuple().digits)).strip("0") or "0"
+
+
+def _numerals(evidence: Evidence, question: str) -> frozenset[str]:
+    return _numerals_of((question, *(text for _, text in evidence.passages)))
+
+
+@lru_cache(maxsize=8)
+def _numerals_of(texts: tuple[str, ...]) -> frozenset[str]:
+    found: set[str] = set()
+    for text in texts:
+        for figure in _DIGITS.findall(text):
+            found.add(re.sub(r"\D", "", figure).strip("0") or "0")
+        for word in set(_WORD.findall(text.casefold())) & WORDED:
+            found |= {_digits(quantity.value) for quantity in quantities(word)}
+    return frozenset(found)
+
+
+for _memory in (_words_of, _numerals_of):
+    forgotten_with(_memory.cache_clear)

@@ -1,0 +1,231 @@
+"""The words of a claim and of a clause, as they are compared one by one.
+
+A word is compared as it is folded; a figure or date is one word with its unit, and equal as
+people write it. Articles, Markdown, citation markers and "According to the context," are no words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.dpe.verifier.values import MARKER, Value, read, same_value
+from crp_integrations.language.claim_kinds import SOURCE
+from crp_integrations.language.dates import DateMention
+from crp_integrations.language.folding import Folded
+from crp_integrations.language.negation import find_conditions, negations
+from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.words import (
+    AUXILIARIES,
+    DETERMINERS,
+    PAST_OF,
+    PREPOSITIONS,
+    PRONOUNS,
+    STOP_WORDS,
+    finite_verb,
+    stem,
+    words,
+)
+
+# Signs are words too: "C++" is not "C". Punctuation and brackets are none.
+_TOKEN: Final = re.compile(
+    r"\w+(?:['.,\-&/:@+]+\w+)*|[^\w\s.,;:!?()\[\]{}\"'\u2026\u2013\u2014_-]|(?<=\w)\+\+?"
+)
+_CAMEL: Final = re.compile(r"[a-z][A-Z]")
+_ARTICLES: Final = frozenset({"a", "an", "the"})
+# "a few" is another amount than "few".
+_AFTER_ARTICLE: Final = frozenset({"few", "little", "lot"})
+# Contractions as folding leaves them, without their apostrophe.
+_FULL: Final = {"cant": "can", "cannot": "can", "wont": "will", "shant": "shall", "aint": "is"}
+_SHORT_NOT: Final = frozenset(
+    word.replace("'", "") for word in AUXILIARIES if word.endswith("n't")
+) | {"cannot"}
+DENIALS: Final = frozenset({"not", "never"})
+_DO: Final = frozenset({"do", "does", "did"})
+_LEAD: Final = re.compile(
+    rf"[\s*_]*(?:based\s+on|according\s+to|given|from|as\s+stated\s+in)\s+{SOURCE}\s*,\s*", re.I
+)
+# What a clause may stand under in another part of its sentence, beside conditions and negations.
+_QUALIFIED: Final = re.compile(
+    r"(?i)\?|\brespectively\b|\b(?:would|should|must|shall|ought|can|will|but|yet|although|though"
+    r"|however|otherwise|except|while|whereas|since|as)\b"
+    r"|\b(?:say|argue|believe|think|hope|warn|assume|suppose|allege|deny|doubt|wonder|ask)"
+    r"(?:s|d|ed|ing)?\b"
+    r"|\b(?:state|claim|report|announce|suggest|estimate|expect)(?:s|d|ed|ing)?,?\s+that\b"
+    r"|\b(?:said|thought|denied|denies)\b|\baccording\s+to\b"
+)
+_REPORTS: Final = re.compile(
+    r"(?i)(?<!\bthe )(?<!\ba )(?<!\bwas )(?<!\bis )(?<!\bare )(?<!\bwere )(?<!\bbeen )\breported\s"
+)
+# What points back to something said before.
+_POINTING: Final = PRONOUNS | frozenset(
+    "its their his her our my your one both such former latter here then him them us me".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word where it stands.
+
+    Attributes:
+        key: as it is compared.
+        start, end: character offsets in the text that was cut.
+        value: the figure or date that it is; None for other words.
+    """
+
+    key: str
+    start: int
+    end: int
+    value: Value | None = None
+
+
+def folded_keys(original: str, folded: Folded) -> list[tuple[str, int, int]]:
+    """The words of a text with their offsets; a name of code keeps its capitals."""
+    starts, ends = folded.starts, folded.ends
+    found = []
+    for match in _TOKEN.finditer(folded.text):
+        start, end = starts[match.start()], ends[match.end() - 1]
+        written = original[start:end]
+        coded = written[1:] != written[1:].lower() and _CAMEL.search(written) is not None
+        found.append((written if coded else match.group(), start, end))
+    return found
+
+
+def figures(text: str) -> list[Value]:
+    """The figures and dates of a text; codes and names are words as others are."""
+    return [value for value in read(text).values if value.family != "name"]
+
+
+def tokens_of(text: str, keys: Sequence[tuple[str, int, int]], shift: int = 0) -> list[Token]:
+    """The words of a text as they are compared.
+
+    Args:
+        keys: its words; offsets are larger by `shift` than those in the text.
+    """
+    left_out = [(m.start() + shift, m.end() + shift) for m in MARKER.finditer(text)]
+    lead = _LEAD.match(text)
+    if lead is not None:
+        left_out.append((shift, shift + lead.end()))
+    values = [(v.start + shift, v.end + shift, v) for v in figures(text)]
+    found: list[Token] = []
+    for place, (key, start, end) in enumerate(keys):
+        if any(low < end and start < high for low, high in left_out):
+            continue
+        value = next((row for row in values if row[0] < end and start < row[1]), None)
+        if value is not None:
+            if not found or found[-1].value is not value[2]:
+                found.append(Token(value[2].text.casefold(), value[0], value[1], value[2]))
+            continue
+        following = keys[place + 1][0] if place + 1 < len(keys) else ""
+        if key in _ARTICLES and following not in _AFTER_ARTICLE:
+            continue
+        if key in _SHORT_NOT:
+            found.append(Token(_FULL.get(key, key[:-2]), start, end))
+            found.append(Token("not", start, end))
+            continue
+        found.append(Token(key, start, end))
+    return found
+
+
+def claim_tokens(text: str) -> list[Token]:
+    """The words of a text that stands alone."""
+    return tokens_of(text, folded_keys(text, Folded(text)))
+
+
+def same_token(claim: Token, source: Token) -> bool:
+    """Whether two words are one, or two values equal; a unit must not come from nowhere."""
+    if claim.value is None or source.value is None:
+        return claim.key == source.key and (claim.value is None) == (source.value is None)
+    own, other = claim.value.of, source.value.of
+    if isinstance(own, Quantity) and isinstance(other, Quantity) and own.unit and not other.unit:
+        return False
+    return same_value(claim.value, source.value)
+
+
+def content_keys(tokens: Sequence[Token]) -> list[str]:
+    """The words that say what a claim is about, without its values."""
+    return [t.key for t in tokens if t.value is None and t.key not in STOP_WORDS]
+
+
+def without_denial(tokens: Sequence[Token]) -> tuple[list[str], list[Token]]:
+    """Stems without "not" and the "do" that it needs, and the denials."""
+    kept: list[str] = []
+    denials: list[Token] = []
+    for token in tokens:
+        if token.value is None and token.key in DENIALS:
+            denials.append(token)
+        elif token.value is not None:
+            kept.append(token.key)
+        elif token.key not in _DO:
+            kept.append(stem(PAST_OF.get(token.key, token.key)))
+    return kept, denials
+
+
+def qualified(text: str) -> bool:
+    """Whether a text has a condition, negation, modal, attribution, contrast or question."""
+    if _QUALIFIED.search(text) is not None:
+        return True
+    spans = [span.of(text).lower() for span in find_conditions(text)]
+    # "Acme reported revenue" is no reservation, as "the reported revenue" is.
+    reported = spans.count("reported") and _REPORTS.search(text) is not None
+    return any(not reported or span != "reported" for span in spans) or bool(negations(text))
+
+
+def points_back(text: str) -> bool:
+    """Whether a claim has no subject of its own: a pronoun, a demonstrative, or none."""
+    found = words(_LEAD.sub("", text, count=1))
+    verb = finite_verb(found)
+    if not verb:
+        return True
+    subject = [word.lower for word in found[:verb]]
+    if subject[0] in _POINTING:
+        return True
+    return all(w in STOP_WORDS or w in DETERMINERS or w in PREPOSITIONS for w in subject)
+
+
+def is_vague(text: str) -> bool:
+    """Whether a claim's subject is one common noun with an article, as "the company"."""
+    found = words(_LEAD.sub("", text, count=1))
+    verb = finite_verb(found)
+    if not verb:
+        return True
+    subject = found[:verb]
+    if subject[0].lower not in DETERMINERS:
+        return False
+    named = [w for w in subject[1:] if w.lower not in STOP_WORDS]
+    return len(named) < 2 and not any(w.text[0].isupper() or w.text[0].isdigit() for w in named)
+
+
+def predicate_start(text: str) -> int:
+    """Where the finite verb of a claim begins; its length where there is none."""
+    found = words(text)
+    verb = finite_verb(found)
+    return found[verb].start if verb else len(text)
+
+
+def identifies(token: Token, tokens: Sequence[Token], text: str) -> bool:
+    """Whether a value says which thing is meant, and not what is said of it.
+
+    What stands before the verb does; a date beside another value, or before a noun; an order;
+    a bare number that neither counts things nor stands behind a verb or preposition.
+    """
+    assert token.value is not None
+    if token.start < predicate_start(text):
+        return True
+    place = tokens.index(token)
+    following = tokens[place + 1] if place + 1 < len(tokens) else None
+    adjacent = following is not None and text[token.end : following.start].isspace()
+    noun = adjacent and following is not None and following.key not in PREPOSITIONS | STOP_WORDS
+    if isinstance(token.value.of, DateMention):
+        return noun or sum(t.value is not None for t in tokens) > 1
+    quantity = token.value.of
+    if not isinstance(quantity, Quantity) or quantity.kind == "ordinal":
+        return True
+    if quantity.unit or noun:
+        return False
+    before = tokens[place - 1].key if place else ""
+    led = words(text[: token.start])
+    article = bool(led) and led[-1].lower in _ARTICLES
+    return article or not (before in AUXILIARIES | PREPOSITIONS or before == "not")
