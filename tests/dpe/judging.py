@@ -14,7 +14,6 @@ from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-
 from crp_integrations.messages import ModelCall
 from crp_integrations.vocabulary import GroundingMode
 
@@ -78,7 +77,7 @@ class Case:
     def judged(self, rule: Rule) -> Report:
         """The report with what a judge that answers by a rule says."""
         run, _ = self.played(rule)
-        return judged(self.screened, self.dossier, run)
+        return judged(self.screened, self.dossier, run, DpeSettings())
 
 
 def asked(call: ModelCall) -> dict[str, Any]:
