@@ -48,9 +48,7 @@ class Case:
     @property
     def screened(self) -> Report:
         """The report of the stages without a model call."""
-        return examine(
-            self.dossier, embedder=None, verifier=None, settings=DpeSettings()
-        )
+        return examine(self.dossier, embedder=None, verifier=None, settings=DpeSettings())
 
     def inquiry(self) -> Inquiry:
         return Inquiry(self.dossier, self.screened.claims, self.terms)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from crp_integrations.dpe.judge.quotation import without_doubt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.judge.quotation import without_doubt
 from tests.dpe.judging import Case, statuses
 
 PASSAGE = (

@@ -124,7 +124,7 @@ def align(
     found = _candidates(claim, context)
     if not found:
         return Alignment(0.0, (), untraced=_untraced(claim.values, context, known, common))
-    # Words that stand in a passage as they are were not changed.
+    # Words that stand in a passage as they are were not changed; only a condition may be gone.
     whole = context.verbatim(text)
     best = max(
         found,
@@ -134,8 +134,11 @@ def align(
             -len(c.slots.rivals),
         ),
     )
+    condition = _condition(sentence or text, best)
+    rests_on = _rests_on(best, found, claim)
     if whole:
-        return Alignment(_lexical(claim, best, found, context, 0), _rests_on(best, found, claim))
+        support = _lexical(claim, best, found, context, 0)
+        return Alignment(support, rests_on, condition=condition)
     changes: list[Change] = []
     # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
     open_ = [value for value in best.slots.matched if value.family == "name"]
@@ -149,11 +152,11 @@ def align(
             open_.append(rival.claim)
     return Alignment(
         lexical=_lexical(claim, best, found, context, len(changes)),
-        units=_rests_on(best, found, claim),
+        units=rests_on,
         changes=tuple(changes),
         untraced=_untraced(open_, context, known, common),
         flip=_flip(claim, best),
-        condition=_condition(sentence or text, best),
+        condition=condition,
     )
 
 
