@@ -232,12 +232,17 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
         worst = worse(worst, level)
     if _conflicts_within(report):
         worst = worse(worst, RiskLevel.MEDIUM)
-    if not dossier.answer.strip():
+    if not has_text(dossier.answer):
         worst = worse(worst, RiskLevel.UNKNOWN)
     score = BASE.get(worst)
     if score is not None:
         score = round(score + FURTHER * min(counted, MOST_FURTHER), 6)
     return Level(worst, score, allowed)
+
+
+def has_text(answer: str) -> bool:
+    """Whether an answer has a letter or a figure, so that it can say something."""
+    return any(character.isalnum() for character in answer)
 
 
 def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:
@@ -266,7 +271,7 @@ def is_settled(report: Report) -> bool:
 def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
     """How far an answer was read; one without text was not."""
     counts = count_claims(claims)
-    if not dossier.answer.strip() or (counts.unread and not counts.read):
+    if not has_text(dossier.answer) or (counts.unread and not counts.read):
         return Verification.UNREAD
     return Verification.PARTIAL if counts.unread else Verification.VERIFIED
 
@@ -287,7 +292,7 @@ def _share(part: int, whole: int, dossier: Dossier) -> float:
     """A share; of nothing it is 1, but for an answer without text, which says nothing."""
     if whole:
         return part / whole
-    return 1.0 if dossier.answer.strip() else 0.0
+    return 1.0 if has_text(dossier.answer) else 0.0
 
 
 def circumstances(report: Report, dossier: Dossier) -> Circumstances:

@@ -54,7 +54,7 @@ QUOTE_NOT_FOUND: Final = "QUOTE_NOT_FOUND"
 CITATION_WRONG: Final = "CITATION_WRONG"
 NEGATION_FLIP: Final = "NEGATION_FLIP"
 # A clause of fewer content words is said of too many things.
-FEWEST_CONTENT: Final = 2
+FEWEST_CONTENT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
