@@ -22,7 +22,7 @@ from string import Template
 
 from crp_integrations.dpe.judge import messages, verdict
 from crp_integrations.dpe.records import REJECTED
-from crp_integrations.language import folding
+from crp_integrations.language import folding, typesetting
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -84,9 +84,11 @@ def judge_constants() -> str:
         "dashes": "".join(sorted(folding.DASHES)),
         "edges": folding.EDGES,
         "first": [status.value for status in verdict.FIRST],
+        "formula": typesetting.FORMULA,
         "further": to_fixed(verdict.FURTHER),
         "group": folding.GROUP,
         "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
+        "hyphenation": typesetting.HYPHENATION,
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in verdict.ORDER],
         "longestName": messages.LONGEST_NAME,
@@ -99,11 +101,15 @@ def judge_constants() -> str:
         "mostReasons": verdict.MOST,
         "mostUnnumbered": messages.MOST_UNNUMBERED,
         "nothing": "".join(sorted(folding.NOTHING)),
+        "references": typesetting.REFERENCES,
         "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
+        "separated": typesetting.SEPARATED,
         "separators": "".join(sorted(folding.SEPARATORS)),
+        "settings": typesetting.SETTINGS,
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),
         "stops": "".join(sorted(folding.STOPS)),
+        "symbols": typesetting.SYMBOLS,
         "unspaced": folding.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in verdict.UNSUPPORTED_LEVEL.items()
