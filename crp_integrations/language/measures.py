@@ -266,11 +266,10 @@ _PRONOUN_BEFORE = re.compile(
     r"[a-z][a-z-]{0,20}\s\Z",
     _I,
 )
-# A noun is counted; a verb or preposition of these closed classes makes "one" a pronoun.
+# A noun is counted; a verb or conjunction of these closed classes makes "one" a pronoun.
 _NOUN_AFTER = re.compile(
     r"[\s-](?!(?:of|or|and|but|is|was|are|were|has|had|have|does|did|do|can|cannot|could|may|might"
-    r"|must|shall|should|will|would|to|by|with|on|for|from|at|as|than|that|which|who|whose|if|when"
-    r"|because|not|never|also|another)\b)[a-z]"
+    r"|must|shall|should|will|would|to|by|than|that|which|who|whose|if|when|because|another)\b)[a-z]"
 )
 
 

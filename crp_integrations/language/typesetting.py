@@ -27,10 +27,10 @@ SETTINGS: Final = "|".join(
         r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8}[0-9]{0,2});",
         # Escaped, a sign is itself: no dollar sign of a formula, no brace of a command.
         r"\\([{}$%&#_])",
-        rf"(\\(?:{_TYPES})[ ]{{0,4}}\{{)",
+        rf"(\\(?:{_TYPES})[ ]{{0,4}}\{{|\^\{{(?=\\circ))",
         # `4{,}200`: a comma that no space follows.
         r"\{([.,])\}",
-        rf"\^?\{{?\\({'|'.join(SYMBOLS)})(?![A-Za-z])(?:[ ]|\}})?",
+        rf"\^?\\({'|'.join(SYMBOLS)})(?![A-Za-z])",
         # Thin and wide spaces.
         r"(\\[,; ]|\\q?quad(?![A-Za-z]))",
         r"([{}])",
@@ -52,7 +52,7 @@ SETTINGS: Final = "|".join(
 # What makes a dollar sign that of a formula: a command before the next one, or a bare number.
 FORMULA: Final = (
     rf"\$(?:[^$\n\\]*\\(?:[,;%$]|(?:{_TYPES}|{'|'.join(SYMBOLS)}|q?quad)(?![A-Za-z]))"
-    r"(?:[^$\n\\]|\\[^\n])*\$|[0-9][0-9.,]*\$(?![0-9]))"
+    r"(?:[^$\n\\]|\\[^\n])*\$|[0-9][0-9.,{}]*\$(?![0-9]))"
 )
 _SETTINGS = re.compile(SETTINGS)
 _FORMULA = re.compile(FORMULA)
