@@ -23,7 +23,7 @@ from string import Template
 from crp_integrations.dpe import derivation
 from crp_integrations.dpe.judge import messages, verdict
 from crp_integrations.dpe.records import REJECTED
-from crp_integrations.language import folding
+from crp_integrations.language import folding, typesetting
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -85,9 +85,11 @@ def judge_constants() -> str:
         "dashes": "".join(sorted(folding.DASHES)),
         "edges": folding.EDGES,
         "first": [status.value for status in verdict.FIRST],
+        "formula": typesetting.FORMULA,
         "further": to_fixed(derivation.FURTHER),
         "group": folding.GROUP,
         "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
+        "hyphenation": typesetting.HYPHENATION,
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in derivation.LEVELS],
         "longestName": messages.LONGEST_NAME,
@@ -100,11 +102,15 @@ def judge_constants() -> str:
         "mostReasons": verdict.MOST,
         "mostUnnumbered": messages.MOST_UNNUMBERED,
         "nothing": "".join(sorted(folding.NOTHING)),
+        "references": typesetting.REFERENCES,
         "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
+        "separated": typesetting.SEPARATED,
         "separators": "".join(sorted(folding.SEPARATORS)),
+        "settings": typesetting.SETTINGS,
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),
         "stops": "".join(sorted(folding.STOPS)),
+        "symbols": typesetting.SYMBOLS,
         "unspaced": folding.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()

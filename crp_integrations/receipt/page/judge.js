@@ -34,15 +34,76 @@ function foldedCluster(cluster) {
   return Array.from(BLANK.test(signAt(found, 0)) ? cluster : found, foldedSign).join("").replaceAll("\u2044", "/");
 }
 
+const SETTINGS = new RegExp(JUDGING.settings, "gu");
+const FORMULA = new RegExp(JUDGING.formula, "uy");
+const HYPHENATION = JUDGING.hyphenation;
+
+// The signs of a text without its typesetting, as `language.typesetting` undoes it, with offsets.
+function unset(text) {
+  const made = { signs: [], starts: [], ends: [] };
+  let [at, place, formula] = [0, 0, false];
+  const braces = [];
+  const put = (sign, length) => {
+    if (sign) {
+      made.signs.push(sign);
+      made.starts.push(place);
+      made.ends.push(place + length);
+    }
+    place += length;
+  };
+  const keep = (piece) => { for (const sign of piece) put(sign, 1); };
+  for (const match of text.matchAll(SETTINGS)) {
+    const [whole, reference, escaped, command, comma, symbol, space, brace, dollar, hyphen, identifier] = match;
+    keep(text.slice(at, match.index));
+    at = match.index + whole.length;
+    let sign = null;
+    if (reference) sign = referred(reference);
+    else if (symbol) sign = JUDGING.symbols[symbol];
+    else if (escaped || comma || space) sign = space ? " " : escaped || comma;
+    else if (command) {
+      braces.push(true);
+      sign = "";
+    } else if (brace === "{") braces.push(false);
+    else if (brace) sign = braces.pop() ? "" : null;
+    else if (dollar) {
+      FORMULA.lastIndex = match.index;
+      if (formula || FORMULA.test(text)) [formula, sign] = [!formula, ""];
+    } else if (hyphen) sign = hyphenOf(hyphen, text, match.index, at);
+    else if (identifier) {
+      for (const each of whole) put(isOf("separated", each) ? "" : each, 1);
+      continue;
+    }
+    if (sign === null) keep(whole);
+    else put(sign, Array.from(whole).length);
+  }
+  keep(text.slice(at));
+  return made;
+}
+
+function referred(name) {
+  if (name[0] !== "#") return Object.hasOwn(JUDGING.references, name) ? JUDGING.references[name] : null;
+  const code = /^#x/i.test(name) ? parseInt(name.slice(2), 16) : parseInt(name.slice(1), 10);
+  return (code > 0 && code < 0xd800) || (code > 0xdfff && code < 0x110000) ? String.fromCodePoint(code) : null;
+}
+
+// What a hyphen before a line's end stands for; null where it is a dash or a bullet.
+function hyphenOf(hyphen, text, start, end) {
+  const [before, behind] = [Array.from(text.slice(Math.max(0, start - 2), start)).pop() ?? "", Array.from(text.slice(end, end + 2))[0] ?? ""];
+  if (!WRITTEN.test(before) || !WRITTEN.test(behind)) return null;
+  if (hyphen === "\xad") return "";
+  return /\p{L}/u.test(before) && /\p{Lowercase}/u.test(behind) ? HYPHENATION : "-";
+}
+
 // A text as quotations are compared: its signs, where each is from, and where a mark was left out.
 function folded(original) {
-  const [signs, made] = [Array.from(original), { signs: [], starts: [], ends: [], apart: new Set() }];
+  const { signs, starts, ends } = unset(original);
+  const made = { signs: [], starts: [], ends: [], apart: new Set() };
   let [blank, place] = [true, 0];
   const keep = (told, first) => {
     for (const sign of told) {
       made.signs.push(sign);
-      made.starts.push(first);
-      made.ends.push(place);
+      made.starts.push(starts[first]);
+      made.ends.push(ends[place - 1]);
     }
   };
   while (place < signs.length) {
@@ -80,7 +141,7 @@ function isInner(sign) {
 function isCut({ signs, starts, apart }, place) {
   if (place < 1 || place >= signs.length || apart.has(place)) return false;
   const [before, behind] = [signs[place - 1], signs[place]];
-  return JOINS.test(behind)
+  return JOINS.test(behind) || before === HYPHENATION || behind === HYPHENATION
     || (starts[place - 1] === starts[place] && !isOf("stops", before) && !isOf("stops", behind))
     || (" ^".includes(behind) && starts[place] === starts[place + 1])
     || (isInner(before) && isInner(behind))
@@ -93,6 +154,12 @@ function figuresAt(signs, place) {
   return end - place;
 }
 
+// Whether more figures than a group of thousands has end at a place.
+function isMany(signs, end) {
+  const figures = signs.slice(Math.max(0, end - JUDGING.group - 1), end);
+  return figures.length > JUDGING.group && figures.every((sign) => NUMERAL.test(sign));
+}
+
 const isWord = (sign) => WRITTEN.test(sign) || (sign !== "" && ")]%°-".includes(sign));
 
 // Whether a figure begins here behind another one and what makes them one.
@@ -102,7 +169,7 @@ function isBehindSeparator({ signs, apart }, place) {
   if (isOf("separators", first)) return DIGIT.test(before) && DIGIT.test(signAt(signs, place + 1));
   if (!isOf("separators", before) || !DIGIT.test(first)) return false;
   if (before === "." && !isWord(earlier) && earlier !== ".") return true;
-  return DIGIT.test(earlier) && (before !== "," || figuresAt(signs, place) === JUDGING.group);
+  return DIGIT.test(earlier) && (before !== "," || (figuresAt(signs, place) === JUDGING.group && !isMany(signs, place - 1)));
 }
 
 // Whether a figure ends here in front of what makes it one with the next.
@@ -110,7 +177,8 @@ function isBeforeSeparator({ signs, apart }, place, end) {
   if (end + 1 >= signs.length || apart.has(end) || !isOf("separators", signs[end])) return false;
   const figures = figuresAt(signs, end + 1);
   if (!figures || !DIGIT.test(signs[end - 1])) return false;
-  return signs[end] !== "," || !(figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
+  const separate = figures === JUDGING.group && isMany(signs, end);
+  return signs[end] !== "," || !(separate || figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
 }
 
 // Whether a figure begins here that has a sign before it: 5 does not stand in -5.
@@ -118,11 +186,26 @@ function isSigned({ signs }, place) {
   return signAt(signs, place - 1) === "-" && (DIGIT.test(signs[place]) || /\p{Sc}/u.test(signs[place])) && !isWord(signAt(signs, place - 2));
 }
 
+// Where words end that begin at a place, 0 for nowhere; hyphens of line ends may lack.
+function endOf({ signs }, words, start) {
+  let place = start;
+  for (const word of words) {
+    if (word === HYPHENATION) {
+      if (signs[place] === "-" || signs[place] === HYPHENATION) place += 1;
+      continue;
+    }
+    if (signs[place] === HYPHENATION && word !== "-" && place > start) place += 1;
+    if (signs[place] !== word && !(word === "-" && signs[place] === HYPHENATION)) return 0;
+    place += 1;
+  }
+  return place;
+}
+
 // Each place where folded words stand and no word or figure is cut.
 function* placesOf(text, words) {
-  for (let place = 0; words.length && place + words.length <= text.signs.length; place += 1) {
-    const end = place + words.length;
-    if (!words.every((sign, at) => text.signs[place + at] === sign)) continue;
+  for (let place = 0; words.length && place < text.signs.length; place += 1) {
+    const end = endOf(text, words, place);
+    if (end <= place) continue;
     if (isCut(text, place) || isCut(text, end) || isSigned(text, place)) continue;
     if (!isBehindSeparator(text, place) && !isBeforeSeparator(text, place, end)) yield [text.starts[place], text.ends[end - 1]];
   }
