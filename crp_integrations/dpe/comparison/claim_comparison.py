@@ -45,6 +45,7 @@ from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.records import Evidence as Place
 from crp_integrations.language.claim_kinds import asserts_nothing
+from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import ClaimStatus, ClaimType, ErrorKind
 
@@ -96,6 +97,8 @@ def compare_claims(
     Returns:
         The claims with status, error, findings, quotations and hints.
     """
+    # Thoughts are no answer, and must not qualify the sentence behind them; offsets stay.
+    answer = without_reasoning(answer, reasoning_spans(answer))
     evidence = Evidence(passages)
     structured = compare_structures(answer, evidence, question)
     comparison = _Comparison(answer, evidence, question)

@@ -26,6 +26,7 @@ from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.stages.entailment import first_pieces, windows, word_on
 from crp_integrations.dpe.state import State
 from crp_integrations.language.hidden_text import hidden_text
+from crp_integrations.language.languages import differs
 from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 
 NAMES: Final = ((2, "attribution"), (3, "fidelity verification"), (4, "entailment scoring"))
@@ -43,11 +44,20 @@ def compare_with_evidence(state: State) -> State:
     claims = compare_claims(
         dossier.answer, state.claims, dossier.passages, dossier.question, numbered=dossier.numbered
     )
-    state = replace(state, claims=claims)
+    language = differs(dossier.answer, "\n".join(text for _, text in dossier.passages))
+    if language:
+        # Its names may be ordinary words: figures alone can be looked up.
+        claims = tuple(map(_without_names, claims))
+    state = replace(state, claims=claims, language=language)
     repeated = find_repeats(state)
     if repeated:
         claims = tuple(map(_rejected, with_repeats(claims, repeated)))
     return replace(state, claims=_with_hidden_text(claims, dossier.answer))
+
+
+def _without_names(claim: Claim) -> Claim:
+    hints = tuple(one for one in claim.hints if one.kind != "name")
+    return claim.model_copy(update={"hints": hints}) if hints != claim.hints else claim
 
 
 def _with_hidden_text(claims: tuple[Claim, ...], answer: str) -> tuple[Claim, ...]:

@@ -28,7 +28,6 @@ from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.stages.attribution import LEXICAL
 from crp_integrations.dpe.stages.fidelity import counted, unpaired
 from crp_integrations.dpe.state import State
-from crp_integrations.language.languages import differs
 from crp_integrations.seals import digest, sha256
 from crp_integrations.vocabulary import (
     Attribution,
@@ -235,8 +234,8 @@ def _flags(state: State) -> tuple[str, ...]:
         flags.append("claims=0")
     if not state.dossier.passages:
         flags.append("context=0")
-    elif state.tools.settings.decides == "claims" and (language := _other_language(state)):
-        flags.append(f"language={language}")
+    if state.language:
+        flags.append(f"language={state.language}")
     opinions = sum(claim.claim_type is ClaimType.OPINION for claim in state.claims)
     if opinions:
         flags.append(f"opinions={opinions}")
@@ -254,12 +253,6 @@ def _flags(state: State) -> tuple[str, ...]:
     if state.classification.failed:
         flags.append("classification-not-checked")
     return tuple(flags)
-
-
-def _other_language(state: State) -> str:
-    """The answer's language where it surely is another one than that of the passages."""
-    dossier = state.dossier
-    return differs(dossier.answer, "\n".join(text for _, text in dossier.passages))
 
 
 def _of_session(state: State) -> list[str]:
