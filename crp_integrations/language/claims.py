@@ -345,21 +345,19 @@ def segment(text: str) -> list[Segment]:
     shown = without_reasoning(text, reasoning_spans(text))
     leaves = json_leaves(shown)
     if leaves is not None:
-        made = [one for leaf in leaves for one in _of_leaf(shown, leaf)]
-        kept = [replace(one, sentence_index=index) for index, one in enumerate(made)]
+        kept = [one for leaf in leaves for one in _of_leaf(shown, leaf)]
     else:
         kept = _of_prose(shown)
     # What is left over is no claim by its form alone; a figure or word in it may be one.
-    gaps = [one for one in non_claims(text, kept) if one.kind == "unread"]
-    if gaps:
-        starts = [span.start for span in split_sentences(shown)]
-        for gap in gaps:
-            index = max(0, bisect_right(starts, gap.start) - 1)
-            span = Span(gap.start, gap.end)
-            factual = ClaimType.FACTUAL
-            kept.append(_make(span, index, factual, specificity(span.of(text)), None))
-        kept.sort(key=lambda one: one.start)
-    return kept
+    for gap in non_claims(text, kept):
+        if gap.kind == "unread":
+            own = Span(gap.start, gap.end)
+            kept.append(_make(own, 0, ClaimType.FACTUAL, specificity(own.of(text)), None))
+    kept.sort(key=lambda one: one.start)
+    starts = [span.start for span in split_sentences(text)]
+    return [
+        replace(one, sentence_index=max(0, bisect_right(starts, one.start) - 1)) for one in kept
+    ]
 
 
 def _of_leaf(text: str, leaf: JsonLeaf) -> Iterator[Segment]:

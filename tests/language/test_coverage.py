@@ -10,6 +10,7 @@ from crp_integrations.language.claim_kinds import asserts_nothing
 from crp_integrations.language.claims import segment
 from crp_integrations.language.coverage import non_claims, reasoning_spans
 from crp_integrations.language.structured_answers import json_leaves
+from crp_integrations.language.text import split_sentences
 
 PIECES = st.lists(
     st.sampled_from(
@@ -25,6 +26,8 @@ PIECES = st.lists(
 def _partition(text: str) -> None:
     claims = segment(text)
     others = non_claims(text, claims)
+    sentences = split_sentences(text)
+    assert all(0 <= one.sentence_index < len(sentences) for one in claims)
     place = 0
     for start, end in sorted((one.start, one.end) for one in (*claims, *others)):
         assert start == place < end
