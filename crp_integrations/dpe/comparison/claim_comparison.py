@@ -129,7 +129,7 @@ class _Comparison:
     def compared(self, claim: Claim) -> Claim:
         """The claim with what the comparison says of it."""
         heading = claim.claim_type is ClaimType.META and self._opens_heading(claim)
-        if asserts_nothing(claim.text, heading=heading):
+        if asserts_nothing(claim.reads_as, heading=heading):
             return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
         tokens = claim_tokens(claim.reads_as)
         content = content_keys(tokens)
