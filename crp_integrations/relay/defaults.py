@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from crp_integrations import weights
 from crp_integrations.dpe.ports import Verifier
@@ -30,6 +30,9 @@ from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 # `onnx:FOLDER`, a folder, or an object of LangChain, LlamaIndex or sentence-transformers.
 EmbedderSource: TypeAlias = Embedder | str | Path | Any
 RerankerSource: TypeAlias = Reranker | str | Path | Any
+
+# Where what the package compares with stands; what reads comes from elsewhere.
+_COMPARISONS: Final = "crp_integrations.dpe."
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
@@ -113,6 +116,21 @@ def default_verifier(name: str = "none") -> Verifier | None:
     from crp_integrations.engines.verifiers.model_catalogue import published_verifier
 
     return published_verifier(name)
+
+
+def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
+    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads.
+
+    Args:
+        verifier: None for the one that the settings name.
+    """
+    if settings.dpe.decides == "composite":
+        return True
+    if verifier is not None:
+        return not type(verifier).__module__.startswith(_COMPARISONS)
+    from crp_integrations.engines.verifiers.model_catalogue import PUBLISHED
+
+    return settings.dpe.verifier in PUBLISHED
 
 
 @cache

@@ -210,6 +210,15 @@ class Judge:
         """The model's name; empty for the component's own."""
         return self._name
 
+    @property
+    def identity(self) -> str:
+        """Hash of model, instructions and of when and how it is asked, without its key."""
+        chosen = self.settings
+        aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
+        told = chosen.model_dump(mode="json", exclude=aside)
+        prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
+        return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(told.items()))]))
+
     def skips(self, report: Report, session_id: str = "") -> str:
         """Why an answer is not judged; empty where it is."""
         if self.settings.when == DOUBT and is_settled(report):

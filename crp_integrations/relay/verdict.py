@@ -121,7 +121,7 @@ def decide(
         again = _again(report, tier, judgement, request, policy, text, attempts, settings)
         if again is not None:
             return again
-    found = decide_answer(report, tier, judgement, terms)
+    found = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
     if found.reason is not None:
         return Withhold(found.reason)
     if found.word == UNREACHABLE:
@@ -191,7 +191,7 @@ def _again(
         unmet = set(judgement.unmet)
         if not accepts_tier(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
-        if exceeds_risk(report, request.accept_risk):
+        if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
         mended = [demand for demand in MENDED if demand in unmet]
         if mended:
