@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from crp_integrations.dpe.judge.verdict import CHECKABLE, SPECIFIC
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.policy.directives import (
     Demand,
@@ -27,8 +26,8 @@ from crp_integrations.policy.directives import (
 from crp_integrations.policy.records import Policy, Violation
 from crp_integrations.vocabulary import (
     Attribution,
-    Checked,
     ClaimStatus,
+    GroundingMode,
     QualityTier,
     RepetitionLevel,
     RiskLevel,
@@ -112,19 +111,8 @@ Rule = Callable[[PolicyCase], Iterator[UnmetDemand]]
 
 
 def unread_claims(report: Report) -> list[Claim]:
-    """The claims of a report that assert something and that nobody read.
-
-    A report of the preset `literal` has no status of its claims where no judge was asked, since
-    its arithmetic decides on them.
-    """
-    decided = report.was_read or report.risk_score is None
-    return [
-        claim
-        for claim in report.claims
-        if claim.claim_type in CHECKABLE
-        and claim.status is ClaimStatus.NOT_CHECKED
-        and (decided or claim.checked is Checked.NOT_CHECKED)
-    ]
+    """The claims of a report that assert something and that nobody read."""
+    return [claim for claim in report.claims if claim.status is ClaimStatus.NOT_CHECKED]
 
 
 def unfitted_facts(report: Report) -> int:
@@ -242,12 +230,20 @@ def grounding_of(examined: PolicyCase) -> float | None:
 
 
 def entailment_of(examined: PolicyCase) -> float | None:
-    """The mean entailment of the claims; None where none of them was read."""
+    """The entailment of the claim that is entailed least; None where none of them was read.
+
+    Under `open` an unsupported claim is allowed and does not count (decision E21).
+    """
     report, read = examined.report, _read_claims(examined)
     if read is None:
         return report.entailment_score
-    measured = [claim.entailment for claim in read if claim.entailment is not None]
-    return sum(measured) / len(measured) if measured else None
+    lets = report.grounding_mode is GroundingMode.OPEN
+    measured = [
+        claim.entailment
+        for claim in read
+        if claim.entailment is not None and not (lets and claim.status is ClaimStatus.UNSUPPORTED)
+    ]
+    return min(measured, default=None)
 
 
 def _read_claims(examined: PolicyCase) -> list[Claim] | None:
@@ -329,7 +325,7 @@ def _block_rule(name: str, kind: ViolationType, *attributions: Attribution) -> R
         if found or not examined.ran(2):
             seen = _claims(found) if examined.ran(2) else NOT_CHECKED
             yield examined.unmet(kind, name, seen, "none", Demand.GROUNDING)
-        elif _hides_unread(examined):
+        elif examined.unread:
             yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
 
     return rule
@@ -349,52 +345,39 @@ def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
 
 
 def check_fabrication(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-fabrication`: nothing is made up, and every factual claim was looked at for it."""
-    if not examined.policy.block_fabrication:
-        return
-    report = examined.report
-    if report.was_read:
-        # What read the claims says which are made up; findings of the screen are hints.
-        found = sum(
-            claim.status is ClaimStatus.UNSUPPORTED and claim.error in SPECIFIC
-            for claim in report.claims
-        )
-    else:
-        found = report.fabrication_count
-    if found or examined.unread or not examined.ran(3):
-        seen = f"{found} found" if found else f"{_claims(examined.unread)} {NOT_READ}"
-        if not examined.ran(3):
-            seen = NOT_CHECKED
-        yield examined.unmet(
-            ViolationType.FABRICATION, "block-fabrication", seen, "none", Demand.FABRICATION
+    """`block-fabrication`: nothing is made up, and every claim was read for it."""
+    if examined.policy.block_fabrication:
+        yield from _check_count(
+            examined,
+            ViolationType.FABRICATION,
+            "block-fabrication",
+            examined.report.fabrication_count,
+            Demand.FABRICATION,
         )
 
 
 def check_distortion(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-distortion`: no claim says otherwise than its source."""
-    if not examined.policy.block_distortion:
-        return
-    report = examined.report
-    found = report.distortion_count
-    if report.was_read:
-        found = sum(claim.status is ClaimStatus.CONTRADICTED for claim in report.claims)
-    if found or not examined.ran(3):
-        seen = f"{found} found" if examined.ran(3) else NOT_CHECKED
-        yield examined.unmet(
-            ViolationType.DISTORTION, "block-distortion", seen, "none", Demand.DISTORTION
+    """`block-distortion`: no claim says otherwise than its source, and all were read for it."""
+    if examined.policy.block_distortion:
+        yield from _check_count(
+            examined,
+            ViolationType.DISTORTION,
+            "block-distortion",
+            examined.report.distortion_count,
+            Demand.DISTORTION,
         )
-    elif _hides_unread(examined):
-        seen = f"{_claims(examined.unread)} {NOT_READ}"
-        yield examined.unmet(ViolationType.DISTORTION, "block-distortion", seen, "none", None)
 
 
-def _hides_unread(examined: PolicyCase) -> bool:
-    """Whether a claim that nobody read may be what a directive blocks.
-
-    In `literal` the stages look at every claim, whether or not the verifier can.
-    """
-    report = examined.report
-    return examined.unread > 0 and (report.was_read or report.risk_score is None)
+def _check_count(
+    examined: PolicyCase, kind: ViolationType, name: str, found: int, demand: Demand
+) -> Iterator[UnmetDemand]:
+    """What a directive blocks was not found, where it was looked for in every claim."""
+    if not examined.ran(3):
+        yield examined.unmet(kind, name, NOT_CHECKED, "none", demand)
+    elif found:
+        yield examined.unmet(kind, name, f"{found} found", "none", demand)
+    elif examined.unread:
+        yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
 
 
 def check_repetition(examined: PolicyCase) -> Iterator[UnmetDemand]:
