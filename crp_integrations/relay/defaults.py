@@ -118,6 +118,14 @@ def default_verifier(name: str = "none") -> Verifier | None:
     return published_verifier(name)
 
 
+@cache
+def default_policy() -> PolicyEngine:
+    """Rego by regopy, which is loaded at the first decision."""
+    from crp_integrations.engines.rego import RegoEngine
+
+    return RegoEngine()
+
+
 def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
     """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads.
 
@@ -131,14 +139,6 @@ def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
     from crp_integrations.engines.verifiers.model_catalogue import PUBLISHED
 
     return settings.dpe.verifier in PUBLISHED
-
-
-@cache
-def default_policy() -> PolicyEngine:
-    """Rego by regopy, which is loaded at the first decision."""
-    from crp_integrations.engines.rego import RegoEngine
-
-    return RegoEngine()
 
 
 def clock(settings: Settings) -> Clock:

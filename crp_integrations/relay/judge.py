@@ -210,15 +210,6 @@ class Judge:
         """The model's name; empty for the component's own."""
         return self._name
 
-    @property
-    def identity(self) -> str:
-        """Hash of model, instructions and of when and how it is asked, without its key."""
-        chosen = self.settings
-        aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
-        told = chosen.model_dump(mode="json", exclude=aside)
-        prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
-        return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(told.items()))]))
-
     def skips(self, report: Report, session_id: str = "") -> str:
         """Why an answer is not judged; empty where it is."""
         if self.settings.when == DOUBT and is_settled(report):
@@ -384,6 +375,15 @@ class Judge:
         """Take a reply out of the cache, as one that cannot be read."""
         with self._lock:
             self._known.pop(self._key(call), None)
+
+    @property
+    def identity(self) -> str:
+        """Hash of model, instructions and of when and how it is asked, without its key."""
+        chosen = self.settings
+        aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
+        told = chosen.model_dump(mode="json", exclude=aside)
+        prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
+        return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(told.items()))]))
 
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
