@@ -44,7 +44,7 @@ from crp_integrations.gateway.records import (
 )
 from crp_integrations.gateway.responses import GatewayRequest, GatewayResponse, json_response
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import Routed, TenantRelays, Upstream
+from crp_integrations.gateway.tenants import Routed, StatesLimits, TenantRelays, Upstream
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.defaults import clock as clock_of
@@ -113,13 +113,20 @@ def create_app(
         update={"fabric": tree.fabric.model_copy(update={"lifecycle": life})}
     )
 
+    listed = asked.context_limit if isinstance(asked, StatesLimits) else None
+
+    def stated(model: str) -> int | None:
+        return limits.context_limit or (listed(model) if listed else None)
+
     def opened(subject: Subject) -> Relay:
         # A folder's store is its own, which its relay closes; under load writers of a tenant stand
         # in line.
         own: Any = (
             SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
         )
-        return Relay.open(own, subject=subject, settings=counting, **(options or {}))
+        return Relay.open(
+            own, subject=subject, settings=counting, **{"stated_limits": stated, **(options or {})}
+        )
 
     tenants = TenantRelays(opened, limits.tenants)
     state = GatewayState(

@@ -158,11 +158,20 @@ def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
     return choose
 
 
-def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
-    """The context limit of each model in tokens, and where it is from."""
+def limits(
+    settings: Settings, stated: Callable[[str], int | None] | None = None
+) -> Callable[[str], tuple[int, str]]:
+    """The context limit of each model in tokens, and where it is from.
+
+    Args:
+        stated: what an operator, or the server that the models are asked of, says; it comes after
+            the settings and before every table. None for nobody.
+    """
 
     def limit(model: str) -> tuple[int, str]:
-        return context_limit(model, settings.context_limits)
+        known, source = context_limit(model, settings.context_limits)
+        own = stated(model) if stated is not None and source != "setting" else None
+        return (own, "stated") if own else (known, source)
 
     return limit
 
