@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.stages.completeness import NOTHING
 from crp_integrations.policy.directives import (
     Demand,
     PolicySource,
@@ -267,8 +268,8 @@ def flow_of(examined: PolicyCase) -> float | None:
 
 def completeness_of(examined: PolicyCase) -> float | None:
     """The share of the question's needs that are answered; None where nobody read that."""
-    score: float | None = examined.report.completeness_score
-    return score
+    # A question without needs of its own leaves none open.
+    return 1.0 if NOTHING in examined.report.stages else examined.report.completeness_score
 
 
 Measured = Callable[[PolicyCase], float | None]

@@ -63,11 +63,10 @@ def _relaxed(parent: Policy, child: Policy, name: str) -> bool:
     """Whether a directive of a child is laxer than its parent's."""
     if name in RELAXING:
         return has_directive(child, name) and not has_directive(parent, name)
-    if not has_directive(parent, name):
-        return False
-    own = getattr(child, field_of(name))
-    stricter = DIRECTIVES[name].stricter(getattr(parent, field_of(name)), own)
-    return not has_directive(child, name) or stricter != own
+    if not has_directive(parent, name) or not has_directive(child, name):
+        return has_directive(parent, name)
+    theirs, own = getattr(parent, field_of(name)), getattr(child, field_of(name))
+    return bool(DIRECTIVES[name].stricter(theirs, own) != own)
 
 
 def combine_strictest(first: Policy, second: Policy) -> Policy:
