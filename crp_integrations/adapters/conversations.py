@@ -151,7 +151,7 @@ def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: st
     strategy = asking.get("strategy")
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
-    check_values(asking, relay)
+    check_values(asking, relay, taker=taker)
 
 
 def check_depth(depth: int, most: int) -> None:

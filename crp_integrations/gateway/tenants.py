@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.openai_server import OpenAIServer
@@ -127,6 +127,15 @@ class Upstream(Protocol):
 
     async def aclose(self) -> None:
         """Close what is open."""
+        ...
+
+
+@runtime_checkable
+class StatesLimits(Protocol):
+    """An upstream that knows how much its models take in."""
+
+    def context_limit(self, model: str) -> int | None:
+        """Tokens that a model takes in; None where it is not known."""
         ...
 
 

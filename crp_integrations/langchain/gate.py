@@ -35,10 +35,11 @@ from crp_integrations.langchain.model import streaming_suppressed, without_strea
 from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
-from crp_integrations.policy.verdict import judge_answer, withholding
+from crp_integrations.policy.verdict import judge_answer, unread_note, withholding
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
+from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode, QualityTier
@@ -122,7 +123,8 @@ class CRPGate(CheckedRunnable):
     Spec: CRP-SPEC-005 §1.2; related facts §6
 
     Args:
-        policy: what is let through, in the policy language.
+        policy: what is let through, in the policy language. `halt-on` and other demands on what is
+            true need a judge, a verifier that reads, or `unchecked allow` beside them.
         grounding: how far the chain's prompt lets the model go beyond the context.
         reviewer: a person's word where the policy asks for one; None withholds the answer.
         embedder: None for the one that ships.
@@ -136,7 +138,8 @@ class CRPGate(CheckedRunnable):
         PolicySyntaxError: the policy does not follow its grammar.
         RequestError: the grounding mode is not one of the three, or the policy no text; or the
             judge is True: a gate calls no model.
-        ConfigError: what is given as an embedder, settings, reviewer or judge is none.
+        ConfigError: what is given as an embedder, settings, reviewer or judge is none; or nobody
+            reads the answers that the policy makes demands of.
     """
 
     def __init__(
@@ -165,6 +168,7 @@ class CRPGate(CheckedRunnable):
         check_callables(on_report=judge_options.get("on_report"))
         self._attach = attach
         self._judge = judge_for("CRPGate", judge, judge_options, settings)
+        require_reader_of("CRPGate", {"policy": policy}, self._judge, settings or load())
         # A judge hands its reports on by itself.
         self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
@@ -230,8 +234,9 @@ class CRPGate(CheckedRunnable):
         if reason is not None:
             named = reason.value
             directive, value = withholding(judgement, reason)
+            unread = unread_note(self._policy, report, reason)
             raise SafetyHalt(
-                f"an answer was withheld: {named}",
+                f"an answer was withheld: {named}" + (f"; {unread}" if unread else ""),
                 report=report,
                 reason=named,
                 directive=directive,

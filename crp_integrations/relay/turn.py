@@ -16,7 +16,7 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.policy.verdict import withholding
+from crp_integrations.policy.verdict import unread_note, withholding
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.records import Request
@@ -323,7 +323,9 @@ class Turn(OpenWindow):
             case Withhold(reason=reason):
                 closed = self._close("halted", shown, answered.text, report, verdict=verdict)
                 withheld = self._answer(shown, answered, closed)
-                self._outcome = Halt(reason, withheld, *withholding(verdict.judgement, reason))
+                unread = unread_note(admission.policy, report, reason, self.request.accept_risk)
+                found = withholding(verdict.judgement, reason)
+                self._outcome = Halt(reason, withheld, *found, unread=unread)
                 self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)

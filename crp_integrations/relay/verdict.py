@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from crp_integrations.dpe import remedies
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.messages import Reply
@@ -38,6 +38,7 @@ from crp_integrations.relay.window_end import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import (
+    Checked,
     EventType,
     HaltReason,
     Oversight,
@@ -121,7 +122,7 @@ def decide(
         again = _again(report, tier, judgement, request, policy, text, attempts, settings)
         if again is not None:
             return again
-    found = decide_answer(report, tier, judgement, terms)
+    found = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
     if found.reason is not None:
         return Withhold(found.reason)
     if found.word == UNREACHABLE:
@@ -191,7 +192,7 @@ def _again(
         unmet = set(judgement.unmet)
         if not accepts_tier(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
-        if exceeds_risk(report, request.accept_risk):
+        if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
         mended = [demand for demand in MENDED if demand in unmet]
         if mended:
@@ -211,8 +212,23 @@ def _again(
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those that the evidence contradicts or does not support."""
-    return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
+    """The claims that are quoted back: those with findings, and those that nothing supports."""
+    worst = sorted(
+        (
+            claim
+            for claim in report.claims
+            if (claim.flagged if report.was_read else _doubted(claim))
+        ),
+        key=lambda claim: (-(claim.unsupported or 0.0), claim.start),
+    )
+    quoted = sorted(worst[:MOST_QUOTED], key=lambda claim: claim.start)
+    return [claim.text for claim in quoted]
+
+
+def _doubted(claim: Claim) -> bool:
+    """Whether the stages without a model call found something, or nothing that supports it."""
+    unlikely = claim.checked is Checked.CHECKED and (claim.unsupported or 0.0) >= 0.5
+    return bool(claim.findings) or unlikely
 
 
 def _before(request: Request) -> str:

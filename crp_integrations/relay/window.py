@@ -30,6 +30,7 @@ from crp_integrations.errors import (
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
 from crp_integrations.messages import Reply
+from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay import compaction
 from crp_integrations.relay.close import (
@@ -290,6 +291,8 @@ class OpenWindow:
             flags.append(f"residency={namespace.residency}")
         if self.request.cache.text:
             flags.append(f"cache={self.request.cache.text}")
+        if self._packing.unfitted:
+            flags.append(f"{UNFITTED}{self._packing.unfitted}")
         if self._calls.redispatches:
             flags.append(f"re-dispatches={self._calls.redispatches}")
         flags += self._calls.flags
