@@ -25,7 +25,12 @@ class ToolCall(Part):
 
 
 class Message(Record):
-    """One message of a conversation."""
+    """One message of a conversation.
+
+    Attributes:
+        failed: of a tool's message: the tool failed, or the framework wrote it in a tool's place,
+            so that it is evidence for nothing.
+    """
 
     SCHEMA = "message/1"
 
@@ -34,6 +39,7 @@ class Message(Record):
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    failed: bool = False
 
 
 class Usage(Part):

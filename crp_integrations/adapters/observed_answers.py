@@ -15,7 +15,7 @@ from logging import Logger
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from crp_integrations.adapters.arguments import examined_conversation
-from crp_integrations.dpe.dossier import Dossier, PriorWindow
+from crp_integrations.dpe.dossier import SYSTEM, Dossier, PriorWindow
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.envelope.records import Envelope
@@ -140,7 +140,8 @@ def observe_answer(
         reason=told.decided.reason,
         keep=keep,
         draft=draft_maker(told) if world.settings.receipts else None,
-        candidates=tuple(fact_id for fact_id, _ in dossier.passages),
+        # The system prompt is part of the call, which is told of anyway.
+        candidates=tuple(fact_id for fact_id, _ in dossier.passages if fact_id != SYSTEM),
         depth=depth,
         turn=turn,
         began=began,

@@ -194,7 +194,17 @@ def message_of(message: BaseMessage) -> Message:
         name=message.name,
         tool_calls=calls,
         tool_call_id=message.tool_call_id if isinstance(message, ToolMessage) else None,
+        failed=isinstance(message, ToolMessage) and _answers_nothing(message),
     )
+
+
+# What an agent of LangChain writes in the place of a tool where a model's call is its answer.
+_STRUCTURED: Final = "Returning structured response: "
+
+
+def _answers_nothing(message: ToolMessage) -> bool:
+    """Whether a tool's message says nothing of the world: it failed, or no tool has run."""
+    return message.status == "error" or str(message.text).startswith(_STRUCTURED)
 
 
 def rejected_in(messages: Iterable[BaseMessage]) -> tuple[RejectedClaim, ...]:
@@ -236,7 +246,10 @@ def langchain_of(message: Message) -> BaseMessage:
             return HumanMessage(message.content, name=message.name)
         case "tool":
             return ToolMessage(
-                message.content, tool_call_id=message.tool_call_id or "", name=message.name
+                message.content,
+                tool_call_id=message.tool_call_id or "",
+                name=message.name,
+                status="error" if message.failed else "success",
             )
         case _:
             return AIMessage(message.content, name=message.name, **calls_of(message.tool_calls))

@@ -29,7 +29,7 @@ from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.evidence import named_passages, tool_results
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
-from crp_integrations.relay.records import message_of
+from crp_integrations.relay.records import conversation_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary import Checked, GroundingMode
@@ -301,7 +301,7 @@ class CRPLogger(CustomLogger):
 def _tool_conversation(messages: object) -> tuple[Message, ...]:
     """What a call's messages say of tools; nothing where they are no text."""
     try:
-        read = [message_of(one) for one in messages] if isinstance(messages, list) else []
+        read = conversation_of(messages) if isinstance(messages, list) else []
     except RequestError:
         return ()
     return examined_conversation(read)

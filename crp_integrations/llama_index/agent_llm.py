@@ -131,8 +131,8 @@ class CRPAgentLLM(ChatLLM):
             `sessions.agents.max_loop_depth`.
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: False leaves tools' results out of the envelope. They stand in the messages,
-            and are evidence all the same.
+        tools_as_facts: True also packs tools' results into the envelope, where they are sent a
+            second time. Without it they stay messages of their tools, and are evidence all the same.
         attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
             `id`. `Relay.report` gives all of it by its `report_id`.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
@@ -158,7 +158,7 @@ class CRPAgentLLM(ChatLLM):
         llm: LLM,
         *,
         max_depth: int | None = None,
-        tools_as_facts: bool = True,
+        tools_as_facts: bool = False,
         attach: Attach = "summary",
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
