@@ -195,7 +195,8 @@ def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> 
     until = places[-1] if places else 0
     kept = []
     for place, one in enumerate(messages):
-        if one.role in ("tool", "system") or (talk and place < until and one.role in ("user", "assistant")):
+        said = talk and place < until and one.role in ("user", "assistant")
+        if said or one.role in ("tool", "system"):
             kept.append(one)
         elif one.tool_calls:
             # Its calls name the tools whose results follow.

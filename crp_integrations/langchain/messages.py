@@ -42,6 +42,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction.history import find_last_question
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
+from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary.safety import Role
 
@@ -276,6 +277,12 @@ def calls_of(calls: Sequence[ToolCall]) -> dict[str, Any]:
                 }
             )
     return {"tool_calls": good, "invalid_tool_calls": bad}
+
+
+def structured_text(message: object) -> str:
+    """A model's tool calls as an answer: the arguments of each, JSON a line."""
+    calls = getattr(message, "tool_calls", None) or ()
+    return "\n".join(answer_text(call["args"]) for call in calls)
 
 
 def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:

@@ -124,7 +124,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
         tools_as_facts: True also packs tools' results into the envelope, where they are sent a
-            second time. Without it they stay messages of their tools, and are evidence all the same.
+            second time. Without it they stay tools' messages, and are evidence all the same.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
             `on_report` is called with each answer's `Report`, a withheld one's too.
@@ -295,7 +295,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         turn.agent_turn = state.get("crp_turn", 0)
         told = compact.told if compact is not None else {}
         shows = turn.show_unless_mended if self._block is None else lambda: not self._block
-        return turn, ModelCalls(request, read, model, shows=shows, compaction=told)
+        calls = ModelCalls(request, read, model, shows=shows, compaction=told)
+        calls.on_sent = turn.note_sent
+        return turn, calls
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """What the model is sent of the agent's messages; None where that is all of them."""

@@ -152,14 +152,20 @@ def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def has_evidence(messages: Sequence[Message]) -> bool:
+    """Whether a conversation holds anything that an answer can be judged against."""
+    told = any(one.role == "system" and one.content.strip() for one in messages)
+    return told or bool(tool_results(messages))
+
+
 def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
     """A tool's result without what it only gives back of its call's arguments.
 
     Arguments are the model's own words: an answer that repeats them is not borne out by an echo.
     In a JSON result a value of three words or more that equals the argument of the same key is
-    left out; in a text such an argument is replaced where it stands word for word. Shorter values
-    stay, since they say what a result is about. Nothing is left of a result that has nothing but
-    arguments in it, or that says of itself that the tool failed (`isError`).
+    left out; in a text such an argument is replaced where it stands word for word, apart from the
+    tool's own words. Shorter values stay, since they say what a result is about. Nothing is left of
+    a result that has nothing but arguments in it, or that says that the tool failed (`isError`).
 
     Args:
         arguments: JSON as the model wrote it, or a mapping.
@@ -169,7 +175,7 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
     '{"saved":true}'
     """
     result = _json(text) if text.lstrip().startswith(("{", "[")) else None
-    if isinstance(result, dict) and (result.get("isError") is True or result.get("is_error") is True):
+    if isinstance(result, dict) and True in (result.get("isError"), result.get("is_error")):
         return ""
     given = _json(arguments) if isinstance(arguments, str) else dict(arguments)
     if not isinstance(given, dict) or not given:
@@ -179,14 +185,21 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
         own = [one for one in _leaves(result) if one not in values]
         if not own:
             return ""
-        kept = _without(result, [one for one in values if _states(one[1])])
-        return text if kept == result else json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+        kept = _without(result, [one for one in values if states(one[1])])
+        if kept == result:
+            return text
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
     for _, value in values:
         if text.strip() == str(value).strip():
             return ""
-        if _states(value):
-            text = text.replace(value, ECHO)
+        if states(value):
+            # Within a sentence the words are the tool's: a document may hold what was searched for.
+            text = re.sub(_ECHOED.format(re.escape(value.strip())), ECHO, text)
     return text
+
+
+# Behind a line's start, a colon or a quotation mark, up to an end of the same kind.
+_ECHOED: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’».!?;)])"
 
 
 def _json(text: str) -> Any:
@@ -209,7 +222,7 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def _states(value: Any) -> bool:
+def states(value: Any) -> bool:
     """Whether an argument is long enough to state something."""
     words = value.split() if isinstance(value, str) else []
     return sum(any(map(str.isalpha, word)) for word in words) >= LEAST_STATED
