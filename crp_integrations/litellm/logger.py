@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +25,7 @@ from crp_integrations.engines.litellm_versions import callback_lists, library, n
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, Reply, ToolCall, with_forced_calls
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.evidence import has_evidence, named_passages
@@ -244,7 +244,7 @@ class CRPLogger(CustomLogger):
         return call
 
     def _examined(self, kwargs: dict[str, Any], response: Any) -> None:
-        answer = _answer_text(response)
+        answer = _answer_text(response, kwargs)
         call_id = _call_id(kwargs)
         if answer is None or not call_id:
             return
@@ -318,11 +318,24 @@ def _call_id(kwargs: dict[str, Any]) -> str:
     return str(found or "")
 
 
-def _answer_text(response: Any) -> str | None:
-    """The text of a whole response; None for a stream's piece and what is no answer."""
+def _answer_text(response: Any, kwargs: Mapping[str, Any] | None = None) -> str | None:
+    """The text of a whole response; None for a stream's piece and what is no answer.
+
+    Where the caller named the tool that must be called, that call's arguments are the answer.
+    """
     choices = getattr(response, "choices", None)
     message = getattr(choices[0], "message", None) if choices else None
-    return None if message is None else str(message.content or "")
+    if message is None:
+        return None
+    asked = dict(kwargs or {})
+    choice = asked.get("tool_choice") or (asked.get("optional_params") or {}).get("tool_choice")
+    calls = tuple(
+        ToolCall(id="", name=one.function.name or "", arguments=one.function.arguments or "")
+        for one in getattr(message, "tool_calls", None) or ()
+    )
+    return with_forced_calls(
+        Reply(text=str(message.content or ""), tool_calls=calls), choice
+    ).answer
 
 
 def _unread(reason: str, answer: str = "") -> Attachment:

@@ -287,7 +287,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not reply.text.strip(),
+            unanswered=bool(reply.tool_calls) and not reply.answer.strip(),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,
@@ -299,7 +299,7 @@ class AnswerVerdict:
                 judgement,
                 request=request,
                 policy=policy,
-                text=reply.text,
+                text=reply.answer,
                 attempts=attempts,
                 settings=world.settings.dispatch,
                 terms=terms,
@@ -381,7 +381,7 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    return world.reviewer is not None and world.reviewer(report, reply.text)
+    return world.reviewer is not None and world.reviewer(report, reply.answer)
 
 
 def oversight_of(

@@ -232,7 +232,7 @@ class OpenWindow:
     ) -> JudgedAnswer | None:
         """The answer's way through the judge; None where there is none, or nothing to judge."""
         world, judge = self._world, self._world.judge
-        if judge is None or self._examined is None or not reply.text.strip():
+        if judge is None or self._examined is None or not reply.answer.strip():
             return None
         return JudgedAnswer(
             judge,
