@@ -201,13 +201,15 @@ def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> 
     """What was said before the question that a call answers, and what tools answered, in order.
 
     Args:
-        talk: False leaves out the words of user and assistant; tools' results stay.
+        talk: False leaves out the words of user and assistant; tools' results and what the
+            application told the model stay.
     """
     places = [place for place, one in enumerate(messages) if one.role == "user"]
     until = places[-1] if places else 0
     kept = []
     for place, one in enumerate(messages):
-        if one.role == "tool" or (talk and place < until and one.role in ("user", "assistant")):
+        said = talk and place < until and one.role in ("user", "assistant")
+        if said or one.role in ("tool", "system"):
             kept.append(one)
         elif one.tool_calls:
             # Its calls name the tools whose results follow.

@@ -274,7 +274,7 @@ def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...
         raise NotRun("no judge was configured")
     if not run.calls:
         raise NotRun(f"the judge was not asked: {run.skipped or 'there is no claim'}")
-    found = first(run.passages, len(dossier.passages), "examined.judged.passages")
+    found = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
     if found is not None:
         return found, ""
     shipped = JudgePrompt(language=run.language) if run.language in words.LANGUAGES else None
@@ -287,7 +287,7 @@ def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...
             claims,
             _claims(call, len(claims), place),
             _shown(call, dossier, place),
-            len(dossier.passages),
+            len(dossier.numbered_passages),
         )
         if call.id != id_:
             return Difference(f"{place}.id", call.id, id_), ""

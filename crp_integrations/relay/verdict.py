@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from crp_integrations.dpe import remedies
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.messages import Reply
@@ -38,7 +38,6 @@ from crp_integrations.relay.window_end import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import (
-    Checked,
     EventType,
     HaltReason,
     Oversight,
@@ -212,23 +211,8 @@ def _again(
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those with findings, and those that nothing supports."""
-    worst = sorted(
-        (
-            claim
-            for claim in report.claims
-            if (claim.flagged if report.was_read else _doubted(claim))
-        ),
-        key=lambda claim: (-(claim.unsupported or 0.0), claim.start),
-    )
-    quoted = sorted(worst[:MOST_QUOTED], key=lambda claim: claim.start)
-    return [claim.text for claim in quoted]
-
-
-def _doubted(claim: Claim) -> bool:
-    """Whether the stages without a model call found something, or nothing that supports it."""
-    unlikely = claim.checked is Checked.CHECKED and (claim.unsupported or 0.0) >= 0.5
-    return bool(claim.findings) or unlikely
+    """The claims that are quoted back: those that the evidence contradicts or does not support."""
+    return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
 
 
 def _before(request: Request) -> str:
@@ -287,7 +271,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not reply.text.strip(),
+            unanswered=bool(reply.tool_calls) and not reply.answer.strip(),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,
@@ -299,7 +283,7 @@ class AnswerVerdict:
                 judgement,
                 request=request,
                 policy=policy,
-                text=reply.text,
+                text=reply.answer,
                 attempts=attempts,
                 settings=world.settings.dispatch,
                 terms=terms,
@@ -381,7 +365,7 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    return world.reviewer is not None and world.reviewer(report, reply.text)
+    return world.reviewer is not None and world.reviewer(report, reply.answer)
 
 
 def oversight_of(

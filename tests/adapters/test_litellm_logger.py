@@ -128,10 +128,8 @@ def test_the_innermost_context_counts_and_ends(server, logger) -> None:
     alone = litellm.completion(**arguments(server, ""))
     reports = [logger.report(one) for one in (inner, outer, alone)]
     assert reports[0]["grounding_pct"] == 1.0 > reports[1]["grounding_pct"]
-    assert reports[2] == {
-        "checked": "NOT_CHECKED",
-        "reason": "nobody said what the call was shown, and no tool answered",
-    }
+    assert reports[2]["risk_level"] == "UNKNOWN" and reports[2].keys() == reports[0].keys()
+    assert reports[2]["reasons"] == ["nobody said what the call was shown, and no tool answered"]
     assert len(heard) == 3
     assert all(one in heard for one in reports)
 
@@ -141,7 +139,11 @@ def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> 
         {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
     ]
     with logger.shown([FACTS[0]]):
-        assert "no text" in logger.report(litellm.completion(**arguments(server, "")))["reason"]
+        told = logger.report(litellm.completion(**arguments(server, "")))
+        assert told["reasons"] == ["the answer holds no text"]
+        forced = {"type": "function", "function": {"name": "look_up"}}
+        called = litellm.completion(**arguments(server, ""), tool_choice=forced)
+        assert "not-examined" not in logger.report(called)["flags"]
     server.tool_calls = []
 
     def broken(*given: Any, **more: Any) -> Any:
@@ -150,7 +152,7 @@ def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> 
     monkeypatch.setattr("crp_integrations.litellm.logger.examine", broken)
     with logger.shown([FACTS[0]]):
         failed = logger.report(litellm.completion(**arguments(server, "")))
-    assert failed["checked"] == "NOT_CHECKED" and "failed" in failed["reason"]
+    assert failed["risk_level"] == "UNKNOWN" and "failed" in failed["reasons"][0]
 
 
 def test_a_stream_that_nobody_reads_has_no_report(server, logger) -> None:
@@ -168,7 +170,7 @@ def test_calls_that_never_end_are_given_up_oldest_first(server, logger, monkeypa
     given = [litellm.completion(**arguments(server, "")) for _ in range(5)]
     with pytest.raises(RequestError):
         logger.report(given[0])
-    assert logger.report(given[4])["checked"] == "NOT_CHECKED"
+    assert logger.report(given[4])["flags"] == ["not-examined"]
 
 
 def test_a_router_and_its_fallbacks_keep_the_pairing(server, logger) -> None:

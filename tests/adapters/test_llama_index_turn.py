@@ -289,7 +289,7 @@ async def test_its_facts_and_its_report_are_those_of_the_engine_around_it():
     assert response.metadata["crp"]["risk_level"] == "LOW"
     assert response.metadata["crp_session"]["window_number"] == 1
     # The selector's answer rests on nothing that was retrieved, and is no answer of the engine.
-    assert [one.report.get("checked") for one in reported] == ["NOT_CHECKED"]
+    assert [one.report["flags"] for one in reported] == [["not-examined"]]
 
 
 # --- synthesizer ---------------------------------------------------------------------------
@@ -471,8 +471,8 @@ def test_a_call_alone_is_not_checked_and_an_empty_one_too():
     with DPEEventHandler(attach="full"):
         alone = llm.chat([])
         done = llm.complete(QUESTION)
-    assert alone.additional_kwargs["crp"]["checked"] == "NOT_CHECKED"
-    assert done.additional_kwargs["crp"]["checked"] == "NOT_CHECKED"
+    assert alone.additional_kwargs["crp"]["flags"] == ["not-examined"]
+    assert done.additional_kwargs["crp"]["flags"] == ["not-examined"]
     assert "crp" not in llm.complete(QUESTION).additional_kwargs, "it has stopped listening"
 
 
