@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.dpe.judge.messages import read_reply
+from crp_integrations.dpe.judge.reply import read_reply
+from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.vocabulary import RiskLevel
 from tests.dpe.judging import Case, statuses
 
@@ -71,7 +72,7 @@ def test_a_judge_that_copies_them_is_not_believed(name: str) -> None:
     for reply in (copied, f"```json\n{copied}\n```", f"<think>\n</think>{copied}"):
         report = case.judged(lambda data, said=reply: said)
         assert "judge-failed=Unreadable" in report.flags
-        assert report.checked_by == "screen"
+        assert report.checked_by == COMPARISON
         assert report.claims == case.screened.claims
 
 

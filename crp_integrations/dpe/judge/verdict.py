@@ -16,8 +16,9 @@ from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM, Word, read_reply
+from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.records import NO_DOUBT, QUESTION_ID, SYSTEM_ID, JudgeRun, Quotation
+from crp_integrations.dpe.judge.reply import Word, read_reply
 from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
 from crp_integrations.errors import ConfigError
 from crp_integrations.language.folding import Folded, locate
@@ -196,7 +197,7 @@ def concluded(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool 
     if run.skipped == NO_DOUBT and decides:
         # Every claim stands in the evidence: that decides, and no model looked at it.
         settled = decided(found, dossier, run.language)
-        return settled.model_copy(update={"verification": Verification.SCREENED})
+        return settled.model_copy(update={"verification": Verification.VERIFIED})
     return found
 
 

@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-from crp_integrations.dpe.judge import messages, verdict
+from crp_integrations.dpe.judge import reply, verdict
 from crp_integrations.dpe.records import REJECTED
 from crp_integrations.language import folding
 from crp_integrations.scores import to_fixed
@@ -89,15 +89,15 @@ def judge_constants() -> str:
         "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in verdict.ORDER],
-        "longestName": messages.LONGEST_NAME,
-        "longestQuote": messages.LONGEST_QUOTE,
+        "longestName": reply.LONGEST_NAME,
+        "longestQuote": reply.LONGEST_QUOTE,
         "longestReason": verdict.LONGEST,
         "marks": "".join(sorted(folding.MARKS)),
-        "mostBraces": messages.MOST_BRACES,
+        "mostBraces": reply.MOST_BRACES,
         "mostFurther": verdict.MOST_FURTHER,
-        "mostQuotes": messages.MOST_QUOTES,
+        "mostQuotes": reply.MOST_QUOTES,
         "mostReasons": verdict.MOST,
-        "mostUnnumbered": messages.MOST_UNNUMBERED,
+        "mostListed": reply.MOST_LISTED,
         "nothing": "".join(sorted(folding.NOTHING)),
         "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
