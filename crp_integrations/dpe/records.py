@@ -327,6 +327,7 @@ class Claim(Part):
         quotations: words of the evidence that the status rests on.
         reason: why, in a sentence of the judge's; empty where there is none.
         fix: the claim as the evidence supports it, in the judge's words; empty for none.
+        disputed: exact comparison finds it wrong, and a judge calls it supported.
         hints: figures, names, dates and identifiers of an unread claim that stand in neither the
             evidence nor the question. A hint is no finding, and changes no level.
     """
@@ -354,6 +355,7 @@ class Claim(Part):
     quotations: tuple[Quotation, ...] = ()
     reason: str = ""
     fix: str = ""
+    disputed: bool = False
     hints: tuple[Entity, ...] = ()
 
     @property

@@ -1,27 +1,21 @@
-"""From a judge's replies to a status and a reason for each claim, and to the answer's level.
+"""From a judge's replies to the answer's level: statuses by `reading`, sentences by `reasons`.
 
-Nothing is believed unread: a verdict whose quotation does not stand in its passage is NOT_CHECKED,
-as is a claim that the reply leaves out. The same replies always come to the same report, so a
-recorded one can be read again by anybody.
+The same replies always come to the same report, so a recorded one can be read again by anybody.
 
 Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
-from crp_integrations.dpe.judge.records import NO_DOUBT, QUESTION_ID, SYSTEM_ID, JudgeRun, Quotation
-from crp_integrations.dpe.judge.reply import Word, read_reply
-from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
-from crp_integrations.errors import ConfigError
-from crp_integrations.language.folding import Folded, locate
+from crp_integrations.dpe.judge.reading import read_replies, with_status
+from crp_integrations.dpe.judge.reasons import is_unread, reasons
+from crp_integrations.dpe.judge.records import NO_DOUBT, JudgeRun
+from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.vocabulary import (
     Checked,
     ClaimStatus,
@@ -31,109 +25,6 @@ from crp_integrations.vocabulary import (
     RiskLevel,
     Verification,
 )
-
-MOST: Final = 5
-LONGEST: Final = 90
-# Gravest first.
-REASON_ORDER: Final = (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED, ClaimStatus.NOT_CHECKED)
-
-SENTENCES: Final = MappingProxyType(
-    {
-        "en": MappingProxyType(
-            {
-                "contradicted": "The answer says {wrong}; {source} says {quote}",
-                "contradicted bare": "The evidence contradicts {wrong}",
-                "unsupported": "The evidence does not support {wrong}",
-                "rejected": "A sub-agent's report rejected {wrong}",
-                "unchecked": "{wrong} was not checked",
-                "passage": "passage {number}",
-                "question": "the question",
-                "system": "the system prompt",
-            }
-        ),
-        "de": MappingProxyType(
-            {
-                "contradicted": "In der Antwort steht {wrong}; in {source} steht {quote}",
-                "contradicted bare": "Die Quellen widersprechen {wrong}",
-                "unsupported": "Die Quellen belegen {wrong} nicht",
-                "rejected": "Der Bericht über einen Unteragenten verwirft {wrong}",
-                "unchecked": "{wrong} wurde nicht geprüft",
-                "passage": "Abschnitt {number}",
-                "question": "der Frage",
-                "system": "der Systemanweisung",
-            }
-        ),
-        "fr": MappingProxyType(
-            {
-                "contradicted": "La réponse dit {wrong} ; {source} dit {quote}",
-                "contradicted bare": "Les sources contredisent {wrong}",
-                "unsupported": "Les sources n'appuient pas {wrong}",
-                "rejected": "Le rapport sur un sous-agent rejette {wrong}",
-                "unchecked": "{wrong} n'a pas été vérifié",
-                "passage": "le passage {number}",
-                "question": "la question",
-                "system": "l'instruction système",
-            }
-        ),
-        "es": MappingProxyType(
-            {
-                "contradicted": "La respuesta dice {wrong}; {source} dice {quote}",
-                "contradicted bare": "Las fuentes contradicen {wrong}",
-                "unsupported": "Las fuentes no respaldan {wrong}",
-                "rejected": "El informe sobre un subagente rechaza {wrong}",
-                "unchecked": "{wrong} no se ha comprobado",
-                "passage": "el pasaje {number}",
-                "question": "la pregunta",
-                "system": "la instrucción del sistema",
-            }
-        ),
-    }
-)
-
-
-def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
-    """At most five sentences on the claims that speak against an answer, gravest first."""
-    if language not in SENTENCES:
-        wanted = ", ".join(SENTENCES)
-        raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
-    words = SENTENCES[language]
-    told = [claim for claim in claims if claim.flagged or _open(claim)]
-    told.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
-    found = (_sentence(answer, claim, words) + "." for claim in told)
-    return tuple(list(dict.fromkeys(found))[:MOST])
-
-
-def _open(claim: Claim) -> bool:
-    checkable = claim.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
-    return claim.status is ClaimStatus.NOT_CHECKED and checkable
-
-
-def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> str:
-    start, end = claim.wrong or (claim.start, claim.end)
-    wrong = _quoted(answer[start:end])
-    if claim.status is ClaimStatus.NOT_CHECKED:
-        said = words["unchecked"].format(wrong=wrong)
-    elif claim.status is ClaimStatus.UNSUPPORTED:
-        name = "rejected" if rejection(claim) else "unsupported"
-        said = words[name].format(wrong=wrong)
-    elif not claim.quotations:
-        said = words["contradicted bare"].format(wrong=wrong)
-    else:
-        first = claim.quotations[0]
-        name = first.fact_id if first.passage == 0 else "passage"
-        source = words[name if name in words else "passage"].format(number=first.passage)
-        said = words["contradicted"].format(wrong=wrong, source=source, quote=_quoted(first.text))
-    return said[:1].upper() + said[1:]
-
-
-def _quoted(text: str) -> str:
-    """Words as they stand, in quotation marks unless they are one figure with its unit."""
-    flat = " ".join(text.split()).strip(" .,;:")
-    if len(flat) > LONGEST:
-        flat = flat[:LONGEST].rsplit(" ", 1)[0] + " …"
-    plain = len(flat.split()) <= 2 and any(character.isdigit() for character in flat)
-    return flat if plain else f"“{flat}”"
-
 
 SPECIFIC: Final = frozenset(
     {ErrorKind.INVENTION, ErrorKind.NUMBER, ErrorKind.DATE, ErrorKind.NAME, ErrorKind.UNIT}
@@ -145,7 +36,12 @@ BASE: Final = {RiskLevel.LOW: 0.05, RiskLevel.MEDIUM: 0.30, RiskLevel.HIGH: 0.55
 
 FURTHER: Final = 0.01
 MOST_FURTHER: Final = 10
-ORDER: Final = (RiskLevel.LOW, RiskLevel.MEDIUM, RiskLevel.HIGH)
+ORDER: Final = tuple(RiskLevel)
+"""Best first."""
+
+CONFLICT: Final = "judge-conflict"
+"""Flag of an answer with a claim that exact comparison finds wrong and a judge calls supported."""
+
 UNSUPPORTED_LEVEL: Final = {
     GroundingMode.STRICT: RiskLevel.HIGH,
     GroundingMode.PREFERRED: RiskLevel.MEDIUM,
@@ -160,18 +56,10 @@ JUDGE_FLAGS: Final = (
     "judge-calls-",
     "judge-passages-",
     "judge-own-",
+    "judge-unplaced=",
+    CONFLICT,
 )
 NOTED: Final = "unsupported-allowed"
-# Of several words on one claim, from calls with other passages, the first of these counts.
-FIRST: Final = (
-    ClaimStatus.CONTRADICTED,
-    ClaimStatus.SUPPORTED,
-    ClaimStatus.NOT_CHECKED,
-    ClaimStatus.UNSUPPORTED,
-    ClaimStatus.NOT_CHECKABLE,
-)
-_NUMBER: Final = re.compile(r"[0-9]{1,9}")
-CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +67,12 @@ class Level:
     """What the statuses of an answer's claims come to.
 
     Attributes:
-        score: [0, 1], within the level's band, higher is worse.
+        score: [0, 1], within the level's band, higher is worse; None for UNKNOWN.
         noted: a claim is not supported where the mode lets the model say what it knows.
     """
 
     risk: RiskLevel
-    score: float
+    score: float | None
     verification: Verification
     noted: bool
 
@@ -206,52 +94,35 @@ def of_judge(flag: str) -> bool:
     return flag.startswith(JUDGE_FLAGS) or flag == NOTED
 
 
-def rejection(claim: Claim) -> Finding | None:
-    """The finding that a sub-agent's report rejected what a claim repeats; None for none."""
-    return next((one for one in claim.findings if one.kind == REJECTED), None)
-
-
-def with_rejection(claim: Claim) -> Claim:
-    """A claim as a judge left it, flagged where it repeats a rejected one without support."""
-    found = rejection(claim)
-    if found is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
-        return claim
-    return claim.model_copy(
-        update={
-            "status": ClaimStatus.UNSUPPORTED,
-            "error": ErrorKind.INVENTION,
-            "wrong": (found.start, found.end),
-            "quotations": (),
-            "reason": found.reason,
-        }
-    )
-
-
 def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
     """A report with what a judge said of each claim.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
-    reading = _Reading(dossier, run)
-    if not reading.replied:
+    found = read_replies(report, dossier, run)
+    if found is None:
         return unjudged(report, run)
-    claims = tuple(reading.claim(number, claim) for number, claim in enumerate(report.claims, 1))
-    added = reading.unnumbered(claims)
-    if added:
-        claims = tuple(sorted((*claims, *added), key=lambda claim: (claim.start, claim.end)))
+    added = len(found.claims) - len(report.claims)
     by_type = dict(report.claims_by_type)
     if added:
         factual = ClaimType.FACTUAL.value
-        by_type[factual] = by_type.get(factual, 0) + len(added)
-    run = run.model_copy(update={"unplaced": reading.unplaced})
+        by_type[factual] = by_type.get(factual, 0) + added
+    run = run.model_copy(
+        update={
+            "unplaced": found.unplaced,
+            "needs": found.needs,
+            "conflicts": found.conflicts,
+        }
+    )
+    conflict = (CONFLICT,) if any(claim.disputed for claim in found.claims) else ()
     changed = report.model_copy(
         update={
-            "claims": claims,
-            "claims_total": len(claims),
+            "claims": found.claims,
+            "claims_total": len(found.claims),
             "claims_by_type": by_type,
             "checked_by": f"judge {run.asked}",
             "judge": run,
-            "flags": (*report.flags, *_flags(run)),
+            "flags": (*report.flags, *_flags(run), *conflict),
         }
     )
     return decided(changed, dossier, run.language) if decides else changed
@@ -270,7 +141,9 @@ def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
     """A report whose level follows from its claims' statuses, with the reasons for it."""
     found = level_of(report.claims, dossier.grounding)
     noted = (NOTED,) if found.noted else ()
-    flagged = found.risk is not RiskLevel.LOW
+    flagged = ORDER.index(found.risk) >= ORDER.index(RiskLevel.MEDIUM)
+    low = found.risk is RiskLevel.LOW
+    told = () if low else reasons(dossier.answer, report.claims, language)
     return report.model_copy(
         update={
             "risk_level": found.risk,
@@ -278,7 +151,7 @@ def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
             "verification": found.verification,
             "flagged": flagged,
             "flags": (*report.flags, *noted),
-            "reasons": reasons(dossier.answer, report.claims, language) if flagged else (),
+            "reasons": told,
         }
     )
 
@@ -286,13 +159,13 @@ def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
 def of_verifier(claim: Claim) -> Claim:
     """A claim with the status that a verifier's probabilities stand for."""
     if claim.checked is Checked.NOT_CHECKABLE:
-        return _with(claim, ClaimStatus.NOT_CHECKABLE)
+        return with_status(claim, ClaimStatus.NOT_CHECKABLE)
     if claim.entailment is None:
-        return _with(claim, ClaimStatus.NOT_CHECKED)
+        return with_status(claim, ClaimStatus.NOT_CHECKED)
     if claim.entailment >= DECIDED:
-        return _with(claim, ClaimStatus.SUPPORTED)
+        return with_status(claim, ClaimStatus.SUPPORTED)
     if (claim.contradiction or 0.0) >= DECIDED:
-        return _with(claim, ClaimStatus.CONTRADICTED)
+        return with_status(claim, ClaimStatus.CONTRADICTED)
     return claim.model_copy(
         update={"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.OVERREACH}
     )
@@ -302,12 +175,13 @@ def level_of(claims: Sequence[Claim], mode: GroundingMode) -> Level:
     """The level of the worst claim; a score that further claims only raise.
 
     Contradicted or an invented specific is HIGH. Other unsupported claims are HIGH under
-    `context-strict`, MEDIUM under `context-preferred`, LOW with a note under `open`. A factual
-    claim that was not checked makes the answer PARTIAL and at least MEDIUM.
+    `context-strict`, MEDIUM under `context-preferred`, LOW with a note under `open`. A claim that
+    exact comparison finds wrong and a judge calls supported is MEDIUM. One that nobody read makes
+    the answer UNKNOWN at least.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
-    worst, counted, noted, open_ = RiskLevel.LOW, 0, False, False
+    worst, counted, read, unread, noted = RiskLevel.LOW, 0, 0, 0, False
     for claim in claims:
         level = RiskLevel.LOW
         if claim.status is ClaimStatus.CONTRADICTED:
@@ -316,14 +190,21 @@ def level_of(claims: Sequence[Claim], mode: GroundingMode) -> Level:
             specific = claim.error in SPECIFIC
             level = RiskLevel.HIGH if specific else UNSUPPORTED_LEVEL[mode]
             noted = noted or level is RiskLevel.LOW
-        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in CHECKABLE:
-            level, open_ = RiskLevel.MEDIUM, True
-        if level is not RiskLevel.LOW or claim.status is ClaimStatus.UNSUPPORTED:
-            counted += 1
+        elif claim.disputed:
+            level = RiskLevel.MEDIUM
+        elif is_unread(claim):
+            level = RiskLevel.UNKNOWN
+        counted += claim.flagged or claim.disputed
+        unread += is_unread(claim)
+        read += claim.status not in (ClaimStatus.NOT_CHECKED, ClaimStatus.NOT_CHECKABLE)
         worst = max(worst, level, key=ORDER.index)
-    score = BASE[worst] + FURTHER * min(counted, MOST_FURTHER)
-    verification = Verification.PARTIAL if open_ else Verification.VERIFIED
-    return Level(worst, round(score, 6), verification, noted)
+    verification = Verification.VERIFIED
+    if unread:
+        verification = Verification.PARTIAL if read else Verification.UNREAD
+    score = None
+    if worst is not RiskLevel.UNKNOWN:
+        score = round(BASE[worst] + FURTHER * min(counted, MOST_FURTHER), 6)
+    return Level(worst, score, verification, noted)
 
 
 def _flags(run: JudgeRun) -> list[str]:
@@ -338,152 +219,3 @@ def _flags(run: JudgeRun) -> list[str]:
     if run.own_answer:
         flags.append("judge-own-answer")
     return flags
-
-
-class _Reading:
-    """The replies of one run beside the texts that they are about."""
-
-    def __init__(self, dossier: Dossier, run: JudgeRun) -> None:
-        self._dossier = dossier
-        self._answer = Folded(dossier.answer)
-        self._sources: dict[str, tuple[str, int, str, Folded]] = {}
-        self._words: dict[int, list[tuple[Word | None, frozenset[int]]]] = {}
-        self._others: list[tuple[Word, frozenset[int]]] = []
-        self._whole = run.passages
-        self.replied = False
-        self.unplaced = 0
-        for call in run.calls:
-            found = None if call.error else read_reply(call.reply, call.id)
-            if found is None:
-                continue
-            self.replied = True
-            shown = frozenset(call.passages)
-            for number in range(call.first, call.last + 1):
-                self._words.setdefault(number, []).append((found.numbered.get(number), shown))
-            self._others += [(word, shown) for word in found.unnumbered]
-        left = {one.fact_id for one in run.left_out}
-        self._cut = not left.isdisjoint((QUESTION_ID, SYSTEM_ID))
-        self._unread = {
-            number for number, (fact_id, _) in enumerate(dossier.passages, 1) if fact_id in left
-        }
-
-    def claim(self, number: int, claim: Claim) -> Claim:
-        """A claim with its status."""
-        return self._merged(claim, self._words.get(number, []))
-
-    def _merged(self, claim: Claim, heard: Sequence[tuple[Word | None, frozenset[int]]]) -> Claim:
-        """A claim with what several calls, each with other passages, come to."""
-        found = [self._checked(claim, word, shown) for word, shown in heard]
-        found.sort(key=lambda one: FIRST.index(one.status))
-        best = found[0] if found else _with(claim, ClaimStatus.NOT_CHECKED)
-        if best.status is ClaimStatus.UNSUPPORTED:
-            shown = frozenset[int]().union(*(there for _, there in heard))
-            if self._cut or self._unread or len(shown) < self._whole:
-                # What was not read may say it.
-                best = _with(claim, ClaimStatus.NOT_CHECKED)
-        return with_rejection(best)
-
-    def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Assertions that stand in no numbered claim, with their offsets.
-
-        Words within a numbered claim count only where they are flagged and it is not.
-        """
-        spans = tuple((claim.start, claim.end) for claim in claims)
-        heard: dict[tuple[int, int], list[tuple[Word | None, frozenset[int]]]] = {}
-        for word, shown in self._others:
-            place = locate(word.text, self._answer, spans)
-            if place is None:
-                self.unplaced += 1
-                continue
-            heard.setdefault(place, []).append((word, shown))
-        found: list[Claim] = []
-        for (start, end), words in heard.items():
-            around = [one for one in claims if one.start <= start and end <= one.end]
-            claim = Claim(
-                claim_id=f"u{len(found) + 1}",
-                text=self._dossier.answer[start:end],
-                start=start,
-                end=end,
-                reads_as=self._dossier.answer[start:end],
-                sentence_index=0,
-                claim_type=ClaimType.FACTUAL,
-                specificity=0.0,
-                checked=Checked.CHECKED,
-            )
-            claim = self._merged(claim, words)
-            if not around or (claim.flagged and not any(one.flagged for one in around)):
-                found.append(claim)
-        return found
-
-    def _checked(self, claim: Claim, word: Word | None, shown: frozenset[int]) -> Claim:
-        """A word that is believed as far as its quotations stand where it says."""
-        if word is None:
-            return _with(claim, ClaimStatus.NOT_CHECKED)
-        quotations = []
-        for source, text in word.quotes:
-            found = self._quotation(source, text, shown)
-            if found is None:
-                # It was held against the answer, so what it is about asserts something.
-                held = word.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
-                unread = _with(claim, ClaimStatus.NOT_CHECKED)
-                stated = {"claim_type": ClaimType.FACTUAL} if held else {}
-                return unread.model_copy(update=stated)
-            quotations.append(found)
-        needed = word.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
-        if needed and not quotations:
-            return _with(claim, ClaimStatus.NOT_CHECKED)
-        flagged = word.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
-        default = ErrorKind.OVERREACH if word.status is ClaimStatus.UNSUPPORTED else None
-        return claim.model_copy(
-            update={
-                "status": word.status,
-                "error": (word.kind or default) if flagged else None,
-                "wrong": self._wrong(claim, word.wrong) if flagged else None,
-                "quotations": tuple(quotations),
-                "reason": word.reason,
-            }
-        )
-
-    def _wrong(self, claim: Claim, words: str) -> tuple[int, int] | None:
-        found = locate(words, Folded(claim.text)) if words else None
-        return (claim.start + found[0], claim.start + found[1]) if found else None
-
-    def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:
-        known = self._source(source)
-        if known is None or (known[1] and known[1] not in shown):
-            return None
-        fact_id, number, original, folded = known
-        place = locate(text, folded)
-        if place is None:
-            return None
-        start, end = place
-        return Quotation(
-            fact_id=fact_id, passage=number, start=start, end=end, text=original[start:end]
-        )
-
-    def _source(self, name: str) -> tuple[str, int, str, Folded] | None:
-        """Id, number and text of what a quotation names."""
-        name = name.strip(" []#().").removeprefix("passage").strip()
-        if name not in self._sources:
-            if name in (QUESTION, "question", "0"):
-                found = (QUESTION_ID, 0, self._said())
-            elif name in (SYSTEM, "system"):
-                found = (SYSTEM_ID, 0, self._dossier.instructions)
-            elif _NUMBER.fullmatch(name) and 1 <= int(name) <= len(self._dossier.passages):
-                fact_id, text = self._dossier.passages[int(name) - 1]
-                found = (fact_id, int(name), text)
-            else:
-                return None
-            self._sources[name] = (*found, Folded(found[2]))
-        return self._sources[name]
-
-    def _said(self) -> str:
-        """What the question states, and what the user stated before it."""
-        before = [text for role, text in self._dossier.conversation if role == "user"]
-        return "\n".join([self._dossier.question, *before])
-
-
-def _with(claim: Claim, status: ClaimStatus) -> Claim:
-    """A claim with a status alone, without what an earlier one rested on."""
-    bare = {"error": None, "wrong": None, "quotations": (), "reason": ""}
-    return claim.model_copy(update={"status": status, **bare})

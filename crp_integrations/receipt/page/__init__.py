@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-from crp_integrations.dpe.judge import reply, verdict
+from crp_integrations.dpe.judge import belief, quotation, reading, reasons, reply, verdict
 from crp_integrations.dpe.records import REJECTED
 from crp_integrations.language import folding
 from crp_integrations.scores import to_fixed
@@ -80,10 +80,24 @@ def judge_constants() -> str:
     told = {
         "apostrophes": "".join(sorted(folding.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in verdict.BASE.items()},
-        "checkable": [kind.value for kind in verdict.CHECKABLE],
+        "checkable": [kind.value for kind in reasons.CHECKABLE],
+        "asking": sorted(belief.ASKING),
+        "clauseEnds": sorted(belief.CLAUSE_ENDS),
         "dashes": "".join(sorted(folding.DASHES)),
         "edges": folding.EDGES,
-        "first": [status.value for status in verdict.FIRST],
+        "ends": sorted(belief.ENDS),
+        "errors": {kind: error.value for kind, error in quotation.ERRORS.items()},
+        "family": belief.FAMILY,
+        "functionWords": sorted(belief.FUNCTION_WORDS),
+        "german": sorted(belief.GERMAN),
+        "judged": sorted(belief.JUDGED),
+        "leastLetters": belief.LEAST_LETTERS,
+        "leastWords": belief.LEAST_WORDS,
+        "mostGerman": belief.MOST_GERMAN,
+        "sameLanguage": round(belief.SAME_LANGUAGE * 100),
+        "sentenceEnds": list(belief.STOPS),
+        "verdicts": sorted(belief.VERDICTS),
+        "first": [status.value for status in reading.FIRST],
         "further": to_fixed(verdict.FURTHER),
         "group": folding.GROUP,
         "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
@@ -91,16 +105,17 @@ def judge_constants() -> str:
         "levels": [level.value for level in verdict.ORDER],
         "longestName": reply.LONGEST_NAME,
         "longestQuote": reply.LONGEST_QUOTE,
-        "longestReason": verdict.LONGEST,
+        "longestSaid": reply.LONGEST_REASON,
+        "longestReason": reasons.LONGEST,
         "marks": "".join(sorted(folding.MARKS)),
         "mostBraces": reply.MOST_BRACES,
         "mostFurther": verdict.MOST_FURTHER,
         "mostQuotes": reply.MOST_QUOTES,
-        "mostReasons": verdict.MOST,
+        "mostReasons": reasons.MOST,
         "mostListed": reply.MOST_LISTED,
         "nothing": "".join(sorted(folding.NOTHING)),
         "rejected": REJECTED,
-        "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
+        "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
         "separators": "".join(sorted(folding.SEPARATORS)),
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),
         "stops": "".join(sorted(folding.STOPS)),
