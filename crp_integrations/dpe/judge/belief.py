@@ -204,10 +204,12 @@ class Belief:
         """
         found = _longest(said)
         short = found.count < LEAST_WORDS
-        if not (found.values or (found.names if short else found.words)):
-            return False
         line = sentence_around(passage, start, end)
         around = matter_of(line)
+        # Whether a capital letter makes a name is seen in its sentence alone.
+        names = found.words & around.names
+        if not (found.values or (names if short else found.words)):
+            return False
         if _is_verdict(line):
             # Its line may hold more than the verdict: what is quoted has to be of the claim.
             return len(found.values & claim.values) + len(found.words & claim.words) > 1
@@ -222,7 +224,7 @@ class Belief:
             return not short
         if around.shares_word(self.topic):
             return True
-        row = _is_row(line) and bool(found.values or found.names)
+        row = _is_row(line) and bool(found.values or names)
         return row and matter_of(passage).shares_word(self.topic)
 
     def is_stated(self, claim: Matter, question: str, end: int) -> bool:

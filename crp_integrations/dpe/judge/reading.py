@@ -205,7 +205,8 @@ class _Reading:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
             supported = with_status(claim, ClaimStatus.SUPPORTED)
-            return supported.model_copy(update={"quotations": quotations, "disputed": disputed})
+            told = {"quotations": quotations, "disputed": disputed}
+            return supported.model_copy(update={**told, "wrong": claim.wrong} if disputed else told)
         if word.status is ClaimStatus.NOT_CHECKABLE:
             return unread(claim) if self._asserts(claim) else with_status(claim, word.status)
         if len(stand) < len(said) or (word.status is ClaimStatus.CONTRADICTED and not stand):

@@ -303,7 +303,7 @@ function checkJudge(opening, texts) {
   const told = { level: report.risk_level, score: report.risk_score, verification: report.verification };
   const other = Object.keys(told).find((name) => told[name] !== level[name]);
   if (other) refuse("statuses", `${other} is ${level[other]} by the replies, ${line(told[other])} is signed`);
-  if (report.flagged !== (level.level !== "LOW")) refuse("statuses", "whether it is flagged does not follow from its level");
+  if (report.flagged !== (JUDGING.levels.indexOf(level.level) >= JUDGING.levels.indexOf("MEDIUM"))) refuse("statuses", "whether it is flagged does not follow from its level");
   return `statuses of ${many(found.length, "claim")} and level ${level.level} follow from the recorded replies`;
 }
 

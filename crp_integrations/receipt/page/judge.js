@@ -388,9 +388,10 @@ function isCounting(said, claim, text, source, [start, end]) {
   const found = text.replaceAll("...", "…").split("…").map(matterOf).reduce((best, one) => (one.count > best.count ? one : best));
   const passage = source.text;
   const short = found.count < JUDGING.leastWords;
-  if (!found.values.size && !(short ? found.names : found.words).size) return false;
   const line = lineAround(passage, start, end);
   const around = matterOf(line);
+  const names = shared(found.words, around.names);
+  if (!found.values.size && !(short ? names : found.words.size)) return false;
   const alike = shared(found.values, claim.values);
   if (isVerdict(line)) return alike + shared(found.words, claim.words) > 1;
   const near = shared(around.words, claim.words) > 0;
@@ -398,7 +399,7 @@ function isCounting(said, claim, text, source, [start, end]) {
   if (near || alike) return true;
   if (translated && !claim.values.size && !claim.names.size) return !short;
   if (shared(around.words, topic.words)) return true;
-  return isRow(line) && (found.values.size > 0 || found.names.size > 0) && shared(matterOf(passage).words, topic.words) > 0;
+  return isRow(line) && (found.values.size > 0 || names > 0) && shared(matterOf(passage).words, topic.words) > 0;
 }
 
 // Whether a claim cannot be one that asserts nothing: it has a value or a name of its own.
@@ -442,7 +443,8 @@ function believed(said, claim, word, shown) {
     const values = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
     const explained = values.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
       && shared(values, matterOf(sliced(source.text, ...here)).values) === values.size);
-    return { ...UNCHECKED, status: "SUPPORTED", quotations, disputed: Boolean(exact && !explained) };
+    const disputed = Boolean(exact && !explained);
+    return { ...UNCHECKED, status: "SUPPORTED", quotations, disputed, wrong: disputed ? exact.wrong : null };
   }
   if (word.status === "NOT_CHECKABLE") return exact || isAsserting(said, claim, text) ? unread : { ...UNCHECKED, status: "NOT_CHECKABLE" };
   if (stand.length < word.quotes.length || (word.status === "CONTRADICTED" && !stand.length)) {
