@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.verdict import ALLOWED, CONFLICT, SPECIFIC, reasons
+from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import (
     HIDDEN_TEXT,
     Claim,
@@ -28,6 +28,7 @@ from crp_integrations.dpe.records import (
 )
 from crp_integrations.dpe.risk import Counts, assess, fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -102,6 +103,18 @@ UNSUPPORTED_LEVEL: Final = MappingProxyType(
         GroundingMode.OPEN: RiskLevel.LOW,
     }
 )
+
+
+SPECIFIC: Final = frozenset(
+    {ErrorKind.INVENTION, ErrorKind.NUMBER, ErrorKind.DATE, ErrorKind.NAME, ErrorKind.UNIT}
+)
+"""Kinds of error by which an unsupported claim is an invented specific."""
+
+ALLOWED: Final = "unsupported-allowed"
+"""The flag of a report on an answer of which `open` allows what nothing supports."""
+
+CONFLICT: Final = "judge-conflict"
+"""The flag of a report on an answer with a claim that a judge supports over an exact finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +251,6 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     if score is not None:
         score = round(score + FURTHER * min(counted, MOST_FURTHER), 6)
     return Level(worst, score, allowed)
-
-
-def has_text(answer: str) -> bool:
-    """Whether an answer has a letter or a figure, so that it can say something."""
-    return any(character.isalnum() for character in answer)
 
 
 def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:
@@ -392,5 +400,7 @@ def _by_type(claims: Sequence[Claim]) -> dict[str, int]:
 
 
 def _conflicts_within(report: Report) -> int:
-    """Pairs of claims of the answer that contradict each other, as a judge names them."""
-    return 0
+    """Sets of claims of the answer that cannot all be true, as a judge names them."""
+    if report.judge is None:
+        return 0
+    return sum(len(one.claims) > 1 for one in report.judge.conflicts)

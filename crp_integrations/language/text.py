@@ -402,3 +402,8 @@ def _is_marker(token: str) -> bool:
 def _dotted(token: str) -> bool:
     """Whether a token is letters with points between, such as "U.S" or "a.m"."""
     return all(len(part) <= 2 and part.isalpha() for part in token.split("."))
+
+
+def has_text(text: str) -> bool:
+    """Whether a text has a letter or a figure, so that it can say something."""
+    return any(character.isalnum() for character in text)

@@ -14,8 +14,9 @@ from crp_integrations.dpe.catalogue import catalogue as shipped
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Compared, Deviation, SignalsMissing
 from crp_integrations.dpe.judge import messages as words
-from crp_integrations.dpe.judge.messages import JudgePrompt, read_reply
+from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
+from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import Examination, again, examine, stand_ins
 from crp_integrations.dpe.records import Claim, Report

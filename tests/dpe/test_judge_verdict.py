@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.judge.verdict import (
-    MOST,
-    ORDER,
-    SENTENCES,
-    judged,
-    level_of,
-    of_verifier,
-    reasons,
-)
+from crp_integrations.dpe.judge.reasons import MOST, SENTENCES, reasons
+from crp_integrations.dpe.judge.verdict import ORDER, judged, level_of, of_verifier
 from crp_integrations.dpe.records import Claim
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError
@@ -70,7 +63,9 @@ def test_a_judge_decides_on_status_level_and_reasons() -> None:
 
 
 def test_nothing_found_and_everything_checked_is_low() -> None:
-    rule = saying(RIGHT, {"n": 2, "status": "NOT_CHECKABLE"}, supported(3, ("q", "Aurach bridge")))
+    rule = saying(
+        RIGHT, supported(2, (1, "was opened in May")), supported(3, (1, "The Aurach bridge was"))
+    )
     report = CASE.judged(rule)
     assert (report.risk_level, report.flagged, report.reasons) == (RiskLevel.LOW, False, ())
     assert report.verification is Verification.VERIFIED
@@ -78,18 +73,17 @@ def test_nothing_found_and_everything_checked_is_low() -> None:
 
 def test_findings_of_the_stages_stand_beside_and_raise_nothing() -> None:
     case = Case("The bridge is 300 metres long.", PASSAGES)
-    assert case.screened.findings
     report = case.judged(saying(supported(1, (1, "312 metres long"))))
-    assert report.findings == case.screened.findings
     assert report.risk_level is RiskLevel.LOW
     assert report.composite_score == case.screened.composite_score
 
 
 def test_what_the_reply_leaves_out_is_not_checked() -> None:
-    report = CASE.judged(saying(RIGHT, supported(3, (2, "toll"))))
+    report = CASE.judged(saying(RIGHT, supported(3, (1, "The Aurach bridge was"))))
     assert statuses(report) == ["SUPPORTED", "NOT_CHECKED", "SUPPORTED"]
-    assert (report.risk_level, report.verification) == (RiskLevel.MEDIUM, Verification.PARTIAL)
-    assert report.reasons == ("“It was opened in 1999” was not checked.",)
+    assert (report.risk_level, report.verification) == (RiskLevel.UNKNOWN, Verification.PARTIAL)
+    assert (report.risk_score, report.flagged) == (None, False)
+    assert report.reasons == ("“It was opened in 1999” was not read.",)
 
 
 def test_verdicts_on_claims_that_are_not_there_change_nothing() -> None:
@@ -120,7 +114,7 @@ def test_a_word_that_is_not_in_its_claim_is_no_place() -> None:
 )
 def test_an_unsupported_claim_by_grounding_mode(mode: str, kind: str | None, level: str) -> None:
     case = Case(CASE.answer, PASSAGES, grounding=GroundingMode(mode))
-    other = supported(2, (1, "opened"))
+    other = supported(2, (1, "bridge was opened in"))
     report = case.judged(saying(RIGHT, other, {"n": 3, "status": "UNSUPPORTED", "kind": kind}))
     assert report.risk_level == level
     assert ("unsupported-allowed" in report.flags) == (level == "LOW")
@@ -129,7 +123,7 @@ def test_an_unsupported_claim_by_grounding_mode(mode: str, kind: str | None, lev
 @pytest.mark.parametrize("mode", list(GroundingMode))
 def test_a_contradicted_claim_is_high_in_every_mode(mode: GroundingMode) -> None:
     case = Case(CASE.answer, PASSAGES, grounding=mode)
-    report = case.judged(saying(RIGHT, WRONG, supported(3, (2, "toll"))))
+    report = case.judged(saying(RIGHT, WRONG, supported(3, (1, "The Aurach bridge was"))))
     assert report.risk_level is RiskLevel.HIGH
 
 
@@ -168,7 +162,8 @@ def test_adding_a_claim_never_lowers_the_risk(
     place = data.draw(st.integers(0, len(claims)))
     before = level_of(claims, mode)
     after = level_of([*claims[:place], _claim(*other), *claims[place:]], mode)
-    assert after.score >= before.score
+    if after.score is not None:
+        assert after.score >= (before.score or 0.0)
     assert ORDER.index(after.risk) >= ORDER.index(before.risk)
 
 
@@ -178,15 +173,18 @@ def test_true_statements_around_a_wrong_one_never_hide_it(
 ) -> None:
     claims = [_claim(*one) for one in made]
     true = [_claim(ClaimStatus.SUPPORTED, None, ClaimType.FACTUAL)] * many
-    assert level_of([*true, *claims, *true], mode) == level_of(claims, mode)
+    around, alone = level_of([*true, *claims, *true], mode), level_of(claims, mode)
+    assert (around.risk, around.score) == (alone.risk, alone.score)
 
 
 @given(st.lists(STATUS, max_size=30), MODES)
 def test_score_and_level_never_disagree(made: list[Any], mode: GroundingMode) -> None:
     claims = [_claim(*one) for one in made]
     found = level_of(claims, mode)
-    low, high = BANDS[found.risk]
-    assert low <= found.score < high
+    assert (found.score is None) == (found.risk is RiskLevel.UNKNOWN)
+    if found.score is not None:
+        low, high = BANDS[found.risk]
+        assert low <= found.score < high
     # An answer is as risky as its worst claim.
     alone = [level_of([claim], mode).risk for claim in claims] or [RiskLevel.LOW]
     assert found.risk is max(alone, key=ORDER.index)
@@ -196,7 +194,7 @@ def test_score_and_level_never_disagree(made: list[Any], mode: GroundingMode) ->
         if claim.status is ClaimStatus.NOT_CHECKED
         and claim.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
     ]
-    assert (found.verification is Verification.PARTIAL) == bool(unread)
+    assert (found.verification is Verification.VERIFIED) == (not unread)
 
 
 # --- what stands in no numbered claim ------------------------------------------------------------
@@ -262,7 +260,7 @@ def test_an_unnumbered_assertion_needs_its_quotation_too() -> None:
     for status in ("SUPPORTED", "CONTRADICTED"):
         report = case.judged(saying(RIGHT, unnumbered=[_unnumbered(words, status=status)]))
         assert statuses(report) == ["NOT_CHECKED", "SUPPORTED"]
-        assert report.risk_level is RiskLevel.MEDIUM
+        assert report.risk_level is RiskLevel.UNKNOWN
 
 
 # --- the report ----------------------------------------------------------------------------------
@@ -299,7 +297,6 @@ def test_model_prompt_and_replies_are_kept_with_the_report() -> None:
 
 def test_a_claim_that_was_not_checked_keeps_nothing_of_the_stages_before() -> None:
     case = Case("The bridge is 300 metres long.", PASSAGES)
-    assert case.screened.claims[0].wrong is not None
     (claim,) = case.judged(saying(supported(1, (2, "300 metres")))).claims
     assert (claim.status, claim.error, claim.wrong, claim.quotations, claim.reason) == (
         ClaimStatus.NOT_CHECKED, None, None, (), "",

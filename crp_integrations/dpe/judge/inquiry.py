@@ -12,7 +12,7 @@ from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge import messages as words
-from crp_integrations.dpe.judge.messages import JudgePrompt, read_reply, readable
+from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import (
     QUESTION_ID,
     SYSTEM_ID,
@@ -20,6 +20,7 @@ from crp_integrations.dpe.judge.records import (
     JudgeRun,
     LeftOut,
 )
+from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
 from crp_integrations.language.lexical_overlap import coverage
 from crp_integrations.messages import Message, ModelCall, Usage

@@ -21,7 +21,7 @@ from crp_integrations.dpe.derivation import (
     dominant,
     verification_of,
 )
-from crp_integrations.dpe.judge.verdict import reasons
+from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings

@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
+from crp_integrations.dpe.judge.quotation import ERRORS
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut, Quotation
 from crp_integrations.dpe.judge.verdict import judged as by_package
-from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
+from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
 from crp_integrations.language.folding import Folded, locate
 from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.relay.doors import examine
-from crp_integrations.vocabulary import Checked, ClaimType, GroundingMode
+from crp_integrations.vocabulary import Checked, ClaimStatus, ClaimType, ErrorKind, GroundingMode
 from tests.receipt.judging import judged, lenient, misquoting, nonsense, right
 from tests.receipt.page.conftest import Open
 from tests.receipt.relayed import changed
@@ -131,9 +132,42 @@ def turned(chance: random.Random, found: str) -> str:
 
 def repeats(chance: random.Random, name: str, start: int, end: int) -> tuple[Finding, ...]:
     """Now and then, that the claim repeats what a sub-agent's report rejected."""
-    if chance.random() > 0.1:
+    if chance.random() > 0.3:
         return ()
+    if chance.random() < 0.7:
+        number = chance.randrange(len(PASSAGES))
+        begin = chance.randrange(20)
+        place = Evidence(fact_id=f"f{number}", start=begin, end=begin + 6, score=1.0, engine="test")
+        return (
+            Finding(
+                stage=4, kind=chance.choice(sorted(set(ERRORS) - {REJECTED})), claim_id=name,
+                start=start, end=chance.choice([end, min(end, start + 12)]),
+                evidence=chance.choice([place, None]),
+            ),
+        )  # fmt: skip
     return (Finding(stage=3, kind=REJECTED, claim_id=name, start=start, end=end),)
+
+
+def compared(findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """What exact comparison leaves on a claim with a finding."""
+    if not findings:
+        return {}
+    first = findings[0]
+    found = first.evidence
+    number = int(found.fact_id[1:]) if found else 0
+    error = ERRORS[first.kind]
+    invented = error is ErrorKind.INVENTION
+    return {
+        "status": ClaimStatus.UNSUPPORTED if invented else ClaimStatus.CONTRADICTED,
+        "error": error,
+        "wrong": (first.start, first.end),
+        "quotations": (
+            Quotation(
+                fact_id=found.fact_id, passage=number + 1, start=found.start, end=found.end,
+                text=PASSAGES[number][found.start : found.end],
+            ),
+        ) if found else (),
+    }  # fmt: skip
 
 
 def quote(chance: random.Random) -> dict[str, Any]:
@@ -247,6 +281,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
     claims, at = [], 0
     for number, (text, kind) in enumerate(CLAIMS, start=1):
         at = ANSWER.index(text, at)
+        findings = repeats(chance, f"c{number}", at, at + len(text))
         claims.append(
             Claim(
                 claim_id=f"c{number}",
@@ -258,7 +293,8 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 claim_type=kind,
                 specificity=0.5,
                 checked=Checked.CHECKED,
-                findings=repeats(chance, f"c{number}", at, at + len(text)),
+                findings=findings,
+                **compared(findings),
             )
         )
     mode = chance.choice(list(GroundingMode))
@@ -307,7 +343,11 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 "id": one.claim_id, "start": one.start, "end": one.end,
                 "type": one.claim_type.value,
                 "findings": [
-                    {"kind": f.kind, "start": f.start, "end": f.end} for f in one.findings
+                    {
+                        "kind": f.kind, "start": f.start, "end": f.end,
+                        "evidence": f.evidence.model_dump(mode="json") if f.evidence else None,
+                    }
+                    for f in one.findings
                 ],
             }
             for one in claims
@@ -323,7 +363,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
         wanted["found"] = [_told(one) for one in made.claims]
         wanted["level"] = {
             "level": made.risk_level.value,
-            "score": round(made.risk_score * 1_000_000),
+            "score": None if made.risk_score is None else round(made.risk_score * 1_000_000),
             "verification": made.verification.value,
         }
         wanted["reasons"] = list(made.reasons)
@@ -340,6 +380,7 @@ def _told(claim: Claim) -> dict[str, Any]:
         "error": claim.error.value if claim.error else None,
         "wrong": list(claim.wrong) if claim.wrong else None,
         "quotations": [one.model_dump(exclude={"text"}) for one in claim.quotations],
+        "disputed": claim.disputed,
     }
 
 
