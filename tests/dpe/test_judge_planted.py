@@ -204,7 +204,7 @@ def _wrong_numbers(name: str) -> set[int]:
 
 def _is_wrong(name: str, claim: Claim) -> bool:
     case = MEMBERS[name]
-    start = case["answer"].index(case["wrong"])
+    start: int = case["answer"].index(case["wrong"])
     return claim.start < start + len(case["wrong"]) and start < claim.end
 
 
