@@ -294,7 +294,7 @@ def summarise_report(report: Report) -> Attachment:
         "report_id": _clipped(report_id(report), _MOST_ID),
         "session_id": _clipped(report.session_id, _MOST_ID),
         "risk_level": report.risk_level.value,
-        "risk_score": round(report.risk_score, 4),
+        "risk_score": None if report.risk_score is None else round(report.risk_score, 4),
         "verification": report.verification.value,
         "checked_by": _clipped(report.checked_by, _MOST_ID),
         "grounding_pct": round(report.grounding_pct, 4),

@@ -267,11 +267,6 @@ def _lines(found: Conformance) -> Iterator[str]:
     yield from _table(
         "Threshold", {"omission, cosine": found.omission_cosine, **found.embedder_thresholds}
     )
-    if found.maps:
-        yield from ("| Map | Points |", "|---|---|")
-        for name, points in found.maps.items():
-            yield f"| {name} | {', '.join(f'{x:.3f} → {y:.3f}' for x, y in points)} |"
-        yield ""
     yield f"Preset {found.preset}, settings {found.settings_digest}."
     yield f"Embedder {found.embedder}; verifier {found.verifier}."
     yield f"Catalogue {found.catalogue}, evaluated by {found.policy}."

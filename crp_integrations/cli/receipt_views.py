@@ -181,8 +181,8 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     risk = Text.assemble(
         "Risk ",
         (level.value, RISK_STYLE[level]),
-        f" ({_score(content, report['risk_score'])}): {plain(str(report['verification']))} by "
-        f"{plain(str(report['checked_by']))}",
+        "" if report["risk_score"] is None else f" ({_score(content, report['risk_score'])})",
+        f": {plain(str(report['verification']))} by {plain(str(report['checked_by']))}",
     )
     return Group(Text("Verdict per claim", style="italic"), table, risk)
 
@@ -407,7 +407,8 @@ def _verdict_change(change: VerdictChange) -> Group:
         ("grounding", change.grounding),
         ("quality", change.quality),
     ):
-        table.add_row(name, *_decimals(two))
+        if two is not None:
+            table.add_row(name, *_decimals(two))
     table.add_row("decision", change.decision_before, change.decision_after)
     table.add_row(
         "not met", "; ".join(change.violations_before), "; ".join(change.violations_after)

@@ -42,6 +42,7 @@ BAR, WIDE = 40, 140
 MOST_NAMES = 5
 RISK_STYLE = {
     RiskLevel.LOW: "green",
+    RiskLevel.UNKNOWN: "yellow",
     RiskLevel.MEDIUM: "yellow",
     RiskLevel.HIGH: "red",
     RiskLevel.CRITICAL: "bold red",
@@ -238,8 +239,8 @@ def verdict(report: Report, passages: Passages) -> Group:
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
-        f" ({report.risk_score:.3f}): {report.verification.value} by {plain(report.checked_by)}; "
-        f"{report.checked_share:.0%} of what can be checked was checked",
+        "" if report.risk_score is None else f" ({report.risk_score:.3f})",
+        f" by {plain(report.checked_by)}; {report.claim_counts}",
     )
     lines = [f"  {plain(one, whole=True)}" for one in report.reasons]
     lines += [plain(judge_of(report), whole=True)] if report.judge is not None else []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import attribute, segment_claims
 from crp_integrations.dpe.stages.coherence import check_coherence, detect_repetition
+from crp_integrations.dpe.stages.comparison import compare_with_evidence, read_with_verifier
 from crp_integrations.dpe.stages.completeness import verify_completeness
 from crp_integrations.dpe.stages.compliance import classify, find_omissions, find_personal
 from crp_integrations.dpe.stages.entailment import classify_risk, score_entailment
@@ -26,18 +28,25 @@ from crp_integrations.dpe.stages.flow import analyse_flow
 from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import SessionSentences, Stage, State, Tools
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.dpe.verifier.features_verifier import reads_answers
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, Silent, Tracer
 from crp_integrations.vocabulary import PersonalCategory
 
-STAGES: tuple[tuple[str, Stage], ...] = (
+# What the claims rest on: read and compared exactly, or by the document's own arithmetic.
+READING: tuple[tuple[str, Stage], ...] = (
+    ("dpe.1.claims", segment_claims),
+    ("dpe.2.comparison", compare_with_evidence),
+    ("dpe.4.verifier", read_with_verifier),
+)
+ARITHMETIC: tuple[tuple[str, Stage], ...] = (
     ("dpe.1.claims", segment_claims),
     ("dpe.2.attribution", attribute),
     ("dpe.3.fidelity", verify_fidelity),
     ("dpe.4.entailment", score_entailment),
     ("dpe.5.risk", classify_risk),
+)
+FURTHER: tuple[tuple[str, Stage], ...] = (
     ("dpe.6.coherence", check_coherence),
     ("dpe.7.repetition", detect_repetition),
     ("dpe.8.completeness", verify_completeness),
@@ -52,7 +61,7 @@ def examine(
     dossier: Dossier,
     *,
     embedder: Embedder | None,
-    verifier: Verifier,
+    verifier: Verifier | None,
     settings: DpeSettings,
     tracer: Tracer | None = None,
     policy: PolicyEngine | None = None,
@@ -65,6 +74,7 @@ def examine(
 
     Args:
         embedder: the fabric's; None for purely lexical work, which the report then names.
+        verifier: reads each claim; None for an exact comparison alone.
         tracer: opens a step around each stage; None for none.
         policy: evaluates the control catalogue; None leaves stage 12 out.
         recognisers: look for personal data beside the package's own (§13.2).
@@ -78,12 +88,12 @@ def examine(
         EngineError: the dossier's vectors do not fit the embedder, or an engine failed.
     """
     steps = tracer or Silent()
-    with steps.step("dpe.index"):
-        context = Context([text for _, text in dossier.passages])
     heard = signals or Live()
     tools = Tools(embedder, verifier, settings, policy, tuple(recognisers), heard)
-    state = State(dossier, tools, context, told=SessionSentences(dossier, embedder, heard))
-    for name, stage in STAGES:
+    index = cache(lambda: Context([text for _, text in dossier.passages]))
+    state = State(dossier, tools, index, told=SessionSentences(dossier, embedder, heard))
+    first = READING if settings.decides == "claims" else ARITHMETIC
+    for name, stage in (*first, *FURTHER):
         with steps.step(name):
             state = stage(state)
     with steps.step("dpe.13.report"):
@@ -98,8 +108,8 @@ class Engines:
         embedder: identity; None where there was none.
         embedder_thresholds, verifier_thresholds: from their cards.
         dimensions: of the embedder's vectors.
+        verifier: identity; empty where there was none.
         passage: longest passage that the verifier reads, in characters.
-        reads: the verifier reads whole answers.
         recognisers: identity, and what it looks for by kind.
         policy: identity of the policy engine; empty where there was none.
     """
@@ -110,7 +120,6 @@ class Engines:
     verifier: str
     verifier_thresholds: Mapping[str, float]
     passage: int
-    reads: bool
     recognisers: tuple[tuple[str, Mapping[str, PersonalCategory]], ...] = ()
     policy: str = ""
 
@@ -118,7 +127,7 @@ class Engines:
     def of(
         cls,
         embedder: Embedder | None,
-        verifier: Verifier,
+        verifier: Verifier | None,
         policy: PolicyEngine | None = None,
         recognisers: Sequence[Recogniser] = (),
     ) -> Engines:
@@ -127,10 +136,9 @@ class Engines:
             embedder=embedder.identity if embedder else None,
             embedder_thresholds=dict(embedder.thresholds) if embedder else {},
             dimensions=embedder.dimensions if embedder else 0,
-            verifier=verifier.identity,
-            verifier_thresholds=dict(verifier.thresholds),
-            passage=verifier.passage,
-            reads=reads_answers(verifier),
+            verifier=verifier.identity if verifier else "",
+            verifier_thresholds=dict(verifier.thresholds) if verifier else {},
+            passage=verifier.passage if verifier else 0,
             recognisers=tuple((one.identity, dict(one.kinds)) for one in recognisers),
             policy=policy.identity if policy else "",
         )
@@ -167,7 +175,7 @@ def again(
 
 def stand_ins(engines: Engines) -> Any:
     """Arguments of `examine` that bear the engines' names and cannot be asked."""
-    embedder = policy = None
+    embedder = verifier = policy = None
     if engines.embedder is not None:
         embedder = _named(
             engines.embedder,
@@ -176,12 +184,13 @@ def stand_ins(engines: Engines) -> Any:
             dimensions=engines.dimensions,
             thresholds=engines.embedder_thresholds,
         )
-    verifier = _named(
-        engines.verifier,
-        *(("judge", "read") if engines.reads else ("judge",)),
-        passage=engines.passage,
-        thresholds=engines.verifier_thresholds,
-    )
+    if engines.verifier:
+        verifier = _named(
+            engines.verifier,
+            "judge",
+            passage=engines.passage,
+            thresholds=engines.verifier_thresholds,
+        )
     if engines.policy:
         policy = _named(engines.policy, "decide")
     return {

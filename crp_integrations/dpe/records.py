@@ -182,14 +182,15 @@ class Completeness(Part):
     """Stage 8: which needs of the question all answers of the session address.
 
     Attributes:
-        score: covered over all needs, 1.0 when there are none.
+        level, score: covered over all needs, 1.0 when there are none; None where nobody read
+            which needs the answers cover.
         covered, uncovered: the needs, in their order.
         new: those of the covered that no earlier window had covered.
         recommendation: `continue`, `broaden` (the query), `warn` (the client), or empty (§10.2).
     """
 
-    level: CompletenessLevel = CompletenessLevel.COMPLETE
-    score: float = Field(default=1.0, ge=0.0, le=1.0)
+    level: CompletenessLevel | None = None
+    score: float | None = Field(default=None, ge=0.0, le=1.0)
     covered: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -260,6 +261,9 @@ class Evidence(Part):
 REJECTED: Final = "rejected"
 """Kind of a finding on a claim that repeats what a sub-agent's report rejected."""
 
+HIDDEN_TEXT: Final = "HIDDEN_TEXT"
+"""Kind of a finding on characters of an answer that a reader does not see."""
+
 LONGEST: Final = 400
 
 
@@ -286,8 +290,8 @@ class Finding(Part):
 
     Attributes:
         stage: number of the stage.
-        kind: `fabrication`, `contradiction`, `rejected`, or a distortion type such as
-            `NUMBER_CHANGED`.
+        kind: a distortion type such as `NUMBER_CHANGED`, `QUOTE_NOT_FOUND`, `CITATION_WRONG`,
+            `HIDDEN_TEXT`, `rejected`; in `literal` `fabrication` and `contradiction` as well.
         start, end: character offsets in the answer of what is wrong.
         evidence: where the context says otherwise, None when it says nothing.
         expected: the value that the context has, None when it has none.
@@ -326,6 +330,7 @@ class Claim(Part):
         wrong: offsets in the answer of the words that are wrong; None where they are not known.
         quotations: words of the evidence that the status rests on.
         reason: why, in a sentence of the judge's; empty where there is none.
+        disputed: a judge supports it over an exact finding, so that nobody knows.
         fix: the claim as the evidence supports it, in the judge's words; empty for none.
         hints: figures, names, dates and identifiers of an unread claim that stand in neither the
             evidence nor the question. A hint is no finding, and changes no level.
@@ -353,6 +358,7 @@ class Claim(Part):
     wrong: tuple[int, int] | None = None
     quotations: tuple[Quotation, ...] = ()
     reason: str = ""
+    disputed: bool = False
     fix: str = ""
     hints: tuple[Entity, ...] = ()
 
@@ -464,7 +470,7 @@ class Report(Record):
     signals: dict[str, float]
     repetition_level: RepetitionLevel = RepetitionLevel.NONE
     repetition_overlap: float = 0.0
-    completeness_score: float = 1.0
+    completeness_score: float | None = None
     uncovered_sub_queries: tuple[str, ...] = ()
     flow_score: float = 1.0
     flow_remediation: str | None = None

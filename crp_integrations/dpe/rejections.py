@@ -15,7 +15,7 @@ from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems
-from crp_integrations.vocabulary import Checked
+from crp_integrations.vocabulary import Checked, ClaimStatus
 
 MOST: Final = 20
 # Share of the rejected claim's words that a repeat has, and share of its own words that it is.
@@ -62,8 +62,16 @@ def find_repeats(state: State) -> list[Finding]:
     """
     if not state.dossier.rejected:
         return []
-    units = [_Words.of(state.context.text(unit)) for unit in state.context.units]
-    claims = [one for one in state.claims if one.checked is not Checked.NOT_CHECKABLE]
+    units = [
+        _Words.of(span.of(text))
+        for _, text in state.dossier.passages
+        for span in split_sentences(text)
+    ]
+    claims = [
+        one
+        for one in state.claims
+        if one.checked is not Checked.NOT_CHECKABLE and one.status is not ClaimStatus.NOT_CHECKABLE
+    ]
     said = [_Words.of(claim.reads_as) for claim in claims]
     found = []
     sentences: dict[int, set[str]] = {}

@@ -30,6 +30,7 @@ COLOURS = {
     ClaimStatus.NOT_CHECKABLE: "crp-na",
     ClaimStatus.NOT_CHECKED: "crp-un",
     RiskLevel.LOW: "crp-ok",
+    RiskLevel.UNKNOWN: "crp-un",
     RiskLevel.MEDIUM: "crp-un",
     RiskLevel.HIGH: "crp-no",
     RiskLevel.CRITICAL: "crp-no",
@@ -71,14 +72,8 @@ def answer_html(text: str, report: Report, passages: Passages) -> str:
 def report_html(report: Report, passages: Passages) -> str:
     """The report as HTML without its style."""
     level = f'<b class="{COLOURS[report.risk_level]}">{report.risk_level.value} risk</b>'
-    said = f"score {report.risk_score:.3f} · "
-    said += (
-        f"{report.verification.value.lower()} by {report.checked_by}"
-        if report.was_read
-        else "screened"
-    )
-    if report.checked_share < 1:
-        said += f" · {report.checked_share:.0%} of what can be checked was checked"
+    said = "" if report.risk_score is None else f"score {report.risk_score:.3f} · "
+    said += f"{report.claim_counts} · by {report.checked_by}"
     counts = " ".join(_counts(report.claims))
     judge = f'<p class="crp-quiet">{escaped(judge_of(report))}</p>'
     parts = [

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crp_integrations.dpe.records import Claim, Coherence, Completeness, Flow, Repetition
+from crp_integrations.dpe.records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettings
-from crp_integrations.dpe.verifier.features_verifier import Maps
-from crp_integrations.vocabulary import ClaimType, GroundingMode, QualityTier, RiskLevel
-
-# Where the score of a screened answer begins within each level. Further findings add to it, so
-# that the fourth one reaches the next level.
-SCREENED_LOW, SCREENED_MEDIUM, SCREENED_HIGH = 0.02, 0.30, 0.55
-FURTHER = 0.05
-# What a doubt adds at most; with every amplifier the score stays within LOW.
-DOUBTED = 0.035
-MOST_FURTHER = 8
-# Findings of what no source has; the others say that the source has something else.
-INVENTED = frozenset({"fabrication", "CITATION_WRONG", "unsupported", "parametric"})
+from crp_integrations.vocabulary import GroundingMode, QualityTier, RiskLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +89,6 @@ def signals(counts: Counts, mode: GroundingMode) -> dict[str, float]:
     }
 
 
-def calibrated(printed: Mapping[str, float], evidence: float, fitted: Maps) -> dict[str, float]:
-    """The four signals through the fitted monotone maps.
-
-    Each is the evidence of the fitted model on the scale of the composite, bent by what the
-    signal's own formula says; both parts rise, so a signal never falls when either rises.
-
-    Spec: CRP-SPEC-005 §7.2 (decision D13)
-    """
-    own = fitted.risk(evidence)
-    return {
-        name: (1.0 - fitted.share) * own + fitted.share * fitted.signals[name](value)
-        for name, value in printed.items()
-    }
-
-
 def composite(values: Mapping[str, float], settings: DpeSettings) -> float:
     """The weighted sum of the signals, [0, 1].
 
@@ -136,28 +110,6 @@ def level(score: float) -> RiskLevel:
     return next((name for cut, name in LEVEL_CUTS if score >= cut), RiskLevel.LOW)
 
 
-def screen_score(claims: Sequence[Claim], doubt: float = 0.0) -> float:
-    """The score of an answer by the findings on its claims: the worst decides, others add.
-
-    A typed contradiction is HIGH, an invented specific MEDIUM, and without a finding it is LOW.
-    The fitted probability orders answers within LOW and lifts none out of it.
-
-    Spec: CRP-SPEC-005 §7.4 (decision D13)
-
-    Args:
-        doubt: how surely some claim is unsupported by the fitted model, [0, 1].
-    """
-    found = [
-        SCREENED_MEDIUM if finding.kind in INVENTED else SCREENED_HIGH
-        for claim in claims
-        if claim.claim_type is not ClaimType.OPINION
-        for finding in claim.findings
-    ]
-    if not found:
-        return round(SCREENED_LOW + DOUBTED * doubt, 9)
-    return round(max(found) + FURTHER * min(len(found) - 1, MOST_FURTHER), 9)
-
-
 def assess(counts: Counts, mode: GroundingMode, settings: DpeSettings) -> Risk:
     """The base risk of an answer (decision D8: amplifiers belong to later stages)."""
     values = signals(counts, mode)
@@ -174,16 +126,20 @@ def quality_score(
 ) -> float:
     """The weighted sum of what stages 6 to 9 found, [0, 1], higher is better.
 
-    The repetition ratio is that of sentences (decision D21).
+    The repetition ratio is that of sentences (decision D21). Completeness that nobody read is left
+    out, and the others weigh as much more.
 
     Spec: CRP-SPEC-005 §18.2
     """
     total = (
         (1.0 - repetition.semantic) * settings.repetition_weight
-        + completeness.score * settings.completeness_weight
         + flow.score * settings.flow_weight
         + coherence.score * settings.coherence_weight
     )
+    if completeness.score is None:
+        total /= 1.0 - settings.completeness_weight
+    else:
+        total += completeness.score * settings.completeness_weight
     # Nine decimals: float dust must not carry a score over a bound.
     return round(min(1.0, max(0.0, total)), 9)
 

@@ -121,11 +121,7 @@ class QualitySettings(Part):
             one counts as repeated all the same (§9.2).
         minor_overlap, significant_overlap, severe_overlap: §9.2, share of 4-grams.
         minor_repeats, significant_repeats, severe_repeats: §9.2, share of sentences.
-        covering: `cosine` is §10.2 to the letter; `words` looks at words and names first, and
-            at cosine for what they leave open.
         covered: cosine above which a need is covered; None for the embedder's own (D14).
-        covered_words: share of a need's words for the same (`words`).
-        embedded_sentences: sentences that an open need is compared with by cosine (`words`).
         complete, mostly_complete, partial: §10.2, lower bounds of the score.
         low_opening: opening coherence below which a window starts as if there were none before;
             None for the embedder's own (§11.3, D14).
@@ -161,10 +157,7 @@ class QualitySettings(Part):
     significant_repeats: float = Field(default=0.25, ge=0.0, le=1.0)
     severe_repeats: float = Field(default=0.50, ge=0.0, le=1.0)
 
-    covering: Literal["words", "cosine"] = "words"
     covered: float | None = Field(default=None, ge=0.0, le=1.0)
-    covered_words: float = Field(default=0.75, gt=0.0, le=1.0)
-    embedded_sentences: int = Field(default=4, ge=1)
     complete: float = Field(default=0.90, ge=0.0, le=1.0)
     mostly_complete: float = Field(default=0.70, ge=0.0, le=1.0)
     partial: float = Field(default=0.40, ge=0.0, le=1.0)
@@ -226,7 +219,6 @@ class QualitySettings(Part):
             repeated=REPEATED,
             near_words=0.0,
             changed_repeats=True,
-            covering="cosine",
             covered=COVERED_NEED,
             low_opening=LOW_OPENING,
         )
@@ -273,13 +265,14 @@ class DpeSettings(Part):
     Spec: CRP-SPEC-005 §4.3, §5.2, §5.5, §6.2, §7.2
 
     Attributes:
-        verifier: which shipped verifier reads: `features`, a fitted model whose probability also
-            drives attribution, or `alignment` (decisions D2, D12, D13); or one that was fetched
-            with `model_catalogue.fetch`.
-        decides: what the level comes from where a judge, or a verifier of the user's own, read the
-            claims: their statuses (`claims`), or the document's `composite` (decision D13).
-        rule: how claims are attributed: `cosine` is §4.3 to the letter, `alignment` the better
-            of lexical alignment and embedding similarity (decision D2).
+        verifier: which verifier reads each claim beside the passages: `none`, or one that was
+            fetched with `model_catalogue.fetch`; `alignment` is the arithmetic of `composite`
+            (decisions D2, D12, D13).
+        decides: what a report comes from: the claims' statuses, as a judge, a verifier or an exact
+            comparison gives them (`claims`), or the document's own arithmetic (`composite`,
+            decision D13).
+        rule: how `composite` attributes claims: `cosine` is §4.3 to the letter, `alignment` the
+            better of lexical alignment and embedding similarity (decision D2).
         grounded: score from which a claim is CONTEXT_GROUNDED (§4.3).
         mixed: score from which it is MIXED (§4.3).
         specific: specificity from which an unmatched claim is UNVERIFIABLE (§4.3).
@@ -299,8 +292,6 @@ class DpeSettings(Part):
         most_claims: claims that are checked; further ones are NOT_CHECKED (D6).
         conflict_entailment: most that entailment can be beside a typed conflict (§6.2).
         untraced_entailment: most that it can be beside a value without a source (§6.2).
-        parametric_odds: log odds that the answer's evidence gains under `context-strict` when all
-            factual claims are PARAMETRIC, in proportion below that (E21; verifier `features`).
         attribution_weight, fidelity_weight, entailment_weight, specificity_weight: §7.2, §16.3
             (decision D4).
         quality: numbers of stages 6 to 9 (§8 to §11, §18).
@@ -309,7 +300,7 @@ class DpeSettings(Part):
         personal: what stage 11 looks for (§13).
     """
 
-    verifier: Literal["features", "alignment", "lettucedetect", "nli", "minicheck"] = "features"
+    verifier: Literal["none", "alignment", "lettucedetect", "nli", "minicheck"] = "none"
     decides: Literal["claims", "composite"] = "claims"
     rule: Literal["alignment", "cosine"] = "alignment"
     grounded: float = Field(default=0.75, ge=0.0, le=1.0)
@@ -333,8 +324,6 @@ class DpeSettings(Part):
     conflict_entailment: float = Field(default=0.05, ge=0.0, le=1.0)
     untraced_entailment: float = Field(default=0.10, ge=0.0, le=1.0)
 
-    parametric_odds: float = Field(default=2.0, ge=0.0)
-
     attribution_weight: float = Field(default=0.35, ge=0.0, le=1.0)
     fidelity_weight: float = Field(default=0.25, ge=0.0, le=1.0)
     entailment_weight: float = Field(default=0.25, ge=0.0, le=1.0)
@@ -357,6 +346,12 @@ class DpeSettings(Part):
             raise ConfigError(
                 f"the risk weights are {attribution:g}, {fidelity:g}, {entailment:g} and "
                 f"{specificity:g}, wanted attribution > fidelity >= entailment > specificity"
+            )
+        if self.verifier == ("none" if self.decides == "composite" else "alignment"):
+            raise ConfigError(
+                f"dpe.verifier {self.verifier!r} does not go with dpe.decides {self.decides!r}: "
+                "`composite` needs `alignment` or a verifier that reads, `claims` needs `none` or "
+                "one that reads"
             )
         for low, high, name in (
             (self.mixed, self.grounded, "mixed and grounded"),

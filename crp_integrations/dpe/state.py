@@ -26,9 +26,8 @@ from crp_integrations.dpe.records import (
 )
 from crp_integrations.dpe.risk import Risk
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
+from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.dpe.verifier.features import Alignment
-from crp_integrations.dpe.verifier.features_verifier import Heard
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.language.claims import Segment, segment
@@ -236,13 +235,14 @@ class Tools:
 
     Attributes:
         embedder: None for purely lexical work.
+        verifier: reads each claim; None where a comparison of words alone is made.
         policy: evaluates the control catalogue; None leaves stage 12 out.
         recognisers: look for personal data beside the package's own.
         signals: the door through which all of these are asked.
     """
 
     embedder: Embedder | None
-    verifier: Verifier
+    verifier: Verifier | None
     settings: DpeSettings
     policy: PolicyEngine | None = None
     recognisers: tuple[Recogniser, ...] = ()
@@ -259,11 +259,10 @@ class State:
     """What is known after a stage; each stage answers with a new one.
 
     Attributes:
-        context: the passages, indexed once.
+        index: the passages, indexed when a stage first needs it.
         claims: in order of the answer.
         sentences: for each claim the answer's sentence around it and the next one.
         alignments: for each claim, None for one that is not checked.
-        reading: the answer by the fitted model, None where another verifier was chosen.
         vectors: unit rows of claims embedded so far, by claim id.
         pairs_cut: claims that were not compared with every earlier one about the same thing.
         weakest: entailment, contradiction and neutral of the weakest claim.
@@ -275,11 +274,10 @@ class State:
 
     dossier: Dossier
     tools: Tools
-    context: Context
+    index: Callable[[], Context]
     claims: tuple[Claim, ...] = ()
     sentences: tuple[str, ...] = ()
     alignments: tuple[Alignment | None, ...] = ()
-    reading: Heard | None = None
     fidelity: float = 1.0
     pairs_cut: int = 0
     weakest: tuple[float, float, float] = (1.0, 0.0, 0.0)
@@ -299,6 +297,11 @@ class State:
         """What the session has said; the pipeline hands it in, so that it is read once."""
         assert self.told is not None
         return self.told
+
+    @property
+    def context(self) -> Context:
+        """The passages, indexed once."""
+        return self.index()
 
     @property
     def factual(self) -> list[Claim]:

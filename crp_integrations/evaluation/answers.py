@@ -13,12 +13,13 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
+from crp_integrations.dpe.derivation import is_settled
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms
-from crp_integrations.dpe.judge.quotation import without_doubt
 from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.ports import Judgement, Verifier
 from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_sets import each
 from crp_integrations.language.claims import segment as segment_claims
@@ -69,6 +70,7 @@ class Screened:
     case: AnswerCase
     report: Report
     dossier: Dossier
+    settings: DpeSettings
 
     def inquiry(self, terms: JudgeTerms | str) -> Inquiry:
         """The calls that a judge would be asked."""
@@ -86,7 +88,7 @@ class ScoredAnswer:
         met: a flagged claim meets a marked stretch.
         overlap: characters that are flagged and marked, over those that are either; None where
             nothing is marked or flagged.
-        without_doubt: every claim stands in the evidence word for word or value for value.
+        settled: every claim stands in the evidence word for word, and needs no judge.
         failed: name of the error that left the answer without the judge's verdict; empty for none.
     """
 
@@ -96,7 +98,7 @@ class ScoredAnswer:
     flagged: bool
     met: bool
     overlap: float | None
-    without_doubt: bool
+    settled: bool
     failed: str = ""
 
 
@@ -151,14 +153,14 @@ def screened(
     case: AnswerCase, settings: Settings | None = None, verifier: Verifier | None = None
 ) -> Screened:
     """A case after the stages that call no model."""
-    report, dossier, _ = screened_answer(
+    report, dossier, chosen = screened_answer(
         case.answer,
         list(case.passages),
         case.question or None,
         settings=settings,
         verifier=verifier,
     )
-    return Screened(case, report, dossier)
+    return Screened(case, report, dossier, chosen.dpe)
 
 
 def verdict(
@@ -177,7 +179,8 @@ def verdict(
         while (call := inquiry.call()) is not None:
             inquiry.take(ask(call))
             calls += 1
-        report, failed = judged(report, of.dossier, inquiry.run()), inquiry.failed
+        report = judged(report, of.dossier, inquiry.run(), of.settings)
+        failed = inquiry.failed
     return ScoredAnswer(
         case=of.case,
         report=report,
@@ -185,7 +188,7 @@ def verdict(
         flagged=report.flagged,
         met=any(_meets(claim, of.case) for claim in report.claims if claim.flagged),
         overlap=_overlap(report.claims, of.case),
-        without_doubt=without_doubt(of.report.claims),
+        settled=is_settled(of.report),
         failed=failed,
     )
 

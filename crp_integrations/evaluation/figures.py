@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from crp_integrations.evaluation.answers import ScoredAnswer
+from crp_integrations.vocabulary import RiskLevel
 
 # Styles with fewer answers are counted together.
 FEWEST: Final = 5
@@ -26,6 +27,7 @@ class Tally:
     Attributes:
         flagged: right answers that are flagged; `passed`: wrong ones that are not.
         high: wrong answers at HIGH or above; `high_right`: right ones.
+        unknown, wrong_unknown: right and wrong answers of which nobody knows.
         met: wrong answers of which a flagged claim meets a marked stretch.
         one_call: answers that took at most one call.
         findings: typed findings; `findings_met`: those on a marked stretch.
@@ -43,13 +45,16 @@ class Tally:
     one_call: int = 0
     findings: int = 0
     findings_met: int = 0
+    unknown: int = 0
+    wrong_unknown: int = 0
     overlaps: list[float] = field(default_factory=list)
 
     def add(self, one: ScoredAnswer) -> None:
         """Count a case."""
         self.calls += one.calls
         self.one_call += one.calls <= 1
-        high = one.report.risk_level.value in ("HIGH", "CRITICAL")
+        high = one.report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+        unknown = one.report.risk_level is RiskLevel.UNKNOWN
         if one.case.marked or not one.case.wrong:
             typed = [found for found in one.report.findings if found.stage == TYPED]
             self.findings += len(typed)
@@ -60,6 +65,7 @@ class Tally:
         if one.case.wrong:
             self.wrong += 1
             self.passed += not one.flagged
+            self.wrong_unknown += unknown
             self.high += high
             self.marked += bool(one.case.marked)
             self.met += one.met
@@ -68,6 +74,7 @@ class Tally:
         else:
             self.right += 1
             self.flagged += one.flagged
+            self.unknown += unknown
             self.high_right += high
 
     def told(self) -> dict[str, Any]:
@@ -77,8 +84,10 @@ class Tally:
             "right": self.right,
             "right_flagged": _share(self.flagged, self.right),
             "right_high": _share(self.high_right, self.right),
+            "right_unknown": _share(self.unknown, self.right),
             "wrong": self.wrong,
             "wrong_passed": _share(self.passed, self.wrong),
+            "wrong_unknown": _share(self.wrong_unknown, self.wrong),
             "wrong_high": _share(self.high, self.wrong),
             "stretch_met": _share(self.met, self.marked),
             "stretch_overlap": _share(sum(self.overlaps), len(self.overlaps)),
@@ -140,7 +149,7 @@ def doubt_curve(
             if when == "always":
                 ask = True
             elif when == "doubt":
-                ask = not plain.without_doubt
+                ask = not plain.settled
             else:
                 ask = Random(number).random() < float(when.partition(":")[2])  # noqa: S311
             asked += ask
@@ -164,14 +173,20 @@ def doubt_curve(
 
 def _quiet(one: ScoredAnswer) -> ScoredAnswer:
     return ScoredAnswer(one.case, one.report, 0, flagged=False, met=False, overlap=None,
-                   without_doubt=True)  # fmt: skip
+                   settled=True)  # fmt: skip
 
 
 def auroc(verdicts: Sequence[ScoredAnswer]) -> float | None:
     """Chance that a wrong answer has a higher risk score than a right one; ties count half."""
-    wrong = [one.report.risk_score for one in verdicts if one.case.wrong]
-    right = [one.report.risk_score for one in verdicts if not one.case.wrong]
+    wrong = [_rank(one) for one in verdicts if one.case.wrong]
+    right = [_rank(one) for one in verdicts if not one.case.wrong]
     if not wrong or not right:
         return None
     above = sum((w > r) + 0.5 * (w == r) for w in wrong for r in right)
     return round(above / (len(wrong) * len(right)), 4)
+
+
+def _rank(one: ScoredAnswer) -> tuple[int, float]:
+    """How risky an answer is beside others: its level, then the score within it."""
+    level = tuple(RiskLevel).index(one.report.risk_level)
+    return level, one.report.risk_score or 0.0

@@ -59,9 +59,9 @@ class WindowEvaluation(Part):
     grounding: float = Field(ge=0.0, le=1.0)
     fidelity: float = Field(ge=0.0, le=1.0)
     entailment: float = Field(ge=0.0, le=1.0)
-    completeness: float = Field(ge=0.0, le=1.0)
+    completeness: float | None = Field(default=None, ge=0.0, le=1.0)
     checked_share: float = Field(ge=0.0, le=1.0)
-    risk_score: float = Field(ge=0.0, le=1.0)
+    risk_score: float | None = Field(default=None, ge=0.0, le=1.0)
     risk_level: RiskLevel
     quality_tier: QualityTier
     envelope_score: float
@@ -89,15 +89,11 @@ def find_citations(report: Report) -> Iterator[ClaimCitation]:
 
 
 def is_consistent(report: Report) -> bool:
-    """Whether the verifier found nothing that the context speaks against.
+    """Whether nothing was found that the context speaks against.
 
     Spec: Summit §SLOs
     """
-    found = report.fabrication_count + report.distortion_count + report.contradiction_count
-    if report.was_read:
-        # What the embedded stages found are hints beside a reader's word.
-        found = sum(claim.flagged for claim in report.claims)
-    return not found and report.risk_level not in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+    return report.risk_level in (RiskLevel.LOW, RiskLevel.UNKNOWN)
 
 
 def evaluate_window(report: Report, envelope: Envelope, usage: Usage) -> WindowEvaluation:

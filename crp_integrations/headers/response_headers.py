@@ -251,7 +251,7 @@ def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
         overlap = None if level is RepetitionLevel.NONE else report.repetition_overlap
         said["repetition"] = RepetitionValue(level=level, overlap=overlap)
     covered, missing = len(complete.covered), len(complete.uncovered)
-    if 8 in ran and covered + missing:
+    if 8 in ran and complete.level is not None and covered + missing:
         said["completeness"] = CompletenessValue(
             level=complete.level,
             covered=covered,

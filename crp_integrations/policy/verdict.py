@@ -252,7 +252,9 @@ def violation_report(
         violation_type=violation.violation_type,
         directive_violated=violation.directive,
         risk_level=report.risk_level,
-        hallucination_score=round(report.risk_score, REPORT_DIGITS),
+        hallucination_score=None
+        if report.risk_score is None
+        else round(report.risk_score, REPORT_DIGITS),
         grounding_pct=round(report.grounding_pct, REPORT_DIGITS),
         fabrication_count=report.fabrication_count,
         audit_trail_uri=audit_trail_uri,

@@ -356,11 +356,12 @@ class VerdictChange(Part):
     """How the verdict on the answer would change; scores in millionths.
 
     Attributes:
+        risk: None where one of the two is UNKNOWN, which has no score.
         decision_before, decision_after: `deliver`, `withhold`, `unreachable` or `review`.
         violations_before, violations_after: directives that are not met.
     """
 
-    risk: Two
+    risk: Two | None
     level_before: RiskLevel
     level_after: RiskLevel
     grounding: Two
@@ -379,7 +380,8 @@ class VerdictChange(Part):
     def same(self) -> bool:
         """Whether risk, claims and decision would be the same."""
         pairs = (
-            (self.risk.before, self.risk.after),
+            (self.level_before, self.level_after),
+            (self.risk and self.risk.before, self.risk and self.risk.after),
             (self.decision_before, self.decision_after),
             (self.violations_before, self.violations_after),
             (self.class_before, self.class_after),
@@ -444,7 +446,9 @@ class Ruling(NamedTuple):
 def verdict_change(before: Report, after: Report, was: Ruling, would: Ruling) -> VerdictChange:
     """Two reports and what becomes of the answer by each, beside each other."""
     return VerdictChange(
-        risk=_two(before.risk_score, after.risk_score),
+        risk=None
+        if before.risk_score is None or after.risk_score is None
+        else _two(before.risk_score, after.risk_score),
         level_before=before.risk_level,
         level_after=after.risk_level,
         grounding=_two(before.grounding_pct, after.grounding_pct),

@@ -29,9 +29,9 @@ OF_REPORT: Final = (
     "attribution_breakdown", "grounding_pct", "unverifiable_pct", "fabrication_count",
     "distortion_count", "distortion_types", "contradiction_count", "contradiction_scope",
     "fidelity_score", "entailment_score", "contradiction_probability", "neutral_probability",
-    "hallucination_probability", "signals", "repetition_level", "repetition_overlap",
+    "signals", "repetition_level", "repetition_overlap",
     "completeness_score", "flow_score", "flow_remediation", "rqa_score", "base_score",
-    "composite_score", "risk_score", "verification", "checked_by", "flagged",
+    "composite_score", "risk_score", "claim_counts", "verification", "checked_by", "flagged",
     "amplifiers_applied", "risk_level", "omission_summary", "gdpr_pii_detected",
     "eu_ai_act_class", "nist_tier", "iso_42001_controls", "checked_share", "flags", "verifier",
     "embedder", "chain_integrity",
@@ -41,7 +41,7 @@ _OF_CLAIM: Final = (
     "claim_id", "start", "end", "sentence_index", "claim_type", "checked", "attribution", "status",
 )  # fmt: skip
 _SHARES_OF_CLAIM: Final = (
-    "specificity", "similarity", "unsupported", "entailment", "contradiction", "neutral",
+    "specificity", "similarity", "entailment", "contradiction", "neutral",
 )  # fmt: skip
 _OF_COHERENCE: Final = ("compared", "contradicted", "unread")
 _OF_CONTRADICTION: Final = (

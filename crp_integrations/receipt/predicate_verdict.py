@@ -156,10 +156,9 @@ class EnginesTold(Part):
     embedder: str | None = None
     embedder_thresholds: dict[str, Decimal] = {}
     dimensions: Count = 0
-    verifier: str
+    verifier: str = ""
     verifier_thresholds: dict[str, Decimal] = {}
-    passage: Count
-    reads: bool
+    passage: Count = 0
     recognisers: tuple[tuple[str, dict[str, PersonalCategory]], ...] = ()
     policy: str = ""
 

@@ -35,14 +35,12 @@ from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
 
 # What each engine is asked, by how the names of signals begin.
-VERIFIER: Final = ("attribution.reading", "risk.", "entailment.", "coherence.")
+VERIFIER: Final = ("entailment.", "coherence.")
 EMBEDDER: Final = (
     "attribution.cosines", "attribution.windows", "repetition.", "completeness.", "flow.",
     "omission.",
 )  # fmt: skip
 RECOGNISERS: Final = "personal."
-# What the level comes from where somebody read the claims.
-CLAIMS: Final = "claims"
 
 
 def answer(content: Content, texts: Texts) -> Outcome:
@@ -92,22 +90,22 @@ class Verdict:
         made = self.screened
         if isinstance(made, Difference):
             return made
-        decides = settings_of(self.content, self.tools).decides == CLAIMS
+        settings = settings_of(self.content, self.tools)
         try:
-            flagged = with_judge(made, self.examination, self.told.flags, decides=decides)
+            flagged = with_judge(made, self.examination, self.told.flags, settings)
         except ConfigError as error:
             raise ReceiptBroken("content.examined.judged.language", str(error)) from None
         return _named(_classified(flagged, self.content), self.receipt, self.content)
 
 
 def with_judge(
-    made: Report, examination: Examination, flags: Sequence[str], *, decides: bool
+    made: Report, examination: Examination, flags: Sequence[str], settings: DpeSettings
 ) -> Report:
     """The report with what was heard of its judge, and with flags that were added to it."""
     run = examination.judged
     if run is None:
         return made.changed(flags=(*made.flags, *flags))
-    found = concluded(made, examination.dossier, run, decides=decides)
+    found = concluded(made, examination.dossier, run, settings)
     own = found.flags[len(made.flags) :]
     kept = [one for one in flags if not of_judge(one) or one in own]
     missing = [one for one in own if one not in kept]

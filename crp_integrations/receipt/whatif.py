@@ -48,7 +48,7 @@ from crp_integrations.receipt.reconstruction import (
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay import capped, policy_of, terms_of
 from crp_integrations.receipt.replay_context import Context, budget_within
-from crp_integrations.receipt.replay_examination import CLAIMS, settings_of, with_judge
+from crp_integrations.receipt.replay_examination import settings_of, with_judge
 from crp_integrations.receipt.replay_records import NOTHING, Differs, NotRun, Tools
 from crp_integrations.vocabulary import Exactness, QualityTier
 
@@ -290,8 +290,7 @@ def _verdict(
             notes.append("no judge is asked again; both verdicts are those without one")
             told = replace(told, judged=None)
             flags = tuple(one for one in flags if not of_judge(one))
-        decides = settings.decides == CLAIMS
-        before, report = (with_judge(one, told, flags, decides=decides) for one in (before, report))
+        before, report = (with_judge(one, told, flags, settings) for one in (before, report))
     except (NotRun, LeftOutError) as error:
         notes.append(f"the verdict was not made again: {error}")
         return None

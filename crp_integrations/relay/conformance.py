@@ -8,8 +8,8 @@ Spec: CRP-SPEC-005 §7.3, §16.3, §17 (decision D18)
 from __future__ import annotations
 
 from crp_integrations.dpe.catalogue import named
+from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.dpe.settings import LEVEL_CUTS
-from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.records import Record
 from crp_integrations.relay.defaults import (
     default_embedder,
@@ -32,7 +32,6 @@ class Conformance(Record):
         omission_cosine: from which a sentence covers a fact.
         embedder_thresholds: calibrated for the embedder, from its card.
         verifier_thresholds: that the verifier's judgements are read with.
-        maps: points of the verifier's monotone maps of evidence and signals, none without any.
         catalogue: name and hash of the control catalogue.
         policy: the engine that evaluates it.
         code_verified: the engine's code was compared with its published hashes.
@@ -52,7 +51,6 @@ class Conformance(Record):
     embedder_thresholds: dict[str, float]
     verifier: str
     verifier_thresholds: dict[str, float]
-    maps: dict[str, tuple[tuple[float, float], ...]] = {}
     catalogue: str
     policy: str
     code_verified: bool
@@ -84,9 +82,8 @@ def conformance(settings: Settings) -> Conformance:
         omission_cosine=dpe.omission.threshold(embedder.thresholds),
         embedder=embedder.identity,
         embedder_thresholds=dict(sorted(embedder.thresholds.items())),
-        verifier=verifier.identity,
-        verifier_thresholds=dict(sorted(verifier.thresholds.items())),
-        maps=verifier.maps if isinstance(verifier, FeaturesVerifier) else {},
+        verifier=verifier.identity if verifier else COMPARISON,
+        verifier_thresholds=dict(sorted(verifier.thresholds.items())) if verifier else {},
         catalogue=named(),
         policy=default_policy().identity,
         code_verified=verified_engine(),

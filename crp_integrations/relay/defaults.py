@@ -102,17 +102,17 @@ def judge_window(name: str) -> int:
 
 
 @cache
-def default_verifier(name: str = "features") -> Verifier:
-    """A verifier by name: `features` and `alignment` ship, others were fetched by command."""
-    from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
-
+def default_verifier(name: str = "none") -> Verifier | None:
+    """A verifier by name: none, `alignment` of `literal`, or one that was fetched by command."""
+    if name == "none":
+        return None
     if name == "alignment":
-        return AlignmentVerifier()
-    if name != "features":
-        from crp_integrations.engines.verifiers.model_catalogue import published_verifier
+        from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 
-        return published_verifier(name)
-    return FeaturesVerifier(weights.load("verifier").read("features.json"))
+        return AlignmentVerifier()
+    from crp_integrations.engines.verifiers.model_catalogue import published_verifier
+
+    return published_verifier(name)
 
 
 @cache

@@ -296,9 +296,8 @@ def judged_answer(
     left_out: Sequence[tuple[str, str]] = (),
 ) -> JudgedAnswer:
     """The way through a judge of an answer that somebody else asked for."""
-    decides = settings.dpe.decides == "claims"
     return JudgedAnswer(
-        judge, report, dossier, session_id=session_id, decides=decides, left_out=left_out
+        judge, report, dossier, settings.dpe, session_id=session_id, left_out=left_out
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from crp_integrations.dpe.catalogue import catalogue
+from crp_integrations.dpe.derivation import derive
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
-from crp_integrations.dpe.judge.verdict import decided
 from crp_integrations.dpe.pipeline import Engines, Examination, examine
 from crp_integrations.dpe.records import Claim, RejectedClaim, Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finished
 from crp_integrations.envelope.continuation import next_window_number
 from crp_integrations.envelope.decomposition import decompose
@@ -160,7 +161,7 @@ def examine_windows(
         }
     )
     if any(answer.report.was_read for answer in answers):
-        report = _with_windows(report, examination.dossier, answers, text)
+        report = _with_windows(report, examination.dossier, answers, text, world.settings.dpe)
     last = answers[-1].report
     flags = dict.fromkeys((*report.flags, *(one for a in answers for one in a.report.flags)))
     whole, _ = finished(
@@ -174,7 +175,9 @@ def examine_windows(
     return whole
 
 
-def _with_windows(report: Report, dossier: Dossier, answers: Sequence[Answer], text: str) -> Report:
+def _with_windows(
+    report: Report, dossier: Dossier, answers: Sequence[Answer], text: str, settings: DpeSettings
+) -> Report:
     """A report with what a judge said of the claims of each window."""
     said: dict[tuple[int, int], Claim] = {}
     begins = 0
@@ -182,7 +185,7 @@ def _with_windows(report: Report, dossier: Dossier, answers: Sequence[Answer], t
         begins = text.index(answer.text, begins)
         said |= {(begins + c.start, begins + c.end): c for c in answer.report.claims}
         begins += len(answer.text)
-    names = ("status", "error", "wrong", "quotations", "reason")
+    names = ("status", "error", "wrong", "quotations", "reason", "disputed", "fix")
     claims = [
         claim.model_copy(update={name: getattr(said[at], name) for name in names})
         if (at := (claim.start, claim.end)) in said
@@ -191,7 +194,7 @@ def _with_windows(report: Report, dossier: Dossier, answers: Sequence[Answer], t
     ]
     last = next(a.report for a in reversed(answers) if a.report.was_read)
     read = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
-    return decided(read, dossier)
+    return derive(read, dossier, settings) if settings.decides == "claims" else read
 
 
 def examine_dossier(

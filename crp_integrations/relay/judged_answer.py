@@ -12,6 +12,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
 from crp_integrations.dpe.judge.verdict import concluded
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
@@ -69,9 +70,9 @@ class JudgedAnswer:
         judge: Judge,
         report: Report,
         dossier: Dossier,
+        settings: DpeSettings,
         *,
         session_id: str = "",
-        decides: bool = True,
         own_model: str = "",
         own_window: int = 0,
         left_out: Iterable[tuple[str, str]] = (),
@@ -81,7 +82,7 @@ class JudgedAnswer:
         self.judge = judge
         self.session_id = session_id
         self.keep = not dossier.no_store
-        self._report, self._dossier, self._decides = report, dossier, decides
+        self._report, self._dossier, self._settings = report, dossier, settings
         self._why = judge.skips(report, session_id)
         if not self._why and judge.settings.mode == BACKGROUND and not late:
             self._why = LATER
@@ -107,9 +108,9 @@ class JudgedAnswer:
             self.judge,
             report.model_copy(update={"flags": flags, "judge": None}),
             self._dossier,
+            self._settings,
             terms=self._terms,
             session_id=self.session_id,
-            decides=self._decides,
             late=True,
         )
 
@@ -134,7 +135,7 @@ class JudgedAnswer:
             run = self._inquiry.run()
         else:
             run = not_asked(self._terms.model, self._why, self.judge.settings.language)
-        return concluded(self._report, self._dossier, run, decides=self._decides)
+        return concluded(self._report, self._dossier, run, self._settings)
 
     def play(self, model: Model | None = None) -> Report:
         """Make the calls, one after the other; the report."""

@@ -103,7 +103,10 @@ class CarriedContext:
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
-        return min(report.fidelity_score, report.grounding_pct)
+        # A figure or name that stands in no answer was made up by whoever summed them up.
+        stated = report.claim_counts.total
+        invented = sum(bool(claim.hints) for claim in report.claims)
+        return min(report.fidelity_score, 1.0 - invented / stated if stated else 1.0)
 
     def _settle(
         self, chosen: TransferType, summary: str = "", fidelity: float | None = None

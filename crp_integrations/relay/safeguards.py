@@ -14,10 +14,11 @@ from datetime import datetime
 from typing import Final
 
 from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.dpe.judge.records import QUESTION_ID, SYSTEM_ID
 from crp_integrations.dpe.pii.recognisers import find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
-from crp_integrations.dpe.records import Claim, Finding, Report
+from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.errors import (
     AccessDenied,
@@ -41,7 +42,7 @@ from crp_integrations.guard.governed_exceptions import (
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.relay.window_end import WindowEnd
 from crp_integrations.seals import sha256_hex
-from crp_integrations.vocabulary import DistortionType, EventType
+from crp_integrations.vocabulary import EventType
 
 EVERY_KIND: Final = "*"
 _ENGINE: Final = "crp recognisers"
@@ -215,7 +216,6 @@ class JournalledExceptions:
 
 # Windows whose model was shown the facts and whose answer was examined.
 EXAMINED: Final = frozenset({"released", "halted"})
-FINDING_KINDS: Final = frozenset({"fabrication", *DistortionType})
 QUARANTINE_REASON: Final = (
     "answers with it were repeatedly found to make things up or to distort it"
 )
@@ -226,17 +226,20 @@ _LOG = logging.getLogger("crp_integrations.relay")
 def faulty_facts(report: Report) -> tuple[str, ...]:
     """Facts that an answer's fabrications and distortions are of, ascending, each once.
 
-    Where the finding itself names no place, as nothing in the context says otherwise, it is the
-    fact that the claim comes nearest to. Where a judge, or a verifier of the user's own, read the
-    claims, findings are hints, and count only on claims that it flags.
+    They are the facts that a flagged claim is held against; one that nothing in the context speaks
+    of is of no fact.
     """
     found = {
-        _faulty_fact(claim, finding)
+        fact_id
         for claim in report.claims
-        for finding in claim.findings
-        if finding.kind in FINDING_KINDS and (claim.flagged or not report.was_read)
+        if claim.flagged
+        for fact_id in (
+            *(one.fact_id for one in claim.quotations),
+            *(one.fact_id for one in claim.evidence),
+            *(one.evidence.fact_id for one in claim.findings if one.evidence is not None),
+        )
     }
-    return tuple(sorted(found - {""}))
+    return tuple(sorted(found - {QUESTION_ID, SYSTEM_ID}))
 
 
 def count_findings(
@@ -307,10 +310,3 @@ def _over_bounds(counts: Mapping[str, FaultCounts], settings: LifecycleSettings)
         if counted.findings >= settings.quarantine_findings
         and counted.findings >= settings.quarantine_share * counted.uses
     ]
-
-
-def _faulty_fact(claim: Claim, finding: Finding) -> str:
-    if finding.evidence is not None:
-        return finding.evidence.fact_id
-    best = max(claim.evidence, key=lambda one: (one.score, one.fact_id), default=None)
-    return best.fact_id if best else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from crp_integrations.dpe import remedies
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.messages import Reply
@@ -38,7 +38,6 @@ from crp_integrations.relay.window_end import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import (
-    Checked,
     EventType,
     HaltReason,
     Oversight,
@@ -212,23 +211,8 @@ def _again(
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those with findings, and those that nothing supports."""
-    worst = sorted(
-        (
-            claim
-            for claim in report.claims
-            if (claim.flagged if report.was_read else _doubted(claim))
-        ),
-        key=lambda claim: (-(claim.unsupported or 0.0), claim.start),
-    )
-    quoted = sorted(worst[:MOST_QUOTED], key=lambda claim: claim.start)
-    return [claim.text for claim in quoted]
-
-
-def _doubted(claim: Claim) -> bool:
-    """Whether the stages without a model call found something, or nothing that supports it."""
-    unlikely = claim.checked is Checked.CHECKED and (claim.unsupported or 0.0) >= 0.5
-    return bool(claim.findings) or unlikely
+    """The claims that are quoted back: those that the evidence contradicts or does not support."""
+    return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
 
 
 def _before(request: Request) -> str:

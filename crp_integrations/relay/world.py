@@ -323,7 +323,7 @@ class World:
     ids: Ids
     keyring: KeyRing
     tracer: Tracer
-    verifier: Verifier
+    verifier: Verifier | None
     counter_for: Callable[[str], TokenCounter]
     limit_for: Callable[[str], tuple[int, str]]
     settings: Settings

@@ -77,6 +77,8 @@ class RiskCosts(Part):
         """The cost of an answer of a level."""
         costs = {
             RiskLevel.LOW: self.low,
+            # What nobody read costs nothing: nothing is known against it.
+            RiskLevel.UNKNOWN: 0.0,
             RiskLevel.MEDIUM: self.medium,
             RiskLevel.HIGH: self.high,
             RiskLevel.CRITICAL: self.critical,

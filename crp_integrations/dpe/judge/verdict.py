@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM, Word, read_reply
-from crp_integrations.dpe.judge.records import NO_DOUBT, QUESTION_ID, SYSTEM_ID, JudgeRun, Quotation
+from crp_integrations.dpe.judge.records import QUESTION_ID, SYSTEM_ID, JudgeRun, Quotation
 from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.language.folding import Folded, locate
 from crp_integrations.vocabulary import (
@@ -26,9 +26,6 @@ from crp_integrations.vocabulary import (
     ClaimStatus,
     ClaimType,
     ErrorKind,
-    GroundingMode,
-    RiskLevel,
-    Verification,
 )
 
 MOST: Final = 5
@@ -139,19 +136,6 @@ SPECIFIC: Final = frozenset(
 )
 """Kinds of error by which an unsupported claim is an invented specific."""
 
-BASE: Final = {RiskLevel.LOW: 0.05, RiskLevel.MEDIUM: 0.30, RiskLevel.HIGH: 0.55}
-"""Where the risk score stands within each level's band; further claims add to it."""
-
-FURTHER: Final = 0.01
-MOST_FURTHER: Final = 10
-ORDER: Final = (RiskLevel.LOW, RiskLevel.MEDIUM, RiskLevel.HIGH)
-UNSUPPORTED_LEVEL: Final = {
-    GroundingMode.STRICT: RiskLevel.HIGH,
-    GroundingMode.PREFERRED: RiskLevel.MEDIUM,
-    GroundingMode.OPEN: RiskLevel.LOW,
-}
-# Probability from which a verifier's word counts.
-DECIDED: Final = 0.5
 # How the flags begin that say what became of the judge, and the one on a claim that `open` allows.
 JUDGE_FLAGS: Final = (
     "judge-not-asked=",
@@ -160,7 +144,9 @@ JUDGE_FLAGS: Final = (
     "judge-passages-",
     "judge-own-",
 )
-NOTED: Final = "unsupported-allowed"
+ALLOWED: Final = "unsupported-allowed"
+CONFLICT: Final = "judge-conflict"
+OF_STATUSES: Final = (ALLOWED, CONFLICT)
 # Of several words on one claim, from calls with other passages, the first of these counts.
 FIRST: Final = (
     ClaimStatus.CONTRADICTED,
@@ -173,36 +159,14 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """What the statuses of an answer's claims come to.
-
-    Attributes:
-        score: [0, 1], within the level's band, higher is worse.
-        noted: a claim is not supported where the mode lets the model say what it knows.
-    """
-
-    risk: RiskLevel
-    score: float
-    verification: Verification
-    noted: bool
-
-
-def concluded(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
+def concluded(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSettings) -> Report:
     """A report with what became of its judge: asked, or left out with a reason."""
-    if not run.skipped:
-        return judged(report, dossier, run, decides=decides)
-    found = unjudged(report, run)
-    if run.skipped == NO_DOUBT and decides:
-        # Every claim stands in the evidence: that decides, and no model looked at it.
-        settled = decided(found, dossier, run.language)
-        return settled.model_copy(update={"verification": Verification.SCREENED})
-    return found
+    return unjudged(report, run) if run.skipped else judged(report, dossier, run, settings)
 
 
 def of_judge(flag: str) -> bool:
     """Whether a flag of a report is one that follows from its judge."""
-    return flag.startswith(JUDGE_FLAGS) or flag == NOTED
+    return flag.startswith(JUDGE_FLAGS) or flag in OF_STATUSES
 
 
 def rejection(claim: Claim) -> Finding | None:
@@ -226,11 +190,13 @@ def with_rejection(claim: Claim) -> Claim:
     )
 
 
-def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
-    """A report with what a judge said of each claim.
+def judged(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSettings) -> Report:
+    """A report with what a judge said of each claim, and what follows from it.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
+    from crp_integrations.dpe.derivation import derive
+
     reading = _Reading(dossier, run)
     if not reading.replied:
         return unjudged(report, run)
@@ -238,22 +204,18 @@ def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = T
     added = reading.unnumbered(claims)
     if added:
         claims = tuple(sorted((*claims, *added), key=lambda claim: (claim.start, claim.end)))
-    by_type = dict(report.claims_by_type)
-    if added:
-        factual = ClaimType.FACTUAL.value
-        by_type[factual] = by_type.get(factual, 0) + len(added)
     run = run.model_copy(update={"unplaced": reading.unplaced})
     changed = report.model_copy(
         update={
             "claims": claims,
-            "claims_total": len(claims),
-            "claims_by_type": by_type,
             "checked_by": f"judge {run.asked}",
             "judge": run,
             "flags": (*report.flags, *_flags(run)),
         }
     )
-    return decided(changed, dossier, run.language) if decides else changed
+    if settings.decides != "claims":
+        return changed
+    return derive(changed, dossier, settings, run.language)
 
 
 def unjudged(report: Report, run: JudgeRun) -> Report:
@@ -263,66 +225,6 @@ def unjudged(report: Report, run: JudgeRun) -> Report:
     if why == "no claim":
         flags = ["judge-not-asked=no claim"]
     return report.model_copy(update={"judge": run, "flags": (*report.flags, *flags)})
-
-
-def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
-    """A report whose level follows from its claims' statuses, with the reasons for it."""
-    found = level_of(report.claims, dossier.grounding)
-    noted = (NOTED,) if found.noted else ()
-    flagged = found.risk is not RiskLevel.LOW
-    return report.model_copy(
-        update={
-            "risk_level": found.risk,
-            "risk_score": found.score,
-            "verification": found.verification,
-            "flagged": flagged,
-            "flags": (*report.flags, *noted),
-            "reasons": reasons(dossier.answer, report.claims, language) if flagged else (),
-        }
-    )
-
-
-def of_verifier(claim: Claim) -> Claim:
-    """A claim with the status that a verifier's probabilities stand for."""
-    if claim.checked is Checked.NOT_CHECKABLE:
-        return _with(claim, ClaimStatus.NOT_CHECKABLE)
-    if claim.entailment is None:
-        return _with(claim, ClaimStatus.NOT_CHECKED)
-    if claim.entailment >= DECIDED:
-        return _with(claim, ClaimStatus.SUPPORTED)
-    if (claim.contradiction or 0.0) >= DECIDED:
-        return _with(claim, ClaimStatus.CONTRADICTED)
-    return claim.model_copy(
-        update={"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.OVERREACH}
-    )
-
-
-def level_of(claims: Sequence[Claim], mode: GroundingMode) -> Level:
-    """The level of the worst claim; a score that further claims only raise.
-
-    Contradicted or an invented specific is HIGH. Other unsupported claims are HIGH under
-    `context-strict`, MEDIUM under `context-preferred`, LOW with a note under `open`. A factual
-    claim that was not checked makes the answer PARTIAL and at least MEDIUM.
-
-    Spec: CRP-SPEC-005 §7.4 (decision D13)
-    """
-    worst, counted, noted, open_ = RiskLevel.LOW, 0, False, False
-    for claim in claims:
-        level = RiskLevel.LOW
-        if claim.status is ClaimStatus.CONTRADICTED:
-            level = RiskLevel.HIGH
-        elif claim.status is ClaimStatus.UNSUPPORTED:
-            specific = claim.error in SPECIFIC
-            level = RiskLevel.HIGH if specific else UNSUPPORTED_LEVEL[mode]
-            noted = noted or level is RiskLevel.LOW
-        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in CHECKABLE:
-            level, open_ = RiskLevel.MEDIUM, True
-        if level is not RiskLevel.LOW or claim.status is ClaimStatus.UNSUPPORTED:
-            counted += 1
-        worst = max(worst, level, key=ORDER.index)
-    score = BASE[worst] + FURTHER * min(counted, MOST_FURTHER)
-    verification = Verification.PARTIAL if open_ else Verification.VERIFIED
-    return Level(worst, round(score, 6), verification, noted)
 
 
 def _flags(run: JudgeRun) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stages 1 and 2: the answer cut into claims, and whether each rests on the context.
+"""Stages 1 and 2: the answer cut into claims, and, in `literal`, what each rests on.
 
 Spec: CRP-SPEC-005 §3, §4
 """
@@ -14,14 +14,8 @@ from crp_integrations.dpe.engine_signals import Near, near
 from crp_integrations.dpe.records import Claim, Entity, Evidence, StageRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import SessionText, State
-from crp_integrations.dpe.verifier.features import Alignment, align
-from crp_integrations.dpe.verifier.features_verifier import (
-    IDENTITY,
-    Heard,
-    curve,
-    heard,
-    reads_answers,
-)
+from crp_integrations.dpe.verifier.alignment import Alignment, align
+from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY, curve
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.language.claims import Segment
@@ -114,10 +108,6 @@ def attribute(state: State) -> State:
             raise ConfigError("the attribution rule 'cosine' needs an embedder; there is none")
         scored = _by_cosine(state, embedder)
         engine = f"cosine@1 with {embedder.identity}"
-    elif (reading := _read(state, alignments)) is not None:
-        state = replace(state, reading=reading)
-        scored = _by_probability(state, alignments, reading)
-        engine = state.tools.verifier.identity
     else:
         scored = _by_alignment(state, alignments, embedder)
         engine = f"{IDENTITY} with {embedder.identity if embedder else LEXICAL}"
@@ -154,52 +144,6 @@ def calibrated(lexical: float, settings: DpeSettings) -> float:
             (1.0, 1.0),
         ),
     )
-
-
-# Probability of support from which a claim is MIXED and CONTEXT_GROUNDED.
-HALF_SUPPORTED = 0.50
-SUPPORTED = 0.75
-
-
-def by_model(unsupported: float, lexical: float, conflict: bool, settings: DpeSettings) -> float:
-    """The attribution score of a claim by its fitted probability."""
-    points = (
-        (0.0, 0.0),
-        (HALF_SUPPORTED, settings.mixed),
-        (SUPPORTED, settings.grounded),
-        (1.0, 1.0),
-    )
-    score = round(curve(1.0 - unsupported, points), 6)
-    if lexical <= 0.0:
-        # What shares no word with the context does not rest on it, whatever its place is like.
-        return 0.0
-    return max(score, calibrated(lexical, settings)) if conflict else score
-
-
-def _read(state: State, alignments: tuple[Alignment | None, ...]) -> Heard | None:
-    """The answer by the fitted model, None where another verifier was chosen."""
-    verifier, dossier = state.tools.verifier, state.dossier
-    if state.tools.settings.verifier != "features" or not reads_answers(verifier):
-        return None
-    return heard(
-        state.tools.signals,
-        lambda: verifier.read(
-            dossier.answer, dossier.question, state.claims, alignments, state.context
-        ),
-    )
-
-
-def _by_probability(
-    state: State, alignments: tuple[Alignment | None, ...], reading: Heard
-) -> list[Scored]:
-    scored: list[Scored] = []
-    for found, unsupported in zip(alignments, reading.claims, strict=True):
-        if found is None:
-            scored.append((0.0, ()))
-            continue
-        score = by_model(unsupported, found.lexical, found.contradicted, state.tools.settings)
-        scored.append((score, _units(state, found, score)))
-    return scored
 
 
 def _alignments(state: State) -> tuple[Alignment | None, ...]:

@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from crp_integrations.dpe.records import Claim, Coherence, CrossContradiction, Repetition, StageRun
+from crp_integrations.dpe.comparison import compare_claims
+from crp_integrations.dpe.records import (
+    COMPARISON,
+    Claim,
+    Coherence,
+    CrossContradiction,
+    Repetition,
+    StageRun,
+)
 from crp_integrations.dpe.settings import REPEATED, QualitySettings
-from crp_integrations.dpe.stages.entailment import word_on
+from crp_integrations.dpe.stages.entailment import verifier_of, word_on
 from crp_integrations.dpe.stages.fidelity import is_listing
 from crp_integrations.dpe.state import SessionSentences, State
 from crp_integrations.dpe.verifier.opposition import OPPOSED, Comparison, Kind, compare, senses
@@ -21,7 +29,14 @@ from crp_integrations.dpe.verifier.values import Reading, read
 from crp_integrations.language.differences import differ
 from crp_integrations.language.text import plain
 from crp_integrations.language.words import words
-from crp_integrations.vocabulary import Checked, ClaimType, RepetitionLevel, Severity
+from crp_integrations.vocabulary import (
+    Checked,
+    ClaimStatus,
+    ClaimType,
+    ErrorKind,
+    RepetitionLevel,
+    Severity,
+)
 
 COHERENCE: Final = "cross-window coherence"
 NO_COHERENCE: Final = StageRun(number=6, name=COHERENCE, engine="no earlier window")
@@ -67,6 +82,8 @@ def check_coherence(state: State) -> State:
         return replace(state, stages=(*state.stages, NO_COHERENCE))
     if not state.session.earlier:
         return state
+    if state.tools.settings.decides == "claims":
+        return _compared_exactly(state)
     every = state.tools.settings.pairs == "all"
     earlier = Earlier(prior_claims(state), every=every)
     found: list[CrossContradiction] = []
@@ -86,8 +103,71 @@ def check_coherence(state: State) -> State:
         contradictions=tuple(found), compared=compared, contradicted=len(found), unread=unread
     )
     pairs = "all sharing pairs" if every else "nearest pairs"
-    engine = f"{OPPOSED}, {state.tools.verifier.identity}, {pairs}"
+    engine = f"{OPPOSED}, {verifier_of(state).identity}, {pairs}"
     run = StageRun(number=6, name=COHERENCE, engine=engine)
+    return replace(state, coherence=coherence, stages=(*state.stages, run))
+
+
+# How the difference of an exact comparison contradicts an earlier window (§8.2).
+KINDS: Final = {
+    ErrorKind.NUMBER: Kind.NUMERIC,
+    ErrorKind.UNIT: Kind.NUMERIC,
+    ErrorKind.DATE: Kind.TEMPORAL,
+    ErrorKind.NEGATION: Kind.LOGICAL,
+}
+_UNREAD: Final = {
+    "status": ClaimStatus.NOT_CHECKED,
+    "error": None,
+    "wrong": None,
+    "quotations": (),
+    "findings": (),
+    "hints": (),
+}
+_SAID: Final = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
+
+
+def _compared_exactly(state: State) -> State:
+    """The state with the contradictions that a comparison of words alone finds.
+
+    An earlier answer is compared as a passage is: a claim that repeats one of its clauses with
+    exactly one other value, or with a negation, contradicts it.
+    """
+    settings = state.tools.settings.quality
+    compared = compare_claims(
+        state.dossier.answer,
+        [claim.model_copy(update=_UNREAD) for claim in state.claims],
+        [(one.window_id, one.text) for one in state.dossier.prior if one.text.strip()],
+        state.dossier.question,
+        numbered=False,
+    )
+    found = []
+    for claim in compared:
+        kind = KINDS.get(claim.error) if claim.error else None
+        if claim.status is not ClaimStatus.CONTRADICTED or kind is None or not claim.quotations:
+            continue
+        prior = claim.quotations[0]
+        found.append(
+            CrossContradiction(
+                claim_id=claim.claim_id,
+                claim=claim.text,
+                start=claim.start,
+                end=claim.end,
+                prior_claim=prior.text,
+                prior_start=prior.start,
+                prior_end=prior.end,
+                prior_window_id=prior.fact_id,
+                kind=kind.value,
+                severity=SEVERITIES[kind],
+                probability=settings.opposed,
+                engine=COMPARISON,
+            )
+        )
+    coherence = Coherence(
+        contradictions=tuple(found),
+        compared=sum(claim.status in _SAID for claim in compared),
+        contradicted=len(found),
+    )
+    run = StageRun(number=6, name=COHERENCE, engine=COMPARISON)
     return replace(state, coherence=coherence, stages=(*state.stages, run))
 
 
@@ -174,7 +254,7 @@ def _worst(claim: Claim, near: Sequence[PriorClaim], state: State) -> CrossContr
             reads -= 1
             word = word_on(state, "coherence.judgement", claim.reads_as, [prior.reads_as])
             kind, probability = Kind.LOGICAL, word.contradiction
-            engine = state.tools.verifier.identity
+            engine = verifier_of(state).identity
         if kind is None or probability <= settings.contradiction_probability:
             continue
         found.append(

@@ -1,4 +1,4 @@
-"""Stages 4 and 5: how surely the context entails each claim, and the base risk of the answer.
+"""Stages 4 and 5 of `literal`: how surely the context entails each claim, and the base risk.
 
 Spec: CRP-SPEC-005 §6, §7
 """
@@ -8,26 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
 from crp_integrations.dpe.engine_signals import Near, near
-from crp_integrations.dpe.ports import Judgement
+from crp_integrations.dpe.ports import Judgement, Verifier
 from crp_integrations.dpe.records import Claim, Finding, StageRun
 from crp_integrations.dpe.risk import (
     Counts,
-    Risk,
     assess,
-    calibrated,
-    composite,
-    level,
-    screen_score,
-    signals,
 )
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.features import Alignment
-from crp_integrations.dpe.verifier.features_verifier import IDENTITY as ALIGNMENT
-from crp_integrations.dpe.verifier.features_verifier import judged
-from crp_integrations.dpe.verifier.fitted_model import probability
+from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, GroundingMode
 
 NAME = "entailment scoring"
@@ -43,28 +32,31 @@ def score_entailment(state: State) -> State:
 
     Spec: CRP-SPEC-005 §6.2
     """
-    verifier = state.tools.verifier
+    verifier = verifier_of(state)
     claims = tuple(
-        _judged(claim, _judge(state, place), state) if is_open(claim) else claim
-        for place, claim in enumerate(_with_probability(state))
+        _judged(claim, _judge(state, verifier, place), state) if is_open(claim) else claim
+        for place, claim in enumerate(state.claims)
     )
     state = replace(state, claims=claims)
     run = StageRun(number=4, name=NAME, engine=verifier.identity)
     return replace(state, weakest=_weakest(state), stages=(*state.stages, run))
 
 
-def by_verifier(state: State) -> bool:
-    """Whether claims were read by a verifier of the user's own, and not by one that ships."""
-    return state.reading is None and state.tools.verifier.identity != ALIGNMENT
+def verifier_of(state: State) -> Verifier:
+    """The verifier of a pipeline that needs one; the settings make sure that there is."""
+    assert state.tools.verifier is not None
+    return state.tools.verifier
 
 
-def windows(state: State, claim: Claim, found: Alignment | None) -> list[str]:
+def windows(
+    state: State, verifier: Verifier, claim: Claim, found: Alignment | None = None
+) -> list[str]:
     """The windows of the context that a claim is judged against, best first; none is cut away.
 
     Each window is a sentence with its neighbours. A sentence longer than the verifier reads is
     given in pieces, all of them.
     """
-    longest = max(1, state.tools.verifier.passage)
+    longest = max(1, verifier.passage)
     count = state.tools.settings.windows
     units = list(found.units) if found is not None else []
     units += [u for u in state.context.nearest(claim.reads_as, count) if u not in units]
@@ -78,9 +70,9 @@ def windows(state: State, claim: Claim, found: Alignment | None) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def _first_pieces(state: State) -> list[str]:
-    """Pieces of the passages in their order, for a claim that none was found for."""
-    longest = max(1, state.tools.verifier.passage)
+def first_pieces(state: State, verifier: Verifier) -> list[str]:
+    """Pieces of the passages in their order, for a claim that shares no word with any of them."""
+    longest = max(1, verifier.passage)
     pieces = (
         text[at : at + longest]
         for text in state.context.passages
@@ -93,37 +85,19 @@ def word_on(state: State, at: str, claim: str, passages: list[str]) -> Judgement
     """The verifier's word on one claim, its probabilities to a millionth."""
 
     def asked() -> Near:
-        word = state.tools.verifier.judge(claim, passages)
+        word = verifier_of(state).judge(claim, passages)
         return [word.entailment, word.contradiction, word.neutral], [word.passage]
 
     (entailment, contradiction, neutral), (passage,) = near(state.tools.signals, at, asked)
     return Judgement(entailment, contradiction, neutral, passage)
 
 
-def _judge(state: State, place: int) -> Judgement:
+def _judge(state: State, verifier: Verifier, place: int) -> Judgement:
     claim, found = state.claims[place], state.alignments[place]
-    if state.reading is not None:
-        passage = found.units[0].passage if found is not None and found.units else 0
-        return judged(found, state.reading.claims[place], passage)
-    given = windows(state, claim, found)
-    if not given and by_verifier(state):
-        # It shares no word with the context, and a verifier that reads may know better.
-        given = _first_pieces(state)
+    given = windows(state, verifier, claim, found)
     if not given:
         return UNSUPPORTED
     return word_on(state, "entailment.judgement", claim.reads_as, given)
-
-
-def _with_probability(state: State) -> tuple[Claim, ...]:
-    """The claims with the fitted probability of each that was laid beside the context."""
-    if state.reading is None:
-        return state.claims
-    return tuple(
-        claim if found is None else claim.model_copy(update={"unsupported": likely})
-        for claim, found, likely in zip(
-            state.claims, state.alignments, state.reading.claims, strict=True
-        )
-    )
 
 
 def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
@@ -134,11 +108,6 @@ def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
     """
     settings = state.tools.settings
     entailment, contradiction, neutral = word.entailment, word.contradiction, word.neutral
-    if by_verifier(state) and settings.decides == "claims":
-        # Its word decides; findings stand beside it.
-        return claim.model_copy(
-            update={"entailment": entailment, "contradiction": contradiction, "neutral": neutral}
-        )
     kinds = {finding.kind for finding in claim.findings if finding.kind != "contradiction"}
     if kinds - {"fabrication"} and entailment > settings.conflict_entailment:
         contradiction += entailment - settings.conflict_entailment
@@ -196,36 +165,5 @@ def classify_risk(state: State) -> State:
         fidelity=state.fidelity,
         entailment=state.weakest[0],
     )
-    if state.reading is None:
-        risk = assess(counts, mode, state.tools.settings)
-        return replace(state, risk=risk, stages=(*state.stages, RUN))
-    if state.tools.settings.decides == "claims":
-        score = screen_score(state.claims, evidence(state))
-        risk = Risk(signals(counts, mode), score, level(score))
-        return replace(state, risk=risk, stages=(*state.stages, RUN))
-    printed = signals(counts, mode)
-    mapped = calibrated(printed, evidence(state), state.reading.maps)
-    score = composite(mapped, state.tools.settings)
-    risk = Risk(mapped, score, level(score))
-    run = RUN.model_copy(update={"engine": f"{RUN.engine}, maps of {state.reading.maps.name}"})
-    return replace(state, risk=risk, stages=(*state.stages, run))
-
-
-def evidence(state: State) -> float:
-    """How surely an answer holds an unsupported claim when half of all answers do, [0, 1].
-
-    Under `open` PARAMETRIC claims are left out and can only lower it; under `context-strict`
-    they raise it (decision E21).
-
-    Spec: CRP-SPEC-005 §7.2, CRP-SPEC-003 §13.2
-    """
-    reading, mode = state.reading, state.dossier.grounding
-    assert reading is not None
-    odds = reading.evidence
-    parametric = [claim.attribution is Attribution.PARAMETRIC for claim in state.claims]
-    if mode is GroundingMode.OPEN and any(parametric):
-        odds = min(odds, reading.over([not word for word in parametric]))
-    elif mode is GroundingMode.STRICT:
-        share = sum(parametric) / max(1, len(state.factual))
-        odds += state.tools.settings.parametric_odds * share
-    return float(probability(np.array([odds]))[0])
+    risk = assess(counts, mode, state.tools.settings)
+    return replace(state, risk=risk, stages=(*state.stages, RUN))

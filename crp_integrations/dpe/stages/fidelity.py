@@ -1,11 +1,10 @@
-"""Stage 3: whether claims say what their sources say: fabrication, distortion, contradiction.
+"""Stage 3 of `literal`: whether claims say what their sources say, by look-ups and alignment.
 
 Spec: CRP-SPEC-005 §5
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,31 +13,16 @@ from crp_integrations.dpe.rejections import find_repeats, was_told, with_repeats
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.alarms import reported
-from crp_integrations.dpe.verifier.features import Alignment, Change
-from crp_integrations.dpe.verifier.features_verifier import IDENTITY, says_nothing
+from crp_integrations.dpe.verifier.alignment import Alignment, Change
+from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY
 from crp_integrations.dpe.verifier.opposition import Near, alike
 from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.dpe.verifier.source_records import misplaced, rows_of, table_heads
-from crp_integrations.dpe.verifier.specifics import (
-    is_variable,
-    unknown_code,
-    unquoted,
-    wrong_citations,
-)
-from crp_integrations.dpe.verifier.values import Reading, Value, read, same_value
-from crp_integrations.language.blocks import code_of
+from crp_integrations.dpe.verifier.values import Reading, Value, read
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.quantities import Quantity
-from crp_integrations.language.text import plain
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
 
 FABRICATION_KIND = "fabrication"
-CITATION_KIND = "CITATION_WRONG"
-# A context of no more rows and sentences is one small table.
-FEW_ROWS = 8
-_FORMATS = frozenset("JSON CSV HTML XML YAML SQL Markdown".split())
-_LENGTH = re.compile(r"(?i)[\s-](?:words?|sentences?|paragraphs?|bullets?|points?|steps?)\b")
 _FIRST = {Attribution.UNVERIFIABLE: 0, Attribution.PARAMETRIC: 1, Attribution.MIXED: 2}
 
 
@@ -56,36 +40,20 @@ def _rank(claim: Claim) -> int:
 
 
 def fabrications(state: State) -> list[Finding]:
-    """A finding for each value without a source, and for each citation of a fact not there.
+    """A finding for each value without a source.
 
     Spec: CRP-SPEC-005 §5.2
     """
     found: list[Finding] = []
-    answer = state.dossier.answer
-    code = code_of(answer)
     for place in order_of_search(state):
         claim, alignment = state.claims[place], state.alignments[place]
-        if alignment is None or says_nothing(claim, state.dossier.question):
+        if alignment is None or claim.claim_type is ClaimType.META:
             continue
         for value in alignment.untraced:
-            if claim.claim_type is ClaimType.META and (
-                plain(value.text) in plain(state.dossier.question) or _of_itself(claim, value)
-            ):
-                continue
             span = in_answer(claim, value)
-            if span is not None and not (code.names(*span) or is_variable(answer, *span)):
+            if span is not None:
                 found.append(_finding(claim, *span))
-        cited = wrong_citations(claim.text, state.context) if state.dossier.numbered else ()
-        for low, high in cited:
-            found.append(_finding(claim, claim.start + low, claim.start + high, CITATION_KIND))
     return found
-
-
-def _of_itself(claim: Claim, value: Value) -> bool:
-    """Whether an announcement says how long the answer is, or how it is written."""
-    if value.text in _FORMATS:
-        return True
-    return _LENGTH.match(claim.reads_as, value.end) is not None
 
 
 def in_answer(claim: Claim, value: Value) -> tuple[int, int] | None:
@@ -98,8 +66,8 @@ def in_answer(claim: Claim, value: Value) -> tuple[int, int] | None:
     return (start, end) if start >= claim.start else None
 
 
-def _finding(claim: Claim, start: int, end: int, kind: str = FABRICATION_KIND) -> Finding:
-    return Finding(stage=3, kind=kind, claim_id=claim.claim_id, start=start, end=end)
+def _finding(claim: Claim, start: int, end: int) -> Finding:
+    return Finding(stage=3, kind=FABRICATION_KIND, claim_id=claim.claim_id, start=start, end=end)
 
 
 def kind_of(change: Change) -> DistortionType:
@@ -307,20 +275,18 @@ def verify_fidelity(state: State) -> State:
 
     Spec: CRP-SPEC-005 §5.2 to §5.5
     """
-    told = replace(state, alignments=_reported(state))
-    repeated = find_repeats(told)
+    repeated = find_repeats(state)
     # What stands nowhere but in a rejected claim was never evidence.
     settled = {finding.claim_id for finding in repeated}
-    for substage in (misplaced_values, fabrications, distortions, unknown_specifics):
+    for substage in (fabrications, distortions):
         found = [
             finding
-            for finding in substage(told)
+            for finding in substage(state)
             if finding.kind != FABRICATION_KIND
-            or not (finding.claim_id in settled or _was_told(told, finding))
+            or not (finding.claim_id in settled or _was_told(state, finding))
         ]
-        told = replace(told, claims=with_findings(told.claims, found))
-    told = replace(told, claims=with_repeats(told.claims, repeated))
-    state = replace(state, claims=told.claims)
+        state = replace(state, claims=with_findings(state.claims, found))
+    state = replace(state, claims=with_repeats(state.claims, repeated))
     opposed, pairs_cut = contradictions(state), cut(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
     fabricated, distorted, contradicted = counted(state)
@@ -340,74 +306,6 @@ def _was_told(state: State, finding: Finding) -> bool:
     return was_told(word, state.dossier.rejected)
 
 
-def misplaced_values(state: State) -> list[Finding]:
-    """A finding for each value that belongs to another row than the one that its claim names.
-
-    Spec: CRP-SPEC-005 §5.3
-    """
-    rows = rows_of(state.context.told)
-    if not rows:
-        return []
-    answer = state.dossier.answer
-    heads = table_heads(answer)
-    small = len(state.context.units) <= FEW_ROWS
-    asked = read(state.dossier.question).values
-    found = []
-    for claim in state.claims:
-        if claim.claim_type in (ClaimType.META, ClaimType.OPINION):
-            continue
-        own = [
-            (low - claim.start, high - claim.start, head)
-            for low, high, head in heads
-            if claim.start <= low < claim.end
-        ]
-        for one in misplaced(claim.text, own, rows, small=small):
-            if any(same_value(one.value, other) for other in asked):
-                continue
-            start = claim.start + one.value.start
-            kind = kind_of(Change(one.value, one.value, one.passage, one.cell.start, one.cell.end))
-            found.append(
-                Finding(
-                    stage=3,
-                    kind=kind.value,
-                    claim_id=claim.claim_id,
-                    start=start,
-                    end=claim.start + one.value.end,
-                    evidence=_evidence(state, one.passage, one.cell.start, one.cell.end),
-                    expected=one.expected,
-                )
-            )
-    return found
-
-
-def unknown_specifics(state: State) -> list[Finding]:
-    """A finding for each quotation and name of code that no passage has.
-
-    Spec: CRP-SPEC-005 §5.2
-    """
-    dossier = state.dossier
-    spans = [
-        *unquoted(dossier.answer, state.context, dossier.question),
-        *unknown_code(dossier.answer, state.context, dossier.question),
-    ]
-    found = []
-    for start, end in spans:
-        claim = next((one for one in state.claims if one.start < end and start < one.end), None)
-        if claim is not None:
-            found.append(_finding(claim, start, end))
-    return found
-
-
-def _reported(state: State) -> tuple[Alignment | None, ...]:
-    """The alignments with the differences that are reported."""
-    return tuple(
-        None
-        if found is None
-        else reported(found, read(claim.reads_as), state.context, (state.dossier.question,))
-        for claim, found in zip(state.claims, state.alignments, strict=True)
-    )
-
-
 def counted(state: State) -> tuple[int, int, int]:
     """Fabrications, distortions and contradictions that enter the scores; opinions do not.
 
@@ -420,5 +318,4 @@ def counted(state: State) -> tuple[int, int, int]:
         for finding in claim.findings
     ]
     distorted = sum(kind in DistortionType.__members__ for kind in kinds)
-    invented = kinds.count(FABRICATION_KIND) + kinds.count(CITATION_KIND)
-    return invented, distorted, kinds.count("contradiction")
+    return kinds.count(FABRICATION_KIND), distorted, kinds.count("contradiction")

@@ -8,26 +8,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
-from crp_integrations.dpe.judge.quotation import screened
-from crp_integrations.dpe.judge.verdict import decided, of_verifier, reasons, with_rejection
-from crp_integrations.dpe.records import Classification, Quality, Report, StageRun
+from crp_integrations.dpe.amplifiers import amplified, applicable
+from crp_integrations.dpe.derivation import (
+    checked_share,
+    circumstances,
+    contradiction_scope,
+    count_claims,
+    derive,
+    dominant,
+    verification_of,
+)
+from crp_integrations.dpe.judge.verdict import reasons
+from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.stages.attribution import LEXICAL
-from crp_integrations.dpe.stages.entailment import by_verifier
 from crp_integrations.dpe.stages.fidelity import counted, unpaired
-from crp_integrations.dpe.state import State, checked_share
-from crp_integrations.dpe.verifier.features import THRESHOLDS
+from crp_integrations.dpe.state import State
 from crp_integrations.seals import digest, sha256
 from crp_integrations.vocabulary import (
-    AiActClass,
     Attribution,
     Checked,
+    ClaimStatus,
     ClaimType,
     DistortionType,
+    ErrorKind,
     RiskLevel,
     Severity,
 )
@@ -45,38 +53,9 @@ def write_report(state: State) -> Report:
 
     Spec: CRP-SPEC-005 §15.2, §16.1
     """
-    assert state.risk is not None
-    amplifiers = applicable(circumstances(state), state.tools.settings.amplifiers)
-    composite = amplified(state.risk.composite, amplifiers, state.tools.settings.amplifiers)
-    factual = state.factual
-    by_attribution = Counter(claim.attribution for claim in factual)
-    breakdown = {name.value: by_attribution[name] for name in Attribution}
-    fabricated, distorted, contradicted = counted(state)
-    types = {finding.kind for finding in state.findings}
-    entailment, contradiction, neutral = state.weakest
-    grounded = breakdown[Attribution.CONTEXT_GROUNDED.value]
-    by_type = Counter(claim.claim_type for claim in state.claims)
-    across = len(state.coherence.contradictions)
-    embedder = state.tools.embedder
+    embedder, verifier = state.tools.embedder, state.tools.verifier
     written = Report(
         grounding_mode=state.dossier.grounding,
-        claims_total=len(state.claims),
-        claims_by_type={name.value: by_type[name] for name in ClaimType},
-        attribution_dominant=dominant(breakdown),
-        attribution_breakdown=breakdown,
-        grounding_pct=grounded / len(factual) if factual else 1.0,
-        unverifiable_pct=breakdown[Attribution.UNVERIFIABLE.value] / max(1, len(factual)),
-        fabrication_count=fabricated,
-        distortion_count=distorted,
-        distortion_types=tuple(name for name in DistortionType if name.value in types),
-        contradiction_count=contradicted + across,
-        contradiction_scope=_scope(contradicted, across),
-        fidelity_score=state.fidelity,
-        entailment_score=entailment,
-        contradiction_probability=contradiction,
-        neutral_probability=neutral,
-        hallucination_probability=None if state.reading is None else state.reading.probability,
-        signals=dict(state.risk.signals),
         repetition_level=state.repetition.level,
         repetition_overlap=state.repetition.overlap,
         completeness_score=state.completeness.score,
@@ -97,11 +76,6 @@ def write_report(state: State) -> Report:
             state.coherence,
             state.tools.settings.quality,
         ),
-        base_score=state.risk.composite,
-        composite_score=composite,
-        risk_score=composite,
-        flagged=level(composite) is not RiskLevel.LOW,
-        amplifiers_applied=tuple(name.value for name in amplifiers),
         omission_summary=_by_severity(state),
         omissions=state.omissions,
         gdpr_pii_detected=bool(state.personal.found),
@@ -110,58 +84,140 @@ def write_report(state: State) -> Report:
         nist_tier=state.classification.nist_tier,
         iso_42001_controls=state.classification.iso_42001_controls,
         classification=state.classification,
-        risk_level=level(composite),
         claims=state.claims,
-        checked_share=checked_share(state),
+        checked_by=verifier.identity if verifier else COMPARISON,
         flags=_flags(state),
         stages=(*state.stages, RUN),
-        verifier=state.tools.verifier.identity,
+        verifier=verifier.identity if verifier else COMPARISON,
         embedder=embedder.identity if embedder is not None else LEXICAL,
         thresholds=_thresholds(state),
         response_content_hash=sha256(state.dossier.answer),
+        **_EMPTY,
     )
-    return _with_statuses(written, state)
+    if state.tools.settings.decides == "claims":
+        return derive(written, state.dossier, state.tools.settings)
+    return _by_arithmetic(written, state)
 
 
-def _with_statuses(report: Report, state: State) -> Report:
-    """The report with a status for each claim; a verifier of the user's own decides (D13)."""
-    dossier, settings = state.dossier, state.tools.settings
-    if by_verifier(state) and settings.decides == "claims":
-        named = report.model_copy(update={"checked_by": report.verifier})
-        claims = tuple(with_rejection(of_verifier(claim)) for claim in report.claims)
-        return decided(named.model_copy(update={"claims": claims}), dossier)
-    found = screened(report, dossier.passages)
-    told = reasons(dossier.answer, found.claims) if found.flagged else ()
-    return found.model_copy(update={"reasons": told})
+# What every report has, until `derive` or the document's arithmetic says it.
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "claims_total": 0,
+        "claims_by_type": {},
+        "attribution_dominant": None,
+        "attribution_breakdown": {},
+        "grounding_pct": 0.0,
+        "unverifiable_pct": 0.0,
+        "fabrication_count": 0,
+        "distortion_count": 0,
+        "distortion_types": (),
+        "contradiction_count": 0,
+        "contradiction_scope": "none",
+        "fidelity_score": 0.0,
+        "entailment_score": 0.0,
+        "contradiction_probability": 0.0,
+        "neutral_probability": 0.0,
+        "signals": {},
+        "base_score": 0.0,
+        "composite_score": 0.0,
+        "risk_score": None,
+        "flagged": False,
+        "risk_level": RiskLevel.UNKNOWN,
+        "checked_share": 0.0,
+    }
+)
 
 
-def circumstances(state: State) -> Circumstances:
-    """What the amplifiers look at, from the stages that found it.
-
-    Spec: CRP-SPEC-005 §17
-    """
-    return Circumstances(
-        personal=bool(state.personal.found),
-        ai_act_class=_feared(state.classification),
-        sector=state.dossier.system.sector,
-        loop_depth=state.dossier.loop_depth,
-        contradictions=len(state.coherence.contradictions),
-        repetition=state.repetition.level,
+def _by_arithmetic(report: Report, state: State) -> Report:
+    """The report by the document's own arithmetic, which never says UNKNOWN (`literal`)."""
+    assert state.risk is not None
+    settings = state.tools.settings
+    amplifiers = applicable(circumstances(report, state.dossier), settings.amplifiers)
+    composite = amplified(state.risk.composite, amplifiers, settings.amplifiers)
+    factual = state.factual
+    by_attribution = Counter(claim.attribution for claim in factual)
+    breakdown = {name.value: by_attribution[name] for name in Attribution}
+    fabricated, distorted, contradicted = counted(state)
+    types = {finding.kind for finding in state.findings}
+    across = len(state.coherence.contradictions)
+    grounded = breakdown[Attribution.CONTEXT_GROUNDED.value]
+    entailment, contradiction, neutral = state.weakest
+    by_type = Counter(claim.claim_type for claim in state.claims)
+    claims = tuple(map(_with_status, state.claims))
+    risk = level(composite)
+    flagged = risk is not RiskLevel.LOW
+    return report.model_copy(
+        update={
+            "claims": claims,
+            "claims_total": len(claims),
+            "claims_by_type": {name.value: by_type[name] for name in ClaimType},
+            "claim_counts": count_claims(claims),
+            "attribution_dominant": dominant(breakdown),
+            "attribution_breakdown": breakdown,
+            "grounding_pct": grounded / len(factual) if factual else 1.0,
+            "unverifiable_pct": breakdown[Attribution.UNVERIFIABLE.value] / max(1, len(factual)),
+            "fabrication_count": fabricated,
+            "distortion_count": distorted,
+            "distortion_types": tuple(name for name in DistortionType if name.value in types),
+            "contradiction_count": contradicted + across,
+            "contradiction_scope": contradiction_scope(contradicted, across),
+            "fidelity_score": state.fidelity,
+            "entailment_score": entailment,
+            "contradiction_probability": contradiction,
+            "neutral_probability": neutral,
+            "signals": dict(state.risk.signals),
+            "base_score": state.risk.composite,
+            "composite_score": composite,
+            "risk_score": composite,
+            "flagged": flagged,
+            "risk_level": risk,
+            "amplifiers_applied": tuple(name.value for name in amplifiers),
+            "verification": verification_of(claims, state.dossier),
+            "checked_share": checked_share(claims, state.dossier),
+            "reasons": reasons(state.dossier.answer, claims) if flagged else (),
+        }
     )
 
 
-def _feared(classification: Classification) -> AiActClass:
-    """The class that the score reckons with: high-risk where a registered one is not known."""
-    if classification.failed and classification.halts:
-        return AiActClass.HIGH
-    return classification.eu_ai_act_class
+# Which error each finding of the document's stages stands for.
+_ERRORS: Final = MappingProxyType(
+    {
+        "NUMBER_CHANGED": ErrorKind.NUMBER,
+        "MAGNITUDE_ALTERED": ErrorKind.NUMBER,
+        "DATE_SHIFTED": ErrorKind.DATE,
+        "ENTITY_SUBSTITUTED": ErrorKind.NAME,
+        "NEGATION_FLIP": ErrorKind.NEGATION,
+        "CONTEXT_STRIPPED": ErrorKind.CONDITION,
+        "contradiction": ErrorKind.RELATION,
+        "fabrication": ErrorKind.INVENTION,
+        REJECTED: ErrorKind.INVENTION,
+    }
+)
 
 
-def _scope(within: int, across: int) -> str:
-    """Where contradictions stand: in the answer, between windows, in both or nowhere (§5.4)."""
-    if within and across:
-        return "both"
-    return "intra" if within else "cross-window" if across else "none"
+def _with_status(claim: Claim) -> Claim:
+    """A claim with the status that the document's arithmetic stands for."""
+    if claim.checked is Checked.NOT_CHECKABLE:
+        return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
+    if claim.checked is Checked.NOT_CHECKED:
+        return claim
+    typed = next((one for one in claim.findings if one.kind in _ERRORS), None)
+    if typed is not None:
+        error = _ERRORS[typed.kind]
+        invented = error is ErrorKind.INVENTION
+        return claim.model_copy(
+            update={
+                "status": ClaimStatus.UNSUPPORTED if invented else ClaimStatus.CONTRADICTED,
+                "error": error,
+                "wrong": (typed.start, typed.end),
+                "reason": typed.reason,
+            }
+        )
+    if claim.attribution in (Attribution.PARAMETRIC, Attribution.UNVERIFIABLE):
+        return claim.model_copy(
+            update={"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.OVERREACH}
+        )
+    return claim.model_copy(update={"status": ClaimStatus.SUPPORTED})
 
 
 def _by_severity(state: State) -> dict[str, int]:
@@ -170,24 +226,6 @@ def _by_severity(state: State) -> dict[str, int]:
     return {
         name.value: counts[name] for name in (Severity.CRITICAL, Severity.HIGH, Severity.MEDIUM)
     }
-
-
-def dominant(breakdown: dict[str, int]) -> Attribution | None:
-    """The most frequent attribution, the riskier one on a tie, None without claims.
-
-    Spec: CRP-SPEC-005 §4.5
-
-    >>> dominant({"CONTEXT_GROUNDED": 31, "PARAMETRIC": 1, "MIXED": 2}).value
-    'CONTEXT_GROUNDED'
-    """
-    riskiest_last = (
-        Attribution.CONTEXT_GROUNDED,
-        Attribution.MIXED,
-        Attribution.PARAMETRIC,
-        Attribution.UNVERIFIABLE,
-    )
-    best = max(reversed(riskiest_last), key=lambda name: breakdown.get(name.value, 0))
-    return best if breakdown.get(best.value, 0) else None
 
 
 def _flags(state: State) -> tuple[str, ...]:
@@ -199,11 +237,7 @@ def _flags(state: State) -> tuple[str, ...]:
     opinions = sum(claim.claim_type is ClaimType.OPINION for claim in state.claims)
     if opinions:
         flags.append(f"opinions={opinions}")
-    unchecked = sum(claim.checked is Checked.NOT_CHECKED for claim in state.claims)
-    if unchecked:
-        flags.append(f"not-checked={unchecked}")
-    listings = unpaired(state)
-    if listings:
+    if state.tools.settings.decides == "composite" and (listings := unpaired(state)):
         flags.append(f"not-paired={listings}")
     if state.pairs_cut:
         flags.append(f"pairs-cut={state.pairs_cut}")
@@ -243,7 +277,8 @@ def _thresholds(state: State) -> dict[str, float]:
     Spec: CRP-SPEC-005 §21.3 (decision D18)
     """
     tools = state.tools
-    return dict(_shown(tools.settings, tools.quality, tuple(tools.verifier.thresholds.items())))
+    verifier = tuple(tools.verifier.thresholds.items()) if tools.verifier else ()
+    return dict(_shown(tools.settings, tools.quality, verifier))
 
 
 # Settings last longer than many windows.
@@ -260,7 +295,7 @@ def _shown(
         if not _is_weight(name) or value == published.get(name)
     }
     read = {f"{name}": float(value) for name, value in verifier}
-    return tuple(sorted({**THRESHOLDS, **shown, **read}.items()))
+    return tuple(sorted({**shown, **read}.items()))
 
 
 def _is_weight(name: str) -> bool:

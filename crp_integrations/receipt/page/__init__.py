@@ -20,6 +20,7 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
+from crp_integrations.dpe import derivation
 from crp_integrations.dpe.judge import messages, verdict
 from crp_integrations.dpe.records import REJECTED
 from crp_integrations.language import folding
@@ -79,22 +80,22 @@ def judge_constants() -> str:
     """The words and numbers by which a judge's replies are read, as a line of JavaScript."""
     told = {
         "apostrophes": "".join(sorted(folding.APOSTROPHES)),
-        "base": {level.value: to_fixed(score) for level, score in verdict.BASE.items()},
+        "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
         "checkable": [kind.value for kind in verdict.CHECKABLE],
         "dashes": "".join(sorted(folding.DASHES)),
         "edges": folding.EDGES,
         "first": [status.value for status in verdict.FIRST],
-        "further": to_fixed(verdict.FURTHER),
+        "further": to_fixed(derivation.FURTHER),
         "group": folding.GROUP,
         "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
         "kinds": [kind.value for kind in ErrorKind],
-        "levels": [level.value for level in verdict.ORDER],
+        "levels": [level.value for level in derivation.LEVELS],
         "longestName": messages.LONGEST_NAME,
         "longestQuote": messages.LONGEST_QUOTE,
         "longestReason": verdict.LONGEST,
         "marks": "".join(sorted(folding.MARKS)),
         "mostBraces": messages.MOST_BRACES,
-        "mostFurther": verdict.MOST_FURTHER,
+        "mostFurther": derivation.MOST_FURTHER,
         "mostQuotes": messages.MOST_QUOTES,
         "mostReasons": verdict.MOST,
         "mostUnnumbered": messages.MOST_UNNUMBERED,
@@ -106,7 +107,7 @@ def judge_constants() -> str:
         "stops": "".join(sorted(folding.STOPS)),
         "unspaced": folding.UNSPACED,
         "unsupported": {
-            mode.value: level.value for mode, level in verdict.UNSUPPORTED_LEVEL.items()
+            mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()
         },
     }
     # Nothing in it ends the script that it stands in.

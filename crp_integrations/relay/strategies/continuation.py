@@ -323,8 +323,8 @@ class ContinuedAnswer(ReportedQuestion):
             EventType.COMPLETENESS_CONTINUATION,
             of=answer.window_id,
             uncovered=len(uncovered),
-            completeness=round(found.score, 4),
-            level=found.level.value,
+            completeness=round(found.score or 0.0, 4),
+            level=str(found.level or ""),
         )
         return self._seen(self._turn.begin())
 

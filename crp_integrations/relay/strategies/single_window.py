@@ -207,7 +207,8 @@ class FactSearches:
     def unfinished(self, report: Report) -> str:
         """Words that ask for what is missing; empty when nothing is, or when it was asked for."""
         found = report.quality.completeness
-        if self.stopped or found.score >= self.settings.agentic_completion or not found.uncovered:
+        done = found.score is None or found.score >= self.settings.agentic_completion
+        if self.stopped or done or not found.uncovered:
             return ""
         before, self.open_needs = self.open_needs, tuple(found.uncovered)
         # Asked for it, the model neither searched nor answered more; it would not the next time.

@@ -1,0 +1,391 @@
+"""A report from the statuses of its claims: one function, whoever read them.
+
+A judge, a verifier that reads, and an exact comparison give each claim a status. Everything else
+that a report says about the claims follows from the statuses here: attribution, grounding,
+fidelity, entailment, completeness, the level and its score. `docs/adr` has the table.
+
+Spec: CRP-SPEC-005 §4 to §7, §10 (decision D13)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.verdict import ALLOWED, CONFLICT, SPECIFIC, reasons
+from crp_integrations.dpe.records import (
+    HIDDEN_TEXT,
+    Claim,
+    ClaimCounts,
+    Classification,
+    Evidence,
+    Report,
+)
+from crp_integrations.dpe.risk import Counts, assess, fidelity_score
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.vocabulary import (
+    AiActClass,
+    Attribution,
+    Checked,
+    ClaimStatus,
+    ClaimType,
+    DistortionType,
+    ErrorKind,
+    GroundingMode,
+    RiskLevel,
+    Verification,
+)
+
+# The model's own word is what the evidence does not say, and what it says otherwise. Of what
+# nobody read, nobody knows where it comes from.
+ATTRIBUTIONS: Final = MappingProxyType(
+    {
+        ClaimStatus.SUPPORTED: Attribution.CONTEXT_GROUNDED,
+        ClaimStatus.CONTRADICTED: Attribution.PARAMETRIC,
+        ClaimStatus.UNSUPPORTED: Attribution.PARAMETRIC,
+        ClaimStatus.NOT_CHECKED: Attribution.UNVERIFIABLE,
+        ClaimStatus.NOT_CHECKABLE: None,
+    }
+)
+# Entailment, contradiction and neutral.
+CERTAINTIES: Final = MappingProxyType(
+    {
+        ClaimStatus.SUPPORTED: (1.0, 0.0, 0.0),
+        ClaimStatus.CONTRADICTED: (0.0, 1.0, 0.0),
+        ClaimStatus.UNSUPPORTED: (0.0, 0.0, 1.0),
+    }
+)
+UNREAD: Final = (0.0, 0.0, 1.0)
+READ: Final = MappingProxyType(
+    {
+        ClaimStatus.NOT_CHECKED: Checked.NOT_CHECKED,
+        ClaimStatus.NOT_CHECKABLE: Checked.NOT_CHECKABLE,
+    }
+)
+# The distortion type of §5.3 that each kind of error is.
+DISTORTIONS: Final = MappingProxyType(
+    {
+        ErrorKind.NUMBER: DistortionType.NUMBER_CHANGED,
+        ErrorKind.UNIT: DistortionType.MAGNITUDE_ALTERED,
+        ErrorKind.DATE: DistortionType.DATE_SHIFTED,
+        ErrorKind.NAME: DistortionType.ENTITY_SUBSTITUTED,
+        ErrorKind.RELATION: DistortionType.ENTITY_SUBSTITUTED,
+        ErrorKind.NEGATION: DistortionType.NEGATION_FLIP,
+        ErrorKind.OPPOSITE: DistortionType.NEGATION_FLIP,
+        ErrorKind.CONDITION: DistortionType.CONTEXT_STRIPPED,
+        ErrorKind.SCOPE: DistortionType.CONTEXT_STRIPPED,
+    }
+)
+BASE: Final = MappingProxyType(
+    {
+        RiskLevel.LOW: 0.05,
+        RiskLevel.MEDIUM: 0.30,
+        RiskLevel.HIGH: 0.55,
+        RiskLevel.CRITICAL: 0.80,
+    }
+)
+"""Where the risk score stands within each level's band; further claims add to it. UNKNOWN has
+none: of what nobody read, no number is known."""
+
+FURTHER: Final = 0.01
+MOST_FURTHER: Final = 10
+LEVELS: Final = tuple(RiskLevel)
+UNSUPPORTED_LEVEL: Final = MappingProxyType(
+    {
+        GroundingMode.STRICT: RiskLevel.HIGH,
+        GroundingMode.PREFERRED: RiskLevel.MEDIUM,
+        GroundingMode.OPEN: RiskLevel.LOW,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What the statuses of an answer's claims come to.
+
+    Attributes:
+        score: [0, 1], within the level's band, higher is worse; None for UNKNOWN.
+        allowed: a claim is not supported where the mode lets the model say what it knows.
+    """
+
+    risk: RiskLevel
+    score: float | None
+    allowed: bool = False
+
+
+def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: str = "en") -> Report:
+    """A report whose every number on claims follows from their statuses.
+
+    Spec: CRP-SPEC-005 §4.4, §5.5, §6.2, §7 (decision D13)
+
+    Args:
+        language: of the reasons.
+    """
+    claims = tuple(_derived(claim, report) for claim in report.claims)
+    stated = [claim for claim in claims if claim.status is not ClaimStatus.NOT_CHECKABLE]
+    attributions = Counter(claim.attribution for claim in stated)
+    breakdown = {name.value: attributions[name] for name in Attribution}
+    fabricated = sum(map(_is_invented, stated))
+    distorted = [claim for claim in stated if claim.status is ClaimStatus.CONTRADICTED]
+    types = {DISTORTIONS.get(claim.error) for claim in distorted if claim.error}
+    within = _conflicts_within(report)
+    across = len(report.cross_window_contradictions)
+    fidelity = fidelity_score(
+        fabrications=fabricated,
+        distortions=len(distorted),
+        contradictions=within,
+        factual=len(stated),
+        settings=settings,
+    )
+    entailment, contradiction, neutral = _weakest(stated, dossier.grounding)
+    grounded = attributions[Attribution.CONTEXT_GROUNDED]
+    counts = Counts(
+        factual=len(stated),
+        grounded=grounded,
+        parametric=sum(claim.status is ClaimStatus.UNSUPPORTED for claim in stated),
+        unverifiable=attributions[Attribution.UNVERIFIABLE],
+        fidelity=fidelity,
+        entailment=entailment,
+    )
+    risk = assess(counts, dossier.grounding, settings)
+    amplifiers = applicable(circumstances(report, dossier), settings.amplifiers)
+    found = level_of(claims, report, dossier)
+    flagged = LEVELS.index(found.risk) >= LEVELS.index(RiskLevel.MEDIUM)
+    flags = [flag for flag in report.flags if flag not in (ALLOWED, CONFLICT)]
+    flags += [ALLOWED] * found.allowed + [CONFLICT] * any(claim.disputed for claim in claims)
+    return report.model_copy(
+        update={
+            "claims": claims,
+            "claims_total": len(claims),
+            "claims_by_type": _by_type(claims),
+            "claim_counts": count_claims(claims),
+            "attribution_breakdown": breakdown,
+            "attribution_dominant": dominant(breakdown),
+            "grounding_pct": _share(grounded, len(stated), dossier),
+            "unverifiable_pct": breakdown[Attribution.UNVERIFIABLE.value] / max(1, len(stated)),
+            "fabrication_count": fabricated,
+            "distortion_count": len(distorted),
+            "distortion_types": tuple(name for name in DistortionType if name in types),
+            "contradiction_count": within + across,
+            "contradiction_scope": contradiction_scope(within, across),
+            "fidelity_score": fidelity,
+            "entailment_score": entailment,
+            "contradiction_probability": contradiction,
+            "neutral_probability": neutral,
+            "signals": dict(risk.signals),
+            "base_score": risk.composite,
+            "composite_score": amplified(risk.composite, amplifiers, settings.amplifiers),
+            "amplifiers_applied": tuple(name.value for name in amplifiers),
+            "risk_level": found.risk,
+            "risk_score": found.score,
+            "flagged": flagged,
+            "verification": verification_of(claims, dossier),
+            "checked_share": checked_share(claims, dossier),
+            "flags": tuple(flags),
+            "reasons": ()
+            if found.risk is RiskLevel.LOW
+            else reasons(dossier.answer, claims, language),
+        }
+    )
+
+
+def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level:
+    """The level of the worst claim, and a score that further claims only raise.
+
+    A contradicted claim and an invented specific are HIGH; a contradiction that touches personal
+    data of the answer, or a registered high-risk use, is CRITICAL. Other unsupported claims are
+    HIGH under `context-strict`, MEDIUM under `context-preferred`, LOW with a flag under `open`. A
+    claim that nobody read makes the answer UNKNOWN at least.
+
+    Spec: CRP-SPEC-005 §7.4 (decision D13)
+    """
+    worst, counted, allowed = RiskLevel.LOW, 0, False
+    high_risk = report.eu_ai_act_class is AiActClass.HIGH and dossier.system.domain is not None
+    personal = [one for one in report.personal.found if one.where == "answer"]
+    sentences = {
+        claim.sentence_index
+        for claim in claims
+        for one in personal
+        if one.start < claim.end and claim.start < one.end
+    }
+    for claim in claims:
+        level = RiskLevel.LOW
+        if claim.disputed or any(one.kind == HIDDEN_TEXT for one in claim.findings):
+            level = RiskLevel.MEDIUM
+        if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
+            at_stake = high_risk or claim.sentence_index in sentences
+            level = RiskLevel.CRITICAL if at_stake else RiskLevel.HIGH
+        elif claim.status is ClaimStatus.UNSUPPORTED and not claim.disputed:
+            found = (
+                RiskLevel.HIGH if claim.error in SPECIFIC else UNSUPPORTED_LEVEL[dossier.grounding]
+            )
+            allowed = allowed or found is RiskLevel.LOW
+            level = worse(level, found)
+        elif claim.status is ClaimStatus.NOT_CHECKED:
+            level = worse(level, RiskLevel.UNKNOWN)
+        counted += level not in (RiskLevel.LOW, RiskLevel.UNKNOWN) or claim.flagged
+        worst = worse(worst, level)
+    if _conflicts_within(report):
+        worst = worse(worst, RiskLevel.MEDIUM)
+    if not dossier.answer.strip():
+        worst = worse(worst, RiskLevel.UNKNOWN)
+    score = BASE.get(worst)
+    if score is not None:
+        score = round(score + FURTHER * min(counted, MOST_FURTHER), 6)
+    return Level(worst, score, allowed)
+
+
+def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:
+    """The worse of two levels.
+
+    >>> worse(RiskLevel.UNKNOWN, RiskLevel.HIGH).value
+    'HIGH'
+    """
+    return max(one, other, key=LEVELS.index)
+
+
+def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
+    """How many claims were read, and what came of them."""
+    supported = sum(claim.status is ClaimStatus.SUPPORTED for claim in claims)
+    wrong = sum(claim.flagged for claim in claims)
+    unread = sum(claim.status is ClaimStatus.NOT_CHECKED for claim in claims)
+    return ClaimCounts(read=supported + wrong, supported=supported, wrong=wrong, unread=unread)
+
+
+def is_settled(report: Report) -> bool:
+    """Whether every claim of an answer is read and holds, so that no judge is needed."""
+    counts = report.claim_counts
+    return counts.supported > 0 and not (counts.wrong or counts.unread)
+
+
+def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
+    """How far an answer was read; one without text was not."""
+    counts = count_claims(claims)
+    if not dossier.answer.strip() or (counts.unread and not counts.read):
+        return Verification.UNREAD
+    return Verification.PARTIAL if counts.unread else Verification.VERIFIED
+
+
+def checked_share(claims: Sequence[Claim], dossier: Dossier) -> float:
+    """Characters of claims that were read over those of all that assert something, [0, 1].
+
+    Spec: CRP-SPEC-005 §6.2 (decision D6)
+    """
+    stated = [claim for claim in claims if claim.status is not ClaimStatus.NOT_CHECKABLE]
+    read = sum(
+        claim.end - claim.start for claim in stated if claim.status is not ClaimStatus.NOT_CHECKED
+    )
+    return _share(read, sum(claim.end - claim.start for claim in stated), dossier)
+
+
+def _share(part: int, whole: int, dossier: Dossier) -> float:
+    """A share; of nothing it is 1, but for an answer without text, which says nothing."""
+    if whole:
+        return part / whole
+    return 1.0 if dossier.answer.strip() else 0.0
+
+
+def circumstances(report: Report, dossier: Dossier) -> Circumstances:
+    """What the amplifiers look at, from the stages that found it.
+
+    Spec: CRP-SPEC-005 §17
+    """
+    return Circumstances(
+        personal=bool(report.personal.found),
+        ai_act_class=_feared(report.classification),
+        sector=dossier.system.sector,
+        loop_depth=dossier.loop_depth,
+        contradictions=len(report.cross_window_contradictions),
+        repetition=report.repetition_level,
+    )
+
+
+def _feared(classification: Classification) -> AiActClass:
+    """The class that the score reckons with: high-risk where a registered one is not known."""
+    if classification.failed and classification.halts:
+        return AiActClass.HIGH
+    return classification.eu_ai_act_class
+
+
+def contradiction_scope(within: int, across: int) -> str:
+    """Where contradictions stand: in the answer, between windows, in both or nowhere (§5.4)."""
+    if within and across:
+        return "both"
+    return "intra" if within else "cross-window" if across else "none"
+
+
+def dominant(breakdown: dict[str, int]) -> Attribution | None:
+    """The most frequent attribution, the riskier one on a tie, None without claims.
+
+    Spec: CRP-SPEC-005 §4.5
+
+    >>> dominant({"CONTEXT_GROUNDED": 31, "PARAMETRIC": 1, "MIXED": 2}).value
+    'CONTEXT_GROUNDED'
+    """
+    riskiest_last = (
+        Attribution.CONTEXT_GROUNDED,
+        Attribution.MIXED,
+        Attribution.PARAMETRIC,
+        Attribution.UNVERIFIABLE,
+    )
+    best = max(reversed(riskiest_last), key=lambda name: breakdown.get(name.value, 0))
+    return best if breakdown.get(best.value, 0) else None
+
+
+def _derived(claim: Claim, report: Report) -> Claim:
+    """A claim with what follows from its status."""
+    certain: tuple[Any, Any, Any] = CERTAINTIES.get(claim.status, (None, None, None))
+    if claim.entailment is not None and claim.status is not ClaimStatus.NOT_CHECKED:
+        # The probabilities of a verifier that read it say more than 1 and 0.
+        certain = (claim.entailment, claim.contradiction, claim.neutral)
+    evidence = tuple(
+        Evidence(
+            fact_id=one.fact_id, start=one.start, end=one.end, score=1.0, engine=report.checked_by
+        )
+        for one in claim.quotations
+        if one.passage
+    )
+    return claim.model_copy(
+        update={
+            "attribution": ATTRIBUTIONS[claim.status],
+            "checked": READ.get(claim.status, Checked.CHECKED),
+            "entailment": certain[0],
+            "contradiction": certain[1],
+            "neutral": certain[2],
+            "evidence": evidence,
+            "hints": claim.hints if claim.status is ClaimStatus.NOT_CHECKED else (),
+        }
+    )
+
+
+def _is_invented(claim: Claim) -> bool:
+    return claim.status is ClaimStatus.UNSUPPORTED and claim.error in SPECIFIC
+
+
+def _weakest(stated: Sequence[Claim], mode: GroundingMode) -> tuple[float, float, float]:
+    """Entailment, contradiction and neutral of the claim that is entailed least.
+
+    A claim that nobody read counts as not entailed at all. Under `open` an unsupported claim is
+    allowed and does not count (decision E21).
+    """
+    rows = [
+        CERTAINTIES.get(claim.status, UNREAD)
+        for claim in stated
+        if not (claim.status is ClaimStatus.UNSUPPORTED and mode is GroundingMode.OPEN)
+    ]
+    return min(rows, key=lambda row: (row[0], -row[1]), default=(1.0, 0.0, 0.0))
+
+
+def _by_type(claims: Sequence[Claim]) -> dict[str, int]:
+    counts = Counter(claim.claim_type for claim in claims)
+    return {name.value: counts[name] for name in ClaimType}
+
+
+def _conflicts_within(report: Report) -> int:
+    """Pairs of claims of the answer that contradict each other, as a judge names them."""
+    return 0

@@ -1,0 +1,98 @@
+"""Stages 2 to 4 of the default: what is compared word for word, and what a verifier reads.
+
+Nothing is guessed: a claim that neither settles stays NOT_CHECKED. What the report says of
+attribution, fidelity, entailment and risk follows from the statuses (`dpe/derivation.py`).
+
+Spec: CRP-SPEC-005 §4 to §6 (decision D13)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from crp_integrations.dpe.comparison import compare_claims
+from crp_integrations.dpe.ports import Verifier
+from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, StageRun
+from crp_integrations.dpe.rejections import find_repeats, with_repeats
+from crp_integrations.dpe.stages.entailment import first_pieces, windows, word_on
+from crp_integrations.dpe.state import State
+from crp_integrations.vocabulary import ClaimStatus, ErrorKind
+
+NAMES: Final = ((2, "attribution"), (3, "fidelity verification"), (4, "entailment scoring"))
+RISK: Final = StageRun(number=5, name="risk classification", engine="statuses@1")
+# Probability from which a verifier's word counts.
+DECIDED: Final = 0.5
+
+
+def compare_with_evidence(state: State) -> State:
+    """Give each claim the status that a comparison of words alone can give.
+
+    Spec: CRP-SPEC-005 §5.2, §5.3
+    """
+    dossier = state.dossier
+    claims = compare_claims(
+        dossier.answer, state.claims, dossier.passages, dossier.question, numbered=dossier.numbered
+    )
+    state = replace(state, claims=claims)
+    repeated = find_repeats(state)
+    if repeated:
+        claims = tuple(map(_rejected, with_repeats(claims, repeated)))
+    return replace(state, claims=claims)
+
+
+def read_with_verifier(state: State) -> State:
+    """Give each claim that a comparison leaves open the status that a verifier gives it.
+
+    Spec: CRP-SPEC-005 §6.2
+    """
+    verifier = state.tools.verifier
+    engine = COMPARISON if verifier is None else verifier.identity
+    if verifier is not None:
+        claims = tuple(
+            _read(state, verifier, claim) if claim.status is ClaimStatus.NOT_CHECKED else claim
+            for claim in state.claims
+        )
+        state = replace(state, claims=claims)
+    runs = (StageRun(number=number, name=name, engine=engine) for number, name in NAMES)
+    return replace(state, stages=(*state.stages, *runs, RISK))
+
+
+def _read(state: State, verifier: Verifier, claim: Claim) -> Claim:
+    """A claim with the status that a verifier's probabilities stand for."""
+    if not state.dossier.passages or claim.end - claim.start > state.tools.settings.longest_claim:
+        return claim
+    given = windows(state, verifier, claim) or first_pieces(state, verifier)
+    if not given:
+        return claim
+    word = word_on(state, "entailment.judgement", claim.reads_as, given)
+    status = ClaimStatus.UNSUPPORTED
+    if word.entailment >= DECIDED:
+        status = ClaimStatus.SUPPORTED
+    elif word.contradiction >= DECIDED:
+        status = ClaimStatus.CONTRADICTED
+    return claim.model_copy(
+        update={
+            "status": status,
+            "error": ErrorKind.OVERREACH if status is ClaimStatus.UNSUPPORTED else None,
+            "entailment": word.entailment,
+            "contradiction": word.contradiction,
+            "neutral": word.neutral,
+        }
+    )
+
+
+def _rejected(claim: Claim) -> Claim:
+    """A claim that repeats what a sub-agent's report rejected, and that nothing supports."""
+    found = next((one for one in claim.findings if one.kind == REJECTED), None)
+    if found is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
+        return claim
+    return claim.model_copy(
+        update={
+            "status": ClaimStatus.UNSUPPORTED,
+            "error": ErrorKind.INVENTION,
+            "wrong": (found.start, found.end),
+            "quotations": (),
+            "reason": found.reason,
+        }
+    )
