@@ -147,7 +147,7 @@ def unread_reason(report: Report) -> str:
         return f"the judge was not asked: {run.skipped}"
     if run.failed:
         return f"the judge failed: {run.failed}"
-    return "the judge's replies do not say"
+    return "the judge gave no verdict that its quotations bear out"
 
 
 def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
