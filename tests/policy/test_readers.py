@@ -138,7 +138,11 @@ def test_the_error_names_every_demand_and_both_ways_out() -> None:
 @given(policies())
 @settings(max_examples=50)
 def test_without_a_demand_nothing_unread_is_withheld(policy: Policy) -> None:
-    plain = policy.changed(oversight=None, require_oversight=None, require_flow=None)
+    # A share of 0 is met by anything.
+    shares = {
+        name: getattr(policy, name) or None for name in ("require_grounding", "require_entailment")
+    }
+    plain = policy.changed(oversight=None, require_oversight=None, require_flow=None, **shares)
     found = judge_answer(plain, read_needs(N, N, N), tier=QualityTier.S)
     if not halting_demands(plain):
         assert (found.halt, found.unreachable) == (None, False)
