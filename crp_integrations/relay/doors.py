@@ -227,8 +227,7 @@ def examine(
             which a judge understands it. What tools answered in it is evidence, and may follow
             the question.
         system_prompt: what the model was told; facts in it are evidence, the passage `system`.
-        rejected: claims that a sub-agent's report flags (`rejected_claims`); a repeat is flagged,
-            and neither a text of the context nor a tool's result is evidence for one.
+        rejected: claims that a sub-agent's report flags; no text or tool's result bears one out.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.

@@ -217,7 +217,9 @@ def was_examined_json(report: dict[str, Any]) -> bool:
 def test_a_gate_examines_structures_by_field(answer: Any) -> None:
     shown = Listed(documents=[Document('{"origin": "Oslo", "euros": 14}')])
     heard: list[Any] = []
-    gate = CRPGate.around(shown | RunnableLambda(lambda _: answer), "warn-on HIGH", on_report=heard.append)
+    gate = CRPGate.around(
+        shown | RunnableLambda(lambda _: answer), "warn-on HIGH", on_report=heard.append
+    )
     given = gate.invoke("What is the fare from Oslo?")
     if isinstance(answer, dict):
         given = {name: value for name, value in given.items() if name != "crp"}

@@ -44,6 +44,12 @@ def arguments(server: Double, text: str, question: str = QUESTION) -> dict[str, 
     }
 
 
+def bare(server: Double, answer: str) -> dict[str, Any]:
+    """Arguments of a call whose model is told nothing, and answers this."""
+    server.answers = lambda seen: answer
+    return {**arguments(server, ""), "messages": [{"role": "user", "content": QUESTION}]}
+
+
 def called(
     way: str, logger: CRPLogger, context: Any, question: str, **kwargs: Any
 ) -> tuple[Any, str]:
@@ -123,9 +129,9 @@ def test_the_innermost_context_counts_and_ends(server, logger) -> None:
     logger._on_report = heard.append
     with logger.shown(["The gardens of the valley grow tulips and roses every single spring."]):
         with logger.shown([FACTS[7]], QUESTION):
-            inner = litellm.completion(**arguments(server, FACTS[7]))
-        outer = litellm.completion(**arguments(server, FACTS[0]))
-    alone = litellm.completion(**arguments(server, ""))
+            inner = litellm.completion(**bare(server, FACTS[7]))
+        outer = litellm.completion(**bare(server, FACTS[0]))
+    alone = litellm.completion(**bare(server, FACTS[0]))
     reports = [logger.report(one) for one in (inner, outer, alone)]
     assert reports[0]["grounding_pct"] == 1.0 > reports[1]["grounding_pct"]
     assert reports[2]["risk_level"] == "UNKNOWN" and reports[2].keys() == reports[0].keys()
@@ -170,7 +176,7 @@ def test_calls_that_never_end_are_given_up_oldest_first(server, logger, monkeypa
     given = [litellm.completion(**arguments(server, "")) for _ in range(5)]
     with pytest.raises(RequestError):
         logger.report(given[0])
-    assert logger.report(given[4])["flags"] == ["not-examined"]
+    assert logger.report(given[4])["risk_level"]
 
 
 def test_a_router_and_its_fallbacks_keep_the_pairing(server, logger) -> None:
@@ -222,3 +228,12 @@ def test_it_is_told_in_a_process_of_many_routers(server, logger) -> None:
 def test_a_grounding_mode_that_does_not_exist_is_refused() -> None:
     with pytest.raises(RequestError, match="'none'"):
         CRPLogger(grounding="none")
+
+
+def test_what_the_application_writes_into_the_system_prompt_is_evidence(server, logger) -> None:
+    """The usual pattern without a `shown`: the context stands in the call's own messages."""
+    for answer, supported in ((FACTS[0], True), (BAD, False)):
+        server.answers = lambda seen, said=answer: said
+        response = litellm.completion(**arguments(server, FACTS[0]))
+        statuses = {claim["status"] for claim in logger.report(response)["claims"]}
+        assert (statuses == {"SUPPORTED"}) is supported

@@ -16,6 +16,7 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.query_engine import (
     RetrieverQueryEngine,
     RouterQueryEngine,
@@ -26,6 +27,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
+from pydantic import BaseModel
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.prompt import render
@@ -563,3 +565,27 @@ def test_a_callers_own_metadata_are_shown_as_before():
     with DPEEventHandler(attach="full"):
         made.as_query_engine(llm=llm).query(QUESTION)
     assert "crp_number: 7" in prompts(llm) and "an abbreviation of theirs" in prompts(llm)
+
+
+class Operator(BaseModel):
+    """Who operates a reactor."""
+
+    name: str
+
+
+def test_a_structured_prediction_is_an_answer():
+    """LlamaIndex makes the model call a tool, whose arguments are what the caller gets."""
+    reported = []
+    llm = scripted([("Operator", {"name": "Northfield Energy"})])
+    prompt = ChatPromptTemplate(
+        message_templates=[
+            ChatMessage(role="system", content=FACTS[1]),
+            ChatMessage(role="user", content="Who operates the reactor?"),
+        ]
+    )
+    with DPEEventHandler(attach="full", on_report=reported.append):
+        answer = llm.structured_predict(Operator, prompt)
+    assert answer == Operator(name="Northfield Energy")
+    (event,) = reported
+    assert "not-examined" not in event.report["flags"]
+    assert event.report["response_content_hash"] == sha256('{"name":"Northfield Energy"}')
