@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -25,7 +26,12 @@ class ToolCall(Part):
 
 
 class Message(Record):
-    """One message of a conversation."""
+    """One message of a conversation.
+
+    Attributes:
+        failed: of a tool's message: the tool failed, or the framework wrote it in a tool's place,
+            so that it is evidence for nothing.
+    """
 
     SCHEMA = "message/1"
 
@@ -34,6 +40,7 @@ class Message(Record):
     name: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    failed: bool = False
 
 
 class Usage(Part):
@@ -56,6 +63,7 @@ class Reply(Record):
         text: the text exactly as the model wrote it.
         model: the model that answered, which after a fallback is not the one asked for.
         finish_reason: the provider's reason, such as `stop`, `length` or `tool_calls`.
+        answers_by_call: the tool calls are the answer, since the caller forced one tool by name.
     """
 
     SCHEMA = "reply/1"
@@ -65,6 +73,25 @@ class Reply(Record):
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     finish_reason: str = "stop"
+    answers_by_call: bool = False
+
+    @property
+    def answer(self) -> str:
+        """What is examined: the text, or the arguments of the calls that are the answer."""
+        if self.text.strip() or not self.answers_by_call:
+            return self.text
+        return "\n".join(call.arguments for call in self.tool_calls)
+
+
+def with_forced_calls(reply: Reply, tool_choice: object) -> Reply:
+    """A reply whose tool calls are its answer, where the caller named the tool to be called.
+
+    So do those who make an object of an answer. Where the model chooses, a call is a step.
+    """
+    named = isinstance(tool_choice, Mapping) and bool(tool_choice.get("function"))
+    if not named or not reply.tool_calls or reply.text.strip():
+        return reply
+    return reply.changed(answers_by_call=True)
 
 
 class ModelCall(Record):

@@ -27,6 +27,7 @@ from crp_integrations.relay.judge import (
 )
 from crp_integrations.relay.question_fields import admit
 from crp_integrations.relay.questions import AUTO
+from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
@@ -99,16 +100,26 @@ def check_emitter(given: object, taker: str) -> None:
         )
 
 
-def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
-    """Check the values of a question's fields, which are asked for again and again."""
+def check_values(asking: Mapping[str, Any], relay: Relay | None = None, *, taker: str = "") -> None:
+    """Check the values of a question's fields, which are asked for again and again.
+
+    Args:
+        taker: name of a component whose questions bring no judge of their own; empty where one
+            may come with the call, which says then what its policy cannot measure.
+
+    Raises:
+        RequestError: a field has no usable value.
+        ConfigError: the policy makes demands that nothing can measure.
+    """
     given = {name: one for name, one in asking.items() if one is not None}
     judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
     judge = given.pop("judge", None)
     check_receiver(judged.get("on_report"))
     if judge is None and relay is not None:
         judge = relay.judge
+    made = None
     if judge is not None or relay is not None:
-        Judge.of(judge, relay.settings.judge if relay else None, **judged)
+        made = Judge.of(judge, relay.settings.judge if relay else None, **judged)
     if given.get("strategy") == AUTO:
         # A word for what each question is looked at for.
         del given["strategy"]
@@ -116,6 +127,8 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
     for name in _POLICIES:
         if asking.get(name):
             parse_policy(asking[name])
+    if taker and relay is not None:
+        require_reader_of(taker, given, made, relay.settings, relay._world.verifier)
 
 
 @contextmanager
@@ -188,13 +201,15 @@ def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> 
     """What was said before the question that a call answers, and what tools answered, in order.
 
     Args:
-        talk: False leaves out the words of user and assistant; tools' results stay.
+        talk: False leaves out the words of user and assistant; tools' results and what the
+            application told the model stay.
     """
     places = [place for place, one in enumerate(messages) if one.role == "user"]
     until = places[-1] if places else 0
     kept = []
     for place, one in enumerate(messages):
-        if one.role == "tool" or (talk and place < until and one.role in ("user", "assistant")):
+        said = talk and place < until and one.role in ("user", "assistant")
+        if said or one.role in ("tool", "system"):
             kept.append(one)
         elif one.tool_calls:
             # Its calls name the tools whose results follow.

@@ -16,7 +16,7 @@ from crp_integrations.headers import names
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.delegation import asked_by, result_of
 from crp_integrations.relay.question_fields import QuestionFields
-from crp_integrations.relay.records import Answer, message_of
+from crp_integrations.relay.records import Answer, conversation_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Strategy
 from crp_integrations.vocabulary.safety import Purpose
@@ -45,7 +45,7 @@ def question_of(messages: Sequence[Mapping[str, Any]]) -> Conversation:
     """The question, the system prompt and the history of a conversation."""
     if not isinstance(messages, Sequence):
         raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
-    read = [message_of(message) for message in messages]
+    read = conversation_of(messages)
     last = read[-1].role if read else ""
     places = [place for place, one in enumerate(read) if one.role == "user"]
     if last not in ("user", "tool") or not places:
@@ -151,7 +151,7 @@ def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: st
     strategy = asking.get("strategy")
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
-    check_values(asking, relay)
+    check_values(asking, relay, taker=taker)
 
 
 def check_depth(depth: int, most: int) -> None:

@@ -16,7 +16,7 @@ from crp_integrations.errors import FactRejected, LimitReached
 from crp_integrations.fabric.ingest.chunker import cut_blocks
 from crp_integrations.fabric.records import Block, Fact
 from crp_integrations.relay.evidence import TOOL_SOURCE as SOURCE
-from crp_integrations.relay.evidence import readable
+from crp_integrations.relay.evidence import readable, states, without_echoes
 from crp_integrations.relay.relay import Relay
 
 Item = TypeVar("Item")
@@ -122,8 +122,10 @@ def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
 def result_facts(
     relay: Relay, read: Reader, name: str, asked: Mapping[str, Any], text: str, call_id: str = ""
 ) -> Iterator[Fact]:
-    """A tool's result as facts."""
-    arguments = json.dumps(dict(asked), ensure_ascii=False, default=str)
+    """A tool's result as facts, without what it only gives back of its arguments."""
+    text = without_echoes(text, asked)
+    labels = {name: value for name, value in asked.items() if not states(value)}
+    arguments = json.dumps(labels, ensure_ascii=False, default=str)
     frame = f"The tool {name}, asked with {arguments}, answered: "
     yield from passage_facts(relay, read, SOURCE + name, text, frame, place=call_id)
 

@@ -15,9 +15,10 @@ from logging import Logger
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from crp_integrations.adapters.arguments import examined_conversation
-from crp_integrations.dpe.dossier import Dossier, PriorWindow
+from crp_integrations.dpe.dossier import SYSTEM, Dossier, PriorWindow
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
@@ -28,14 +29,21 @@ from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
 from crp_integrations.relay.close import close
 from crp_integrations.relay.close_records import draft_maker, settings_in_force
 from crp_integrations.relay.doors import examine, hand_report, judged_answer
+from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.judged_answer import barred_facts
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.window_end import WindowEnd
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import GroundingMode
-from crp_integrations.vocabulary.provenance import Checked, RiskLevel
+from crp_integrations.vocabulary.provenance import (
+    Attribution,
+    ClaimType,
+    RiskLevel,
+    Verification,
+)
 from crp_integrations.vocabulary.safety import HaltReason
 
 
@@ -140,7 +148,8 @@ def observe_answer(
         reason=told.decided.reason,
         keep=keep,
         draft=draft_maker(told) if world.settings.receipts else None,
-        candidates=tuple(fact_id for fact_id, _ in dossier.passages),
+        # The system prompt is part of the call, which is told of anyway.
+        candidates=tuple(fact_id for fact_id, _ in dossier.passages if fact_id != SYSTEM),
         depth=depth,
         turn=turn,
         began=began,
@@ -176,7 +185,9 @@ def _withheld_facts(
 
 Attachment: TypeAlias = dict[str, Any]
 # What an examination came to, the receipt, and what halts.
-Examination: TypeAlias = tuple[Report | Attachment, Receipt | None, SafetyHalt | None]
+Examination: TypeAlias = tuple[Report, Receipt | None, SafetyHalt | None]
+# Flag of the report on an answer that was not examined.
+NOT_EXAMINED: Final = "not-examined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +212,7 @@ class AnswerExaminer:
         depth: int = 0,
         turn: int = 0,
     ) -> Examination:
-        """Examine an answer; whatever goes wrong becomes `NOT_CHECKED`."""
+        """Examine an answer; whatever goes wrong becomes a report that says so."""
         try:
             context = facts()
             if self.relay is None:
@@ -233,16 +244,67 @@ class AnswerExaminer:
             return found.report, found.receipt, found.halt
         except SafetyHalt as halt:
             return cast("Report", halt.report), None, halt
-        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
-            # The framework would swallow it; the answer must say that it was not checked. The
+        except Exception as error:  # noqa: BLE001 - whatever it is, the report says it
+            # The framework would swallow it; the answer must say that it was not examined. The
             # error's own words may quote a text, which no log may hold.
             self.log.error("the examination of an answer failed with %s", type(error).__name__)
-            return not_checked(f"the examination failed with {type(error).__name__}")
+            return not_checked(f"the examination failed with {type(error).__name__}", answer)
 
 
-def not_checked(reason: str) -> Examination:
-    """What is attached to an answer that was not examined."""
-    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}, None, None
+def not_checked(reason: str, answer: str = "") -> Examination:
+    """What an answer that was not examined comes to: the report says why, and nobody halts."""
+    return unread_report(reason, answer), None, None
+
+
+def unread_report(reason: str, answer: str = "") -> Report:
+    """The report on an answer that was not examined: all fields of any other, UNKNOWN, and why.
+
+    >>> unread_report("the answer has no text").risk_level.value
+    'UNKNOWN'
+    """
+    made = Report(
+        grounding_mode=GroundingMode.PREFERRED,
+        claims_total=0,
+        claims_by_type={name.value: 0 for name in ClaimType},
+        attribution_dominant=None,
+        attribution_breakdown={name.value: 0 for name in Attribution},
+        grounding_pct=0.0,
+        unverifiable_pct=0.0,
+        fabrication_count=0,
+        distortion_count=0,
+        distortion_types=(),
+        contradiction_count=0,
+        contradiction_scope="none",
+        fidelity_score=0.0,
+        entailment_score=0.0,
+        contradiction_probability=0.0,
+        neutral_probability=0.0,
+        signals={},
+        completeness_score=0.0,
+        flow_score=0.0,
+        rqa_score=0.0,
+        base_score=0.0,
+        composite_score=0.0,
+        risk_score=None,
+        verification=Verification.UNREAD,
+        flagged=False,
+        reasons=(reason,),
+        risk_level=RiskLevel.UNKNOWN,
+        claims=(),
+        checked_share=0.0,
+        flags=(NOT_EXAMINED,),
+        stages=(),
+        verifier="",
+        embedder="",
+        thresholds={},
+        response_content_hash=sha256(readable(answer)),
+    )
+    return finish(made, settings_digest="")
+
+
+def was_examined(report: Report) -> bool:
+    """Whether a report is of an examination, or only says why there was none."""
+    return NOT_EXAMINED not in report.flags
 
 
 def critical_risk(report: Report) -> SafetyHalt:
@@ -256,7 +318,7 @@ Attach = Literal["full", "summary", "id"]
 SUMMARY_BYTES: Final = 1_024
 _MOST_ID, _MOST_REASON, _MOST_QUOTE = 96, 160, 80
 # Keys of which every attachment has one, and no other metadata of this package.
-_MARKS: Final = frozenset({"report_id", "risk_level", "checked"})
+_MARKS: Final = frozenset({"report_id", "risk_level"})
 _LOG: Final = logging.getLogger("crp_integrations.adapters")
 
 
@@ -286,6 +348,7 @@ def report_id(report: Report) -> str:
 def summarise_report(report: Report) -> Attachment:
     """A report in at most 1,024 bytes of JSON: what was found, and where the report is.
 
+    `claims` counts what was read of the answer; `risk_score` is None where the level is UNKNOWN.
     Reasons and flagged claims stand in it as far as they fit, gravest and first ones before others;
     `flagged_total` counts all flagged claims.
     """
@@ -295,6 +358,12 @@ def summarise_report(report: Report) -> Attachment:
         "session_id": _clipped(report.session_id, _MOST_ID),
         "risk_level": report.risk_level.value,
         "risk_score": None if report.risk_score is None else round(report.risk_score, 4),
+        "claims": {
+            "read": report.claim_counts.read,
+            "supported": report.claim_counts.supported,
+            "wrong": report.claim_counts.wrong,
+            "unread": report.claim_counts.unread,
+        },
         "verification": report.verification.value,
         "checked_by": _clipped(report.checked_by, _MOST_ID),
         "grounding_pct": round(report.grounding_pct, 4),

@@ -45,7 +45,7 @@ DIRECTIVES = (
     "require-flow", "require-completeness", "require-quality", "require-oversight", "oversight",
     "block-ungrounded", "block-parametric", "block-pii", "block-fabrication", "block-distortion",
     "block-repetition",
-    "max-repetition", "upgrade-on-risk",
+    "max-repetition", "upgrade-on-risk", "unchecked",
 )  # fmt: skip
 TRIGGERS = (
     "risk", "contradiction", "repetition", "flow", "quality", "grounding", "entailment",

@@ -36,6 +36,14 @@ def serve(
         str,
         typer.Option("--upstream-key", help="Name of the variable that holds the server's key."),
     ] = "OPENAI_API_KEY",
+    context_limit: Annotated[
+        int,
+        typer.Option(
+            "--context-limit",
+            min=0,
+            help="Tokens that the models take in; 0 for what the server, or their names, say.",
+        ),
+    ] = 0,
     model: Annotated[
         list[str] | None,
         typer.Option("--model", help="A model that callers may ask; may be repeated."),
@@ -110,6 +118,7 @@ def serve(
         threads=threads,
         open_metrics=open_metrics,
         live_streams=not buffer,
+        context_limit=context_limit,
     )
     known = KeyFile(keys, every_seconds=limits.keys_seconds)
     if not known.all():

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.verdict import ALLOWED, CONFLICT, SPECIFIC, reasons
+from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import (
     HIDDEN_TEXT,
     Claim,
@@ -28,6 +28,7 @@ from crp_integrations.dpe.records import (
 )
 from crp_integrations.dpe.risk import Counts, assess, fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -102,6 +103,18 @@ UNSUPPORTED_LEVEL: Final = MappingProxyType(
         GroundingMode.OPEN: RiskLevel.LOW,
     }
 )
+
+
+SPECIFIC: Final = frozenset(
+    {ErrorKind.INVENTION, ErrorKind.NUMBER, ErrorKind.DATE, ErrorKind.NAME, ErrorKind.UNIT}
+)
+"""Kinds of error by which an unsupported claim is an invented specific."""
+
+ALLOWED: Final = "unsupported-allowed"
+"""The flag of a report on an answer of which `open` allows what nothing supports."""
+
+CONFLICT: Final = "judge-conflict"
+"""The flag of a report on an answer with a claim that a judge supports over an exact finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +245,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
         worst = worse(worst, level)
     if _conflicts_within(report):
         worst = worse(worst, RiskLevel.MEDIUM)
-    if not dossier.answer.strip():
+    if not has_text(dossier.answer):
         worst = worse(worst, RiskLevel.UNKNOWN)
     score = BASE.get(worst)
     if score is not None:
@@ -266,7 +279,7 @@ def is_settled(report: Report) -> bool:
 def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
     """How far an answer was read; one without text was not."""
     counts = count_claims(claims)
-    if not dossier.answer.strip() or (counts.unread and not counts.read):
+    if not has_text(dossier.answer) or (counts.unread and not counts.read):
         return Verification.UNREAD
     return Verification.PARTIAL if counts.unread else Verification.VERIFIED
 
@@ -287,7 +300,7 @@ def _share(part: int, whole: int, dossier: Dossier) -> float:
     """A share; of nothing it is 1, but for an answer without text, which says nothing."""
     if whole:
         return part / whole
-    return 1.0 if dossier.answer.strip() else 0.0
+    return 1.0 if has_text(dossier.answer) else 0.0
 
 
 def circumstances(report: Report, dossier: Dossier) -> Circumstances:
@@ -387,5 +400,7 @@ def _by_type(claims: Sequence[Claim]) -> dict[str, int]:
 
 
 def _conflicts_within(report: Report) -> int:
-    """Pairs of claims of the answer that contradict each other, as a judge names them."""
-    return 0
+    """Sets of claims of the answer that cannot all be true, as a judge names them."""
+    if report.judge is None:
+        return 0
+    return sum(len(one.claims) > 1 for one in report.judge.conflicts)

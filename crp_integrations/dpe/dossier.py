@@ -54,6 +54,8 @@ class System:
 
 
 UNREGISTERED: Final = System()
+# Name of the passage that the system prompt is.
+SYSTEM: Final = "system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Dossier:
         loop_depth: agents within agents around this call (§17).
         no_store: the request forbids to keep what it holds (§13.3).
         conversation: role and text of earlier messages, so that a judge understands the question.
-        instructions: system prompt of the call; facts in it are evidence for a judge.
+        instructions: system prompt of the call; where facts in it are evidence, it is the last
+            passage too, named `system`.
         numbered: the answer's citations count the passages; those of several windows do not.
         rejected: claims that the reports on sub-agents' answers flag.
     """
@@ -128,6 +131,12 @@ class Dossier:
                 f"the dossier has {len(self.vectors)} vectors for {len(self.passages)} passages, "
                 "wanted one for each"
             )
+
+    @property
+    def numbered_passages(self) -> tuple[tuple[str, str], ...]:
+        """The passages that a judge is shown by number; the system prompt has its own name."""
+        last = bool(self.passages) and self.passages[-1][0] == SYSTEM
+        return self.passages[:-1] if last else self.passages
 
 
 def _readable(text: str) -> str:

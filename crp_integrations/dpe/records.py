@@ -330,7 +330,7 @@ class Claim(Part):
         wrong: offsets in the answer of the words that are wrong; None where they are not known.
         quotations: words of the evidence that the status rests on.
         reason: why, in a sentence of the judge's; empty where there is none.
-        disputed: a judge supports it over an exact finding, so that nobody knows.
+        disputed: exact comparison finds it wrong, and a judge calls it supported.
         fix: the claim as the evidence supports it, in the judge's words; empty for none.
         hints: figures, names, dates and identifiers of an unread claim that stand in neither the
             evidence nor the question. A hint is no finding, and changes no level.

@@ -264,6 +264,7 @@ class State:
         sentences: for each claim the answer's sentence around it and the next one.
         alignments: for each claim, None for one that is not checked.
         vectors: unit rows of claims embedded so far, by claim id.
+        language: of the answer, where it surely is another one than the passages'; else empty.
         pairs_cut: claims that were not compared with every earlier one about the same thing.
         weakest: entailment, contradiction and neutral of the weakest claim.
         coherence, repetition, completeness, flow: words of stages 6 to 9.
@@ -278,6 +279,7 @@ class State:
     claims: tuple[Claim, ...] = ()
     sentences: tuple[str, ...] = ()
     alignments: tuple[Alignment | None, ...] = ()
+    language: str = ""
     fidelity: float = 1.0
     pairs_cut: int = 0
     weakest: tuple[float, float, float] = (1.0, 0.0, 0.0)

@@ -9,6 +9,9 @@ message may repeat parts of a prompt, so it is no part of an error's text, but s
 from __future__ import annotations
 
 import json
+import logging
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
@@ -27,9 +30,17 @@ from crp_integrations.errors import (
 )
 from crp_integrations.messages import ModelCall, Reply, ToolCall, Usage
 
+_LOG: Final = logging.getLogger("crp_integrations.engines")
+
 OK: Final = 200
 DONE: Final = b"[DONE]"
 SHORTEST_KEY: Final = 8
+# How servers name the tokens that a model takes in, in their list of models.
+LIMIT_FIELDS: Final = ("context_length", "max_model_len", "context_window")
+# Seconds: that the list is waited for, that it holds, and that a server without one is let alone.
+LIST_TIMEOUT: Final = 5.0
+LIST_HOLDS: Final = 300.0
+LIST_PAUSE: Final = 30.0
 
 
 class OpenAIServer:
@@ -62,6 +73,14 @@ class OpenAIServer:
             {"timeout": timeout_s, "limits": limits, "follow_redirects": False, "headers": sent},
         )
         self._arguments: dict[str, Any] = {}
+        self._listed = _ListedLimits(self._server, base_url.rstrip("/") + "/models", timeout_s)
+
+    def context_limit(self, model: str) -> int | None:
+        """Tokens that a model takes in, as the server's list of models says; None where it is mute.
+
+        The list is read once and holds for some minutes.
+        """
+        return self._listed.of(model)
 
     def known(self, model: str) -> None:
         """Check nothing: the server alone knows its models."""
@@ -126,6 +145,43 @@ class OpenAIServer:
         return body
 
 
+class _ListedLimits:
+    """The context limits in a server's list of models, where it says any. Safe under threads."""
+
+    def __init__(self, server: _Connections, url: str, timeout_s: float) -> None:
+        self._server, self._url = server, url
+        self._timeout = min(LIST_TIMEOUT, timeout_s)
+        self._found: dict[str, int] = {}
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def of(self, model: str) -> int | None:
+        """The limit of a model, by its name with or without a provider in front."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                read = self._read()
+                # A list that cannot be had now leaves what the last one said.
+                self._found = self._found if read is None else read
+                self._until = time.monotonic() + (LIST_PAUSE if read is None else LIST_HOLDS)
+            return self._found.get(model) or self._found.get(model.rpartition("/")[2])
+
+    def _read(self) -> dict[str, int] | None:
+        try:
+            listed = json.loads(self._server.fetched(self._url, self._timeout))["data"]
+            return {str(one["id"]): limit for one in listed if (limit := _limit_in(one))}
+        except (ModelError, httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            # Its own words may hold an address with a key.
+            _LOG.info("the upstream's list of models was not read: %s", type(error).__name__)
+            return None
+
+
+def _limit_in(entry: Mapping[str, Any]) -> int | None:
+    """The limit in an entry of a list of models; None where it names none."""
+    stated = (entry.get(name) for name in LIMIT_FIELDS)
+    plain = (one for one in stated if isinstance(one, int) and not isinstance(one, bool))
+    return next((one for one in plain if one > 0), None)
+
+
 class _Connections:
     """The connections to a server, which all its shapes share."""
 
@@ -142,6 +198,18 @@ class _Connections:
         if self._sync is not None:
             self._sync.close()
             self._sync = None
+
+    def fetched(self, url: str, timeout_s: float) -> bytes:
+        """The body of another address of the server.
+
+        Raises:
+            httpx.HTTPError: it cannot be had.
+        """
+        if self._sync is None:
+            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
+        with self._sync.stream("GET", url, timeout=timeout_s) as response:
+            response.raise_for_status()
+            return b"".join(self._some(response))
 
     @contextmanager
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:

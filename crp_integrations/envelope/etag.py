@@ -47,6 +47,8 @@ class Validators(Record):
         prompt: hash of what stands around the envelope in the prompt, and of what is asked of
             the model: an earlier answer holds for these alone.
         prior: hash of the session's earlier windows, empty without any.
+        judge: hash of the judge and of how it is asked, empty without one: its word on an earlier
+            answer is not another's.
     """
 
     SCHEMA = "validators/1"
@@ -69,6 +71,7 @@ class Validators(Record):
     prompt: str = ""
     prior: str = ""
     automatic: bool = False
+    judge: str = ""
 
     def reasons(self, earlier: Validators) -> tuple[Changed, ...]:
         """What differs from an earlier envelope's validators; empty when nothing does."""
@@ -106,6 +109,7 @@ WORDS: Final = MappingProxyType(
         "layout": Changed.LAYOUT,
         "prompt": Changed.PROMPT,
         "prior": Changed.PRIOR,
+        "judge": Changed.JUDGE,
     }
 )
 # What Phase 1 depends on; earlier windows name deferred facts that are read as well.

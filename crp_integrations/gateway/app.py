@@ -44,13 +44,15 @@ from crp_integrations.gateway.records import (
 )
 from crp_integrations.gateway.responses import GatewayRequest, GatewayResponse, json_response
 from crp_integrations.gateway.settings import GatewaySettings
-from crp_integrations.gateway.tenants import Routed, TenantRelays, Upstream
+from crp_integrations.gateway.tenants import Routed, StatesLimits, TenantRelays, Upstream
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.defaults import clock as clock_of
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
+from crp_integrations.relay.judged_answer import asks_later
+from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.stores.address import Lent, is_address, refuse_lost_keys, store_at
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import SourceKind
@@ -86,11 +88,13 @@ def create_app(
         arguments: fields of the relay's settings, such as `policy`.
 
     Raises:
-        ConfigError: a setting has no usable value.
+        ConfigError: a setting has no usable value, or nobody reads the answers that the policy
+            makes demands of.
     """
     limits = settings or GatewaySettings()
     root = None if is_address(store) else Path(store)
     tree = _with_gateway_addresses(load(root, **arguments))
+    _require_reader(tree, options or {})
     if root is not None:
         # A place that can hold no store is refused now, not at the first request.
         SqliteStore(root).close()
@@ -109,13 +113,20 @@ def create_app(
         update={"fabric": tree.fabric.model_copy(update={"lifecycle": life})}
     )
 
+    listed = asked.context_limit if isinstance(asked, StatesLimits) else None
+
+    def stated(model: str) -> int | None:
+        return limits.context_limit or (listed(model) if listed else None)
+
     def opened(subject: Subject) -> Relay:
         # A folder's store is its own, which its relay closes; under load writers of a tenant stand
         # in line.
         own: Any = (
             SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
         )
-        return Relay.open(own, subject=subject, settings=counting, **(options or {}))
+        return Relay.open(
+            own, subject=subject, settings=counting, **{"stated_limits": stated, **(options or {})}
+        )
 
     tenants = TenantRelays(opened, limits.tenants)
     state = GatewayState(
@@ -162,10 +173,24 @@ def create_app(
     return app
 
 
-def judge_of(options: Mapping[str, Any]) -> Judge | None:
-    """The judge that `options` of `create_app` name; each tenant's relay makes its own of them."""
+def judge_of(options: Mapping[str, Any], settings: Settings | None = None) -> Judge | None:
+    """The judge that `options` of `create_app` name; each tenant's relay makes its own of them.
+
+    Args:
+        settings: whose judge is meant where the options name none; None for nobody's.
+    """
     given = {name: options[name] for name in JUDGE_OPTIONS if options.get(name) is not None}
-    return Judge.of(options.get("judge"), None, **given)
+    base = settings.judge if settings else None
+    if not asks_later(options.get("judge"), given, base or JudgeSettings()):
+        given.pop("on_report", None)
+    return Judge.of(options.get("judge"), base, **given)
+
+
+def _require_reader(tree: Settings, options: Mapping[str, Any]) -> None:
+    """Refuse a policy that no question here could fulfil: callers bring no judge."""
+    if tree.policy:
+        judge = judge_of(options, tree)
+        require_reader_of("the gateway", {}, judge, tree, options.get("verifier"))
 
 
 def openapi() -> dict[str, Any]:

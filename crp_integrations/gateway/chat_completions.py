@@ -164,7 +164,8 @@ async def complete_chat(call: GatewayRequest) -> GatewayResponse:
     if not isinstance(outcome, Release):
         return outcome_response(outcome)
     said = completion_of(outcome.answer, _completion_id(call), call.created)
-    return json_response(said, headers=outcome.answer.headers)
+    limit = await _limit_header(call, asked.model)
+    return json_response(said, headers={**outcome.answer.headers, **limit})
 
 
 async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
@@ -178,9 +179,9 @@ async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
     call.log_entry.session_id = turn.session_id
     call.log_entry.envelope(envelope)
     show = call.relay.settings.headers.show_community
-    return json_response(
-        previewed(envelope), headers=_preview_headers(envelope, turn.session_id, show)
-    )
+    headers = _preview_headers(envelope, turn.session_id, show)
+    limit = await _limit_header(call, asked.model)
+    return json_response(previewed(envelope), headers={**headers, **limit})
 
 
 async def list_models(call: GatewayRequest) -> GatewayResponse:
@@ -196,6 +197,12 @@ async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
     await asyncio.to_thread(call.upstream.known, asked.model)
     call.log_entry.session_id = str(asked.asking.get("session_id") or "")
     return asked
+
+
+async def _limit_header(call: GatewayRequest, model: str) -> dict[str, str]:
+    """How much the model was taken to take in, so that an empty envelope can be explained."""
+    tokens, source = await asyncio.to_thread(call.relay.context_limit, model)
+    return {names.CONTEXT_LIMIT: f"{tokens};source={source.partition(' ')[0]}"}
 
 
 def _preview_headers(envelope: Envelope, session_id: str, show_community: bool) -> dict[str, str]:
@@ -231,7 +238,8 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
     try:
         first = await anext(parts)
         if isinstance(first, str) and turn.shown:
-            said = {names.SESSION_ID: turn.turn.session_id}
+            limit = await _limit_header(call, asked.model)
+            said = {names.SESSION_ID: turn.turn.session_id, **limit}
             # Known to the log also where the caller goes away before the end.
             call.log_entry.session_id = turn.turn.session_id
             events = _live_events(call, chunks, first, parts)
@@ -252,7 +260,7 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
     call.note(outcome)
     if not isinstance(outcome, Release):
         return outcome_response(outcome)
-    headers = outcome.answer.headers
+    headers = {**outcome.answer.headers, **await _limit_header(call, asked.model)}
     events = _released_events(chunks, pieces, outcome)
     return GatewayResponse(200, headers, media_type=EVENTS, events=events)
 

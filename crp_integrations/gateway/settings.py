@@ -13,6 +13,8 @@ class GatewaySettings(Part):
     Attributes:
         models: names that callers may ask; empty for the store's own model alone, or with an
             upstream server for every name.
+        context_limit: tokens that every model takes in which the relay's `context_limits` does not
+            name; 0 for what the upstream's list of models says, or else the model's name.
         pass_fields: fields of a request that OpenAI does not know and the upstream does, such as
             `top_k`; every other unknown field is refused.
         body_bytes: of a conversation; more is 413.
@@ -54,6 +56,7 @@ class GatewaySettings(Part):
     """
 
     models: tuple[str, ...] = ()
+    context_limit: int = Field(default=0, ge=0)
     pass_fields: tuple[str, ...] = ()
     body_bytes: int = Field(default=1_000_000, gt=0)
     question_characters: int = Field(default=20_000, gt=0)

@@ -12,13 +12,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.openai_server import OpenAIServer
 from crp_integrations.errors import ModelError
 from crp_integrations.guard.decisions import Subject
-from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.messages import ModelCall, Reply, with_forced_calls
 from crp_integrations.ports import Model
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Purpose
@@ -130,6 +130,15 @@ class Upstream(Protocol):
         ...
 
 
+@runtime_checkable
+class StatesLimits(Protocol):
+    """An upstream that knows how much its models take in."""
+
+    def context_limit(self, model: str) -> int | None:
+        """Tokens that a model takes in; None where it is not known."""
+        ...
+
+
 class Routed:
     """The extractive model for `extractive`, LiteLLM for every other name."""
 
@@ -175,29 +184,31 @@ class QuestionModel:
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
-        return self._short(self._of(call).call(call))
+        return self._whole(call, self._of(call).call(call))
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call without blocking the event loop."""
-        return self._short(await self._of(call).acall(call))
+        return self._whole(call, await self._of(call).acall(call))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole reply."""
         length = 0
         for part in self._of(call).stream(call):
             length = self._counted(length, part)
-            yield part
+            yield self._whole(call, part) if isinstance(part, Reply) else part
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
         length = 0
         async for part in self._of(call).astream(call):
             length = self._counted(length, part)
-            yield part
+            yield self._whole(call, part) if isinstance(part, Reply) else part
 
-    def _short(self, reply: Reply) -> Reply:
+    def _whole(self, call: ModelCall, reply: Reply) -> Reply:
+        """A reply that is not too long; a call that the caller forces is its answer."""
         self._counted(0, reply)
-        return reply
+        forced = self.arguments.get("tool_choice") if call.tools else None
+        return with_forced_calls(reply, forced) if call.purpose is Purpose.ANSWER else reply
 
     def _counted(self, length: int, part: str | Reply) -> int:
         """The characters so far; a reply has all of them once more."""

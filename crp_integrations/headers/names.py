@@ -88,6 +88,9 @@ KNOWLEDGE_AGE: Final = "CRP-Memory-Knowledge-Age"
 # Beside the protocol's own, for a parent agent alone: claims of the answer that its report flags.
 # `parse_response` passes it over, as it does headers of later versions.
 FLAGGED_CLAIMS: Final = "CRP-Safety-Flagged-Claims"
+# Beside the protocol's own, of a gateway: tokens that the model was taken to take in, and where the
+# number is from.
+CONTEXT_LIMIT: Final = "CRP-Context-Limit"
 # What never passes between agents, whichever way.
 NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 from uuid import UUID
 
 from langchain_core.callbacks.manager import (
@@ -31,12 +33,19 @@ from crp_integrations.adapters.observed_answers import (
     check_attach,
     critical_risk,
     not_checked,
+    was_examined,
 )
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import rejected_claims, unique_claims
 from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.langchain.messages import METADATA_KEY, RECEIPT_KEY, facts_of
+from crp_integrations.langchain.messages import (
+    METADATA_KEY,
+    RECEIPT_KEY,
+    facts_of,
+    structured_text,
+)
 from crp_integrations.langchain.runs import (
+    MOST_TREES,
     RetrieverResult,
     RunTreeHandler,
     Sent,
@@ -48,7 +57,7 @@ from crp_integrations.langchain.runs import (
 )
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.evidence import tool_results
+from crp_integrations.relay.evidence import has_evidence
 from crp_integrations.relay.judge import JudgeChoices, JudgeSource
 from crp_integrations.relay.judge_calls import JUDGING
 from crp_integrations.relay.relay import Relay
@@ -58,6 +67,21 @@ from crp_integrations.vocabulary.provenance import RiskLevel
 log = logging.getLogger("crp_integrations.langchain")
 
 
+# Among a call's options where LangChain makes an object of the answer.
+_STRUCTURED: Final = "ls_structured_output_format"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a model said in one call, and what was found and sent for it."""
+
+    run_id: UUID
+    said: Sequence[Generation]
+    context: tuple[RetrieverResult, ...] | None
+    sent: Sent
+    rejected: tuple[RejectedClaim, ...]
+
+
 class DPECallbackHandler(RunTreeHandler):
     """Records and attaches; unless told to, it never stops an answer.
 
@@ -65,10 +89,12 @@ class DPECallbackHandler(RunTreeHandler):
 
     A summary of the report stands as plain JSON in `response_metadata["crp"]` of each answer's
     message (in `generation_info["crp"]` for models that return strings). Evidence is what
-    retrievers of the chain returned and what tools answered in the messages of the call. A call
-    that had neither, or whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}`
-    instead, never a clean report. In `stream()` the pieces are out before a callback sees the
-    end: use `on_report` there, and `CRPGate` or `CRPMiddleware` where an answer must be withheld.
+    retrievers of the chain returned, and what tools answered and the application wrote into the
+    system prompt in the messages of the call. A call that had none of these, or whose examination
+    failed, gets a report of the level UNKNOWN whose `reasons` say why. A structured answer
+    (`with_structured_output`, an agent's `response_format`) is examined field by field. In
+    `stream()` the pieces are out before a callback sees the end: use `on_report` there, and
+    `CRPGate` or `CRPMiddleware` where an answer must be withheld.
 
     With a relay the answer is examined by its engines and sealed as a window of its store, and the
     receipt of what was seen goes to `on_receipt`; its id stands in the metadata beside the report,
@@ -84,16 +110,14 @@ class DPECallbackHandler(RunTreeHandler):
     answers.
 
     Attributes:
-        last_report: the last answer's report, all of it, or why there is none; None before the
-            first answer.
+        last_report: the last answer's report, all of it; None before the first answer.
 
     Args:
         on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
             is CRITICAL, or its judge failed and `judge_failure` is `halt`; who streams has the
             tokens by then.
         grounding: how far the chain's prompt lets the model go beyond the context.
-        on_report: called with each answer's report as plain JSON, all of it, or with why there is
-            none.
+        on_report: called with each answer's report as plain JSON, all of it.
         attach: how much of a report is attached: `full`, `summary` (at most 1,024 bytes), or `id`.
         relay: seals the answers; None seals nothing, and there are no receipts.
         on_receipt: called with the receipt on each sealed answer. One with texts that are not in
@@ -144,6 +168,8 @@ class DPECallbackHandler(RunTreeHandler):
         self._on_judged = late_report_hook(self._judge, on_report, _attachment)
         self._examiner = AnswerExaminer(GroundingMode(grounding), relay, self._judge, log)
         self._sent = SentMessages()
+        # Calls of tools without a word, by the run around them.
+        self._steps: OrderedDict[UUID, _Step] = OrderedDict()
         self.last_report: Attachment | None = None
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
@@ -157,44 +183,72 @@ class DPECallbackHandler(RunTreeHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note the run's parent, and what is sent."""
+        """Note the run's parent, what is sent, and whether a structured answer is asked for."""
         self._runs.start(run_id, parent_run_id)
-        self._sent.note(run_id, messages)
+        self._sent.note(run_id, messages, structured=_STRUCTURED in (kwargs.get("options") or {}))
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_end(
+        self,
+        response: LLMResult,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Examine each answer and attach the report.
 
         Raises:
             SafetyHalt: an answer's risk is CRITICAL, or its judge failed and that halts, and
                 `on_critical` is `raise`.
         """
+        sent = self._sent.pop(run_id)
         if JUDGING.get() or leave_to_window(self):
             # A judge's reply is no answer, and a window's answer has the report that is sealed.
             self._runs.end(run_id)
-            self._sent.pop(run_id)
             return
         context = self._runs.context_of(run_id)
-        sent = self._sent.pop(run_id)
         rejected = self._runs.rejected_of(run_id)
+        said = [one for generations in response.generations for one in generations]
+        answers = [one for one in said if sent.structured or not _only_calls(one)]
+        if said and not answers and parent_run_id is not None:
+            # What calls tools without a word is a step, unless its agent says that it has answered.
+            self._steps[parent_run_id] = _Step(run_id, said, context, sent, rejected)
+            while len(self._steps) > MOST_TREES:
+                self._steps.popitem(last=False)
+        self._conclude(_Step(run_id, answers, context, sent, rejected))
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Examine what an agent's model called as its structured answer; forget an ended tree.
+
+        Raises:
+            SafetyHalt: as for any answer.
+        """
+        step = self._steps.pop(run_id, None)
+        try:
+            if step is not None and _has_structured_response(outputs):
+                self._conclude(step)
+        finally:
+            super().on_chain_end(outputs, run_id=run_id, **kwargs)
+
+    def _conclude(self, step: _Step) -> None:
+        """Examine the answers of a model call, attach the reports and hand them on."""
+        run_id = step.run_id
         whole: list[Attachment] = []
         receipts: list[Receipt] = []
         halted: SafetyHalt | None = None
         try:
-            for generations in response.generations:
-                for generation in generations:
-                    if isinstance(generation, Generation) and not _only_calls(generation):
-                        found, receipt, halt = self._examined(generation, context, sent, rejected)
-                        if isinstance(found, Report):
-                            self._reject(run_id, found)
-                            if found.risk_level is RiskLevel.CRITICAL:
-                                halt = halt or critical_risk(found)
-                            whole += [_attachment(found)] if self._on_judged is None else []
-                            found = attachment_of(found, self._attach)
-                        else:
-                            whole.append(found)
-                        halted = halted or halt
-                        _attach(generation, found, receipt.receipt_id if receipt else "")
-                        receipts += [receipt] if receipt else []
+            for generation in step.said:
+                found, receipt, halt = self._examined(generation, step)
+                self._reject(run_id, found)
+                if found.risk_level is RiskLevel.CRITICAL:
+                    halt = halt or critical_risk(found)
+                # Of others a judge in the background hands the report on.
+                if self._on_judged is None or not was_examined(found):
+                    whole.append(_attachment(found))
+                halted = halted or halt
+                told = attachment_of(found, self._attach)
+                _attach(generation, told, receipt.receipt_id if receipt else "")
+                receipts += [receipt] if receipt else []
             # Only now, so that a hook that raises leaves no answer without its report.
             self.last_report = whole[-1] if whole else self.last_report
             if self._on_report is not None:
@@ -225,24 +279,23 @@ class DPECallbackHandler(RunTreeHandler):
         self._runs.reject(run_id, rejected_claims(report))
         hold_outside(None, report)
 
-    def _examined(
-        self,
-        generation: Generation,
-        context: tuple[RetrieverResult, ...] | None,
-        sent: Sent,
-        rejected: tuple[RejectedClaim, ...],
-    ) -> Examination:
-        if not generation.text.strip():
+    def _examined(self, generation: Generation, step: _Step) -> Examination:
+        context, sent = step.context, step.sent
+        answer = _answer(generation)
+        if not answer.strip():
             return not_checked("the answer has no text")
-        if context is None and not tool_results(sent.messages):
-            return not_checked("no retriever ran in the chain of this call, and no tool answered")
+        if context is None and not has_evidence(sent.messages):
+            return not_checked(
+                "no retriever ran in the chain of this call, no tool answered, and the model was "
+                "told nothing"
+            )
         documents = [document for retrieved in context or () for document in retrieved.documents]
         return self._examiner.examine(
-            generation.text,
+            answer,
             lambda: facts_of(documents)[0],
             context[0].query if context else _question(sent.messages),
             messages=sent.messages,
-            rejected=unique_claims(sent.rejected, rejected),
+            rejected=unique_claims(sent.rejected, step.rejected),
             model=_model(generation),
             on_report=self._on_judged,
             depth=agent_depth(),
@@ -305,6 +358,22 @@ def _only_calls(generation: Generation) -> bool:
     """Whether a model calls tools without a word: that is a step and no answer."""
     message = generation.message if isinstance(generation, ChatGeneration) else None
     return not generation.text and bool(getattr(message, "tool_calls", None))
+
+
+def _answer(generation: Generation) -> str:
+    """The text of an answer; of one that is a tool call, the call's arguments."""
+    if not _only_calls(generation) or not isinstance(generation, ChatGeneration):
+        return generation.text
+    return structured_text(generation.message)
+
+
+def _has_structured_response(outputs: Any) -> bool:
+    """Whether an agent's model node says that its model has answered by a tool call."""
+    for one in outputs if isinstance(outputs, list | tuple) else [outputs]:
+        update = getattr(one, "update", None) if not isinstance(one, Mapping) else one
+        if isinstance(update, Mapping) and update.get("structured_response") is not None:
+            return True
+    return False
 
 
 def _attachment(report: Report) -> Attachment:

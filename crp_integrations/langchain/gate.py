@@ -30,15 +30,22 @@ from crp_integrations.engines.models import text_pieces
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.langchain.messages import METADATA_KEY, facts_of, message_chunks
+from crp_integrations.langchain.messages import (
+    METADATA_KEY,
+    facts_of,
+    message_chunks,
+    structured_text,
+)
 from crp_integrations.langchain.model import streaming_suppressed, without_streaming
 from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
-from crp_integrations.policy.verdict import judge_answer, withholding
+from crp_integrations.policy.verdict import judge_answer, unread_note, withholding
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import aexamine, examine
+from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
+from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode, QualityTier
@@ -47,6 +54,8 @@ from crp_integrations.vocabulary.safety import HaltReason
 ANSWERS: Final = ("answer", "output", "response", "result")
 QUESTIONS: Final = ("question", "input", "query")
 CONTEXT: Final = "context"
+# Keys of what LangChain gives out where both the message and the object are asked for.
+_RAW: Final = frozenset({"raw", "parsed", "parsing_error"})
 
 Context = Envelope | Sequence[Fact | str]
 # Whether an answer may be shown, asked of a person; the report and the text are all they get.
@@ -122,7 +131,8 @@ class CRPGate(CheckedRunnable):
     Spec: CRP-SPEC-005 §1.2; related facts §6
 
     Args:
-        policy: what is let through, in the policy language.
+        policy: what is let through, in the policy language. `halt-on` and other demands on what is
+            true need a judge, a verifier that reads, or `unchecked allow` beside them.
         grounding: how far the chain's prompt lets the model go beyond the context.
         reviewer: a person's word where the policy asks for one; None withholds the answer.
         embedder: None for the one that ships.
@@ -136,7 +146,8 @@ class CRPGate(CheckedRunnable):
         PolicySyntaxError: the policy does not follow its grammar.
         RequestError: the grounding mode is not one of the three, or the policy no text; or the
             judge is True: a gate calls no model.
-        ConfigError: what is given as an embedder, settings, reviewer or judge is none.
+        ConfigError: what is given as an embedder, settings, reviewer or judge is none; or nobody
+            reads the answers that the policy makes demands of.
     """
 
     def __init__(
@@ -165,6 +176,7 @@ class CRPGate(CheckedRunnable):
         check_callables(on_report=judge_options.get("on_report"))
         self._attach = attach
         self._judge = judge_for("CRPGate", judge, judge_options, settings)
+        require_reader_of("CRPGate", {"policy": policy}, self._judge, settings or load())
         # A judge hands its reports on by itself.
         self._on_report = None if self._judge else judge_options.get("on_report")
         self.name = name
@@ -176,7 +188,8 @@ class CRPGate(CheckedRunnable):
         """A chain whose answer leaves it after the verdict or not at all.
 
         Args:
-            chain: any Runnable with retrievers in it that answers with a message, a text, or a
+            chain: any Runnable with retrievers in it that answers with a message, a text, a
+                structure (a dict, a pydantic object, as `with_structured_output` gives it), or a
                 dict with an `answer` (and maybe its own `context`).
             policy, how: as for a gate.
 
@@ -189,10 +202,11 @@ class CRPGate(CheckedRunnable):
             raise RequestError(f"the chain is {type(chain).__name__}, no Runnable") from error
         return GuardedChain(guarded, cls(policy, **how))
 
-    def check(self, answer: str, context: Context, question: str = "") -> Report:
-        """Examine a text.
+    def check(self, answer: Any, context: Context, question: str = "") -> Report:
+        """Examine an answer.
 
         Args:
+            answer: a text, or a structured answer as `examine` takes it.
             context: documents will do as well.
 
         Returns:
@@ -206,7 +220,7 @@ class CRPGate(CheckedRunnable):
         report = examine(*_check_arguments(answer, context, question), **self._options())
         return self._decide(report, context, answer)
 
-    async def acheck(self, answer: str, context: Context, question: str = "") -> Report:
+    async def acheck(self, answer: Any, context: Context, question: str = "") -> Report:
         """The asynchronous twin of `check`; examines beside the event loop."""
         report = await aexamine(*_check_arguments(answer, context, question), **self._options())
         return await asyncio.to_thread(self._decide, report, context, answer)
@@ -219,19 +233,20 @@ class CRPGate(CheckedRunnable):
             "judge": self._judge,
         }
 
-    def _decide(self, report: Report, context: Context, answer: str) -> Report:
+    def _decide(self, report: Report, context: Context, answer: Any) -> Report:
         call_receivers(report, self._on_report)
         tier = context.quality_tier if isinstance(context, Envelope) else None
         judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt
         if reason is None and judgement.needs_review:
-            approved = self._reviewer is not None and self._reviewer(report, answer)
+            approved = self._reviewer is not None and self._reviewer(report, text_of(answer))
             reason = None if approved else HaltReason.OVERSIGHT
         if reason is not None:
             named = reason.value
             directive, value = withholding(judgement, reason)
+            unread = unread_note(self._policy, report, reason)
             raise SafetyHalt(
-                f"an answer was withheld: {named}",
+                f"an answer was withheld: {named}" + (f"; {unread}" if unread else ""),
                 report=report,
                 reason=named,
                 directive=directive,
@@ -343,11 +358,11 @@ def _read_input(input: Any) -> tuple[Context, str]:
     return context_of(input[CONTEXT]), question_in(input)
 
 
-def _check_arguments(answer: str, context: Any, question: str) -> tuple[str, Context, str | None]:
+def _check_arguments(answer: Any, context: Any, question: str) -> tuple[str, Context, str | None]:
     """What is examined."""
     if not isinstance(question, str):
         raise RequestError(f"question is {type(question).__name__}, wanted a text")
-    return answer, context_of(context), question or None
+    return text_of(answer), context_of(context), question or None
 
 
 def _answer(output: Any) -> str:
@@ -355,9 +370,15 @@ def _answer(output: Any) -> str:
     if not isinstance(output, Mapping):
         return text_of(output)
     key = next((name for name in ANSWERS if name in output), None)
-    if key is None:
+    if key is not None:
+        return text_of(output[key])
+    if output.keys() >= _RAW:
+        # What `with_structured_output(…, include_raw=True)` gives out.
+        parsed = output["parsed"]
+        return text_of(output["raw"] if parsed is None else parsed)
+    if CONTEXT in output or not output:
         raise RequestError(f"a dict has no answer; wanted one of {', '.join(ANSWERS)}")
-    return text_of(output[key])
+    return text_of(dict(output))
 
 
 def output_chunks(output: Any) -> Iterator[Any]:
@@ -370,10 +391,15 @@ def output_chunks(output: Any) -> Iterator[Any]:
         last = {name: output[name] for name in (*ANSWERS, METADATA_KEY) if name in output}
         yield AddableDict({name: one for name, one in output.items() if name not in last})
         for name, one in last.items():
-            for piece in output_chunks(one) if name in ANSWERS else (one,):
+            for piece in output_chunks(one) if _in_pieces(name, one) else (one,):
                 yield AddableDict({name: piece})
     else:
         yield output
+
+
+def _in_pieces(name: str, value: Any) -> bool:
+    """Whether a value of an output is an answer that a stream gives in pieces."""
+    return name in ANSWERS and isinstance(value, str | AIMessage)
 
 
 async def _only(input: Any) -> AsyncIterator[Any]:
@@ -426,14 +452,12 @@ def question_in(input: Any) -> str:
 
 
 def text_of(answer: Any) -> str:
-    """The text of an answer."""
-    if isinstance(answer, str):
-        return answer
+    """The text of an answer; of a structured one, also of one in a tool call, its JSON."""
     if isinstance(answer, BaseMessage):
-        return str(answer.text)
+        return str(answer.text) or structured_text(answer)
     if isinstance(answer, Generation):
         return answer.text
-    raise RequestError(f"an answer is {type(answer).__name__}, wanted a text or a message")
+    return answer_text(answer)
 
 
 def _unreachable(judgement: PolicyJudgement, tier: QualityTier | None) -> QualityUnreachable:

@@ -42,6 +42,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction.history import find_last_question
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
+from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary.safety import Role
 
@@ -194,7 +195,17 @@ def message_of(message: BaseMessage) -> Message:
         name=message.name,
         tool_calls=calls,
         tool_call_id=message.tool_call_id if isinstance(message, ToolMessage) else None,
+        failed=isinstance(message, ToolMessage) and _answers_nothing(message),
     )
+
+
+# What an agent of LangChain writes in the place of a tool where a model's call is its answer.
+_STRUCTURED: Final = "Returning structured response: "
+
+
+def _answers_nothing(message: ToolMessage) -> bool:
+    """Whether a tool's message says nothing of the world: it failed, or no tool has run."""
+    return message.status == "error" or str(message.text).startswith(_STRUCTURED)
 
 
 def rejected_in(messages: Iterable[BaseMessage]) -> tuple[RejectedClaim, ...]:
@@ -236,7 +247,10 @@ def langchain_of(message: Message) -> BaseMessage:
             return HumanMessage(message.content, name=message.name)
         case "tool":
             return ToolMessage(
-                message.content, tool_call_id=message.tool_call_id or "", name=message.name
+                message.content,
+                tool_call_id=message.tool_call_id or "",
+                name=message.name,
+                status="error" if message.failed else "success",
             )
         case _:
             return AIMessage(message.content, name=message.name, **calls_of(message.tool_calls))
@@ -263,6 +277,12 @@ def calls_of(calls: Sequence[ToolCall]) -> dict[str, Any]:
                 }
             )
     return {"tool_calls": good, "invalid_tool_calls": bad}
+
+
+def structured_text(message: object) -> str:
+    """A model's tool calls as an answer: the arguments of each, JSON a line."""
+    calls = getattr(message, "tool_calls", None) or ()
+    return "\n".join(answer_text(call["args"]) for call in calls)
 
 
 def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:

@@ -98,9 +98,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     Every model call of the agent is a window: the question's envelope goes into its system message,
     its answer is examined, judged and sealed, and carries a summary of the report in
     `response_metadata["crp"]`, with `crp_envelope` (without texts), `crp_headers` and `crp_agent`
-    (session, window, depth, turn) beside it. A withheld answer ends the run with `SafetyHalt`. What
-    tools answer is held in memory as facts of the run's session. An agent in a tool call of another
-    one gets that one's policy, safety budget and depth.
+    (session, window, depth, turn) beside it. A withheld answer ends the run with `SafetyHalt`.
+    Evidence is what the model was sent in the end, whatever other middlewares made of it: what
+    tools answered, and facts that the application wrote into the system prompt. An agent in a tool
+    call of another one gets that one's policy, safety budget and depth.
 
     With `compact=True`, or the setting `compaction.enabled`, messages that fill their share of the
     model's context are shortened before it is asked; the run's state keeps them all, and
@@ -122,8 +123,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             `id`. `Relay.report` gives all of it by its `report_id`.
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: False leaves tools' results out of the envelope. They stand in the messages,
-            and are evidence all the same.
+        tools_as_facts: True also packs tools' results into the envelope, where they are sent a
+            second time. Without it they stay tools' messages, and are evidence all the same.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
             `on_report` is called with each answer's `Report`, a withheld one's too.
@@ -143,7 +144,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_turns: int = 25,
         block_streams: bool | None = None,
         attach: Attach = "summary",
-        tools_as_facts: bool = True,
+        tools_as_facts: bool = False,
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
     ) -> None:
@@ -294,7 +295,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         turn.agent_turn = state.get("crp_turn", 0)
         told = compact.told if compact is not None else {}
         shows = turn.show_unless_mended if self._block is None else lambda: not self._block
-        return turn, ModelCalls(request, read, model, shows=shows, compaction=told)
+        calls = ModelCalls(request, read, model, shows=shows, compaction=told)
+        calls.on_sent = turn.note_sent
+        return turn, calls
 
     def _compacted(self, request: ModelRequest[Any], model: str) -> CompactedMessages | None:
         """What the model is sent of the agent's messages; None where that is all of them."""

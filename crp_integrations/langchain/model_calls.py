@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from crp_integrations.adapters.conversations import (
@@ -21,7 +25,7 @@ from crp_integrations.adapters.conversations import (
 )
 from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.dpe.rejections import without_rejected
-from crp_integrations.errors import ModelError
+from crp_integrations.errors import ModelError, RequestError
 from crp_integrations.governance.compaction.history import make_ids
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.langchain.messages import (
@@ -29,6 +33,7 @@ from crp_integrations.langchain.messages import (
     message_of,
     reply_of,
     strip_metadata,
+    structured_text,
     tool_messages,
 )
 from crp_integrations.langchain.model import non_streaming, streaming_suppressed
@@ -66,6 +71,8 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         self.compaction = compaction or {}
         # Handlers that hear the calls; they are given the window's report.
         self.heard: list[Any] = []
+        # Told of the system prompt and the messages that the model got in the end.
+        self.on_sent: Callable[[str, Sequence[Message]], None] | None = None
         self._handler: Handler | None = None
         self._ahandler: AsyncHandler | None = None
 
@@ -85,17 +92,17 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.heard):
+        with hidden, inside_window(self.heard), heard_messages() as final:
             response = self._handler(self._requested(call))
-        return self._reply(call, response)
+        return self._reply(call, response, final)
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
         hidden = streaming_suppressed() if self._hides_tokens(call) else nullcontext()
-        with hidden, inside_window(self.heard):
+        with hidden, inside_window(self.heard), heard_messages() as final:
             response = await self._ahandler(self._requested(call))
-        return self._reply(call, response)
+        return self._reply(call, response, final)
 
     def released(self, answer: Answer, proof: dict[str, Any]) -> ModelResponse[Any]:
         """The response whose text was examined, with the proof on its message, a copy."""
@@ -153,16 +160,99 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         blocks = [*given.content, *([{"type": "text", "text": added}] if added else [])]
         return SystemMessage(blocks)
 
-    def _reply(self, call: ModelCall, response: ModelResponse[Any]) -> Reply:
+    def _note_sent(self, call: ModelCall, final: Sequence[BaseMessage]) -> None:
+        """Tell what the model got of the application, without what the turn put there."""
+        system, further = self._split(call.messages)
+        if self.on_sent is None or further is None or not final:
+            return
+        try:
+            read = [message_of(one) for one in final]
+        except RequestError:
+            return
+        told = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
+        if system and system in told:
+            told = told.replace(system, self._conversation.system, 1)
+        self.on_sent(told.strip(), [one for one in read if one.role != "system"])
+
+    def _reply(self, call: ModelCall, response: ModelResponse[Any], final: FinalMessages) -> Reply:
         said = next((one for one in response.result if isinstance(one, AIMessage)), None)
         if said is None:
             raise ModelError(f"model {self._model!r} sent no message in its answer")
+        self._note_sent(call, final.sent_for(said))
         reply = reply_of(said, self._model)
-        if response.structured_response is not None and not reply.text.strip():
-            # An answer that the agent asked for in the form of a tool call is an answer.
-            told = [json.dumps(one["args"], ensure_ascii=False) for one in said.tool_calls]
-            reply = reply.changed(text="\n".join(told), tool_calls=())
+        if response.structured_response is not None and said.tool_calls:
+            # An answer that the agent asked for in the form of a tool call is an answer, behind
+            # whatever the model says in words.
+            texts = [one for one in (reply.text, structured_text(said)) if one.strip()]
+            reply = reply.changed(text="\n".join(texts), tool_calls=())
         return self._keep(call, reply, response)
+
+
+class FinalMessages(BaseCallbackHandler):
+    """Notes what models are sent, after every middleware has changed what it changes.
+
+    A middleware may stand between this package's and the model, as `@dynamic_prompt` does, so what
+    is sent is heard where LangChain tells of it last.
+    """
+
+    # Asynchronous runs tell other handlers in a thread, which may be late.
+    run_inline = True
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._started: dict[UUID, Sequence[BaseMessage]] = {}
+        self._answered: list[tuple[BaseMessage | None, Sequence[BaseMessage]]] = []
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Note the messages."""
+        with self._lock:
+            self._started[run_id] = messages[0] if len(messages) == 1 else ()
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note which message answered them."""
+        first = next((one for some in response.generations for one in some), None)
+        with self._lock:
+            sent = self._started.pop(run_id, ())
+            self._answered.append((getattr(first, "message", None), sent))
+
+    def sent_for(self, said: AIMessage) -> Sequence[BaseMessage]:
+        """What a message answered; of one that a middleware has made anew, what was sent last."""
+        with self._lock:
+            answered = list(reversed(self._answered))
+        for same in (
+            lambda one: one is said,
+            lambda one: one is not None and one.id is not None and one.id == said.id,
+            lambda one: True,
+        ):
+            for message, sent in answered:
+                if same(message):
+                    return sent
+        return ()
+
+
+@contextmanager
+def heard_messages() -> Iterator[FinalMessages]:
+    """Within it, what models are sent is noted, as far as they tell LangChain."""
+    final = FinalMessages()
+    config = ensure_config()
+    callbacks = config.get("callbacks")
+    if isinstance(callbacks, BaseCallbackManager):
+        told: Any = callbacks.copy()
+        told.add_handler(final, inherit=True)
+    else:
+        told = [*(callbacks or ()), final]
+    token = var_child_runnable_config.set({**config, "callbacks": told})
+    try:
+        yield final
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:

@@ -251,10 +251,15 @@ def leave_to_window(handler: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was sent in a call; nothing where it was not seen."""
+    """What was sent in a call; nothing where it was not seen.
+
+    Attributes:
+        structured: LangChain makes an object of the answer, which may be a tool call.
+    """
 
     messages: tuple[Message, ...] = ()
     rejected: tuple[RejectedClaim, ...] = ()
+    structured: bool = False
 
 
 # The run of a model call, while handlers that examine answers hear of its end.
@@ -297,7 +302,9 @@ class SentMessages:
         self._lock = Lock()
         self._messages: OrderedDict[UUID, Sent] = OrderedDict()
 
-    def note(self, run_id: UUID, messages: Sequence[Sequence[BaseMessage]]) -> None:
+    def note(
+        self, run_id: UUID, messages: Sequence[Sequence[BaseMessage]], *, structured: bool = False
+    ) -> None:
         """Note what is sent.
 
         Of several conversations in one call, and of one with a role of its own, nothing is noted.
@@ -305,7 +312,8 @@ class SentMessages:
         if len(messages) != 1:
             return
         try:
-            read = Sent(tuple(map(message_of, messages[0])), rejected_in(messages[0]))
+            said = tuple(map(message_of, messages[0]))
+            read = Sent(said, rejected_in(messages[0]), structured)
         except RequestError:
             return
         with self._lock:

@@ -9,7 +9,9 @@ from typing import Literal
 
 BlockKind = Literal["paragraph", "item", "heading", "row", "rule", "code", "fence"]
 
-_LINE = re.compile(r"[^\n\r]*(?:\r\n|\n|\r|\Z)")
+# As `fold` reads line ends.
+_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
+_LINE = re.compile(rf"[^{_ENDS}]*(?:\r\n|[{_ENDS}]|\Z)")
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _ITEM = re.compile(
@@ -48,7 +50,7 @@ class _Line:
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    if text and "\n" not in text and "\r" not in text:
+    if text and not any(end in text for end in _ENDS):
         yield _Line(0, len(text), text)
         return
     for match in _LINE.finditer(text):

@@ -148,6 +148,120 @@ def _body(text: str) -> str:
     return " ".join(fold(text).text.split()).strip("*_# ")
 
 
+# Refusals in further languages: whole claims that say of a source that it does not say.
+# In letters without accents, as `fold` leaves them.
+_REFUSED_ABROAD = re.compile(
+    r"(?:leider,?\s+|desolee?,?\s+|lo\s+siento,?\s+(?:pero\s+)?)?(?:"
+    # German
+    r"(?:das|es|dazu|daruber|davon)\s+(?:weiß\s+ich|ist\s+mir)\s+(?:leider\s+)?(?:nicht|nichts)"
+    r"(?:\s+bekannt)?|ich\s+wei(?:ß|ss)\s+(?:es|das)\s+(?:leider\s+)?nicht"
+    r"|(?:ich\s+kann|kann\s+ich)\s+(?:leider\s+)?(?:diese|die|ihre|deine)?\s*(?:frage|das|dazu)?\s*"
+    r"(?:leider\s+)?nicht(?:s)?\s+(?:beantworten|sagen)"
+    r"|(?:(?:im|in\s+den|in\s+dem|aus\s+dem|aus\s+den)\s+{DE}|dazu|hierzu|daruber)\s+(?:gibt\s+es"
+    r"|finden?\s+sich|stehen?|steht|liegen\s+mir|habe\s+ich)\s+(?P<de>[^.!?;:,]{0,80}?)\b"
+    r"(?:nichts|kein(?:e|en|er|erlei)?\s+(?:angaben?|informationen|auskunft|hinweise?|antwort))"
+    r"(?:\s+(?:vor|dazu|daruber))?"
+    r"|(?:der|die|das|dieser|diese|dieses)\s+{DE}\s+(?:enthalt|enthalten|nennt|nennen|sagt|sagen"
+    r"|erwahnt|erwahnen|gibt|geben|beantwortet|beantworten)\b[^.!?;:,]{0,80}?"
+    r"\b(?:nicht|nichts|kein(?:e|en)?)\b[^.!?;:,]{0,80}"
+    # French
+    r"|je\s+ne\s+(?:le\s+)?sais\s+pas|je\s+ne\s+(?:peux|suis\s+pas\s+en\s+mesure\s+de)\s*(?:pas\s+)?"
+    r"(?:y\s+)?repondre(?:\s+a\s+(?:cette|la|votre)\s+question)?"
+    r"|(?:le|les|ce|ces|la|l')\s*{FR}\s+(?:fournie?s?\s+)?(?:ne|n')\s*(?:mentionn|precis|contien"
+    r"|di(?:t|sent)|donn|fourni|indiqu|parl)\w*\s+(?:pas|rien|aucune?)\b[^.!?;:,]{0,120}"
+    # Spanish
+    r"|no\s+(?:lo\s+)?se|no\s+puedo\s+responder(?:\s+a)?(?:\s+(?:esta|la|su|tu)\s+pregunta)?"
+    r"|(?:el|los|la|las|este|estos)\s+{ES}\s+(?:proporcionad[oa]s?\s+)?no\s+(?:mencion|indic|conti"
+    r"|dic|especific|proporcion|ofrec|habl)\w*\b[^.!?;:,]{0,120}"
+    r"|no\s+hay\s+(?:suficiente\s+)?informacion(?:\s+suficiente)?(?:\s+(?:en|sobre)\b[^.!?;:,]{0,80})?"
+    r"|desolee?|lo\s+siento|es\s+tut\s+mir\s+leid|tut\s+mir\s+leid"
+    r")\W*\Z".replace(
+        "{DE}", r"(?:kontext|texte?n?|dokumente?n?|quellen?|unterlagen|passagen?|abschnitte?n?)"
+    )
+    .replace("{FR}", r"(?:contexte|textes?|documents?|sources?|passages?|extraits?)")
+    .replace("{ES}", r"(?:contexto|textos?|documentos?|fuentes?|pasajes?|fragmentos?)"),
+    _I,
+)
+_COURTESY_ABROAD = re.compile(
+    r"(?:hallo|guten\s+(?:tag|morgen|abend)|gern(?:e)?\s*(?:geschehen)?|vielen\s+dank|danke"
+    r"|bonjour|bonsoir|merci(?:\s+beaucoup)?|je\s+vous\s+en\s+prie|hola|buenos\s+dias|buenas\s+tardes"
+    r"|gracias|muchas\s+gracias|de\s+nada"
+    r"|ich\s+hoffe,?\s+das\s+hilft(?:\s+(?:ihnen|dir))?|j'espere\s+que\s+cela\s+(?:vous\s+)?aide"
+    r"|espero\s+que\s+(?:esto\s+)?(?:te\s+|le\s+)?ayude)\W*\Z",
+    _I,
+)
+_ASKS = frozenset(
+    """what which who whom whose when where why how is are was were do does did can could will
+    would shall should may might has have had
+    wer was wann wo warum wie welche welcher welches ist sind kann konnen soll sollen mochten haben
+    qui que quoi quand ou pourquoi comment quel quelle quels quelles est-ce puis-je voulez souhaitez
+    que quien cuando donde como cual cuales puedo quieres desea""".split()
+)
+_RHETORIC = re.compile(r"did\s+you\s+know\b|who\s+knew\b", _I)
+# A lead-in names what follows and nothing of it.
+_LEAD_IN = re.compile(
+    r"(?:here(?:'s|\s+(?:is|are))|below\s+(?:is|are)|(?:these|this|they|it)\s+(?:is|are)"
+    r"|(?:the\s+)?(?:following|next)(?:\s+(?:is|are))?|(?:hier|das|dies)\s+(?:ist|sind)|voici|estos?\s+son"
+    r"|aqui\s+(?:esta|estan|tienes))\b[^:.,;]{0,60}:\W*\Z",
+    _I,
+)
+# Behind these in a refusal something of its own is said.
+_JOINED = re.compile(
+    r"[;:\u2013]|\s-\s|[.!?]\s|,(?!\s*(?:sorry|unfortunately)\b)|\b(?:but|because|since|so|as|although"
+    r"|though|while|whereas|however|only|except|other\s+than|beyond|and\s+(?:it|they|the|that|this)"
+    r"|which|who\s+(?:is|was)|aber|sondern|weil|denn|da|nur|außer|mais|car|seulement|pero|porque|sino"
+    r"|solo|solo)\b",
+    _I,
+)
+_LEADING = re.compile(
+    r"(?:(?:unfortunately|however|but|sorry|i(?:'m|\s+am)\s+(?:sorry|afraid)),?\s+)+", _I
+)
+
+
+def asserts_nothing(text: str, *, heading: bool = False) -> bool:
+    """Whether a claim is none by its form, so that nobody has to read it.
+
+    Only closed lists: greetings, courtesies, offers of help, refusals, questions, headings
+    without a verb, lead-ins with a colon. A figure, date or name makes it a claim, but in a
+    refusal, which names what it does not know. Opinions, procedures and advice are claims.
+
+    Args:
+        text: one claim.
+        heading: whether it stands as a heading.
+
+    >>> asserts_nothing("I don't know."), asserts_nothing("You should pay."), asserts_nothing("Hi!")
+    (True, False, True)
+    """
+    body = _body(text)
+    if not body:
+        return not text.strip()
+    rest = without_opener(body) or body
+    if _REFUSAL.match(rest) or _REFUSED_ABROAD.match(rest):
+        return True
+    led = _LEADING.match(rest)
+    bare = rest[led.end() :] if led is not None else rest
+    if _SILENT.match(bare) and not _JOINED.search(bare):
+        return True
+    found = words(body)
+    if quantities(body) or dates(body):
+        return False
+    if heading and ":" not in body.rstrip(":"):
+        return finite_verb(found, 1) is None
+    if is_talk(body) or is_greeting(body) or is_request(body) or _COURTESY_ABROAD.match(body):
+        return True
+    if _OPENER.fullmatch(body) and not re.match(r"(?:yes|no|absolutely|certainly|of)\b", body, _I):
+        return True
+    if names(body):
+        return False
+    if body.rstrip("\"'”)*_ ").endswith("?"):
+        first = re.match(r"[¿\W]*([\w-]+)", body)
+        asks = first is not None and first[1].lower() in _ASKS and not _RHETORIC.match(body)
+        return asks and not re.search(r"[.!]\s|[,;]\s*(?:and|but)\b", body)
+    if body.endswith(":"):
+        return _LEAD_IN.match(body) is not None or finite_verb(found) is None
+    return False
+
+
 _OPENER = re.compile(
     rf"(?:as\s+(?:mentioned|noted|discussed|described|stated|explained|shown|outlined)"
     rf"(?:\s+(?:above|below|earlier|previously|before|in\s+{SOURCE}))?"

@@ -6,14 +6,18 @@ Spec: CRP-SPEC-005 §3
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from crp_integrations.language.blocks import TextBlock, blocks, counting_cells, item_marker
+from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claim_kinds import kind_of
+from crp_integrations.language.coverage import non_claims, reasoning_spans, without_reasoning
 from crp_integrations.language.dates import dates
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities
+from crp_integrations.language.structured_answers import JsonLeaf, json_leaves
 from crp_integrations.language.text import Span, fold, split_sentences
 from crp_integrations.language.words import (
     AUXILIARIES,
@@ -306,7 +310,9 @@ class Segment:
         claim_type: FACTUAL unless it is clearly something else (decision D3).
         specificity: [0, 1], how much it commits itself.
         parts: what to read together to judge it alone: a borrowed subject from the same
-            sentence where it has none of its own, and last its own stretch.
+            sentence where it has none of its own, the keys around a structured answer's
+            value, and last its own stretch.
+        heading: whether it stands as a heading or names the columns of a table.
     """
 
     start: int
@@ -315,6 +321,7 @@ class Segment:
     claim_type: ClaimType
     specificity: float
     parts: tuple[Span, ...]
+    heading: bool = False
 
     def read(self, text: str) -> str:
         """The claim as one reads it alone, its parts joined by blanks."""
@@ -324,9 +331,9 @@ class Segment:
 def segment(text: str) -> list[Segment]:
     """The claims of a text in order; they do not overlap.
 
-    What lies between them is white space, list markers, rules of tables, fences of code,
-    separating marks and the conjunctions that joined them. Table rows, list items and lines of
-    code are claims of their own.
+    What lies between them is what `coverage.non_claims` names: no figure and no word but
+    markers of lists that count up, names of languages behind fences, conjunctions, reasoning.
+    Table rows, list items, lines of code and values of a JSON answer are claims of their own.
 
     Args:
         text: any answer.
@@ -335,6 +342,39 @@ def segment(text: str) -> list[Segment]:
     >>> [text[claim.start : claim.end] for claim in segment(text)]
     ['X is true', 'Y happened in 2024.']
     """
+    shown = without_reasoning(text, reasoning_spans(text))
+    leaves = json_leaves(shown)
+    if leaves is not None:
+        kept = [one for leaf in leaves for one in _of_leaf(shown, leaf)]
+    else:
+        kept = _of_prose(shown)
+    # What is left over is no claim by its form alone; a figure or word in it may be one.
+    for gap in non_claims(text, kept):
+        if gap.kind == "unread":
+            own = Span(gap.start, gap.end)
+            kept.append(_make(own, 0, ClaimType.FACTUAL, specificity(own.of(text)), None))
+    kept.sort(key=lambda one: one.start)
+    starts = [span.start for span in split_sentences(text)]
+    return [
+        replace(one, sentence_index=max(0, bisect_right(starts, one.start) - 1)) for one in kept
+    ]
+
+
+def _of_leaf(text: str, leaf: JsonLeaf) -> Iterator[Segment]:
+    """A value as one claim, or sentence by sentence where a text has several."""
+    around = tuple(key for key in leaf.keys if key.start < leaf.start)
+    inner = leaf.value_span.of(text)
+    spans = split_sentences(inner) if isinstance(leaf.value, str) else []
+    first = leaf.value_span.start
+    starts = [leaf.start, *(first + span.start for span in spans[1:])]
+    for start, end in pairwise([*starts, leaf.end]):
+        own = _trim(text, start, end) or Span(start, end)
+        keys = around if start == leaf.start else leaf.keys
+        specific = specificity(own.of(text))
+        yield Segment(own.start, own.end, 0, ClaimType.FACTUAL, specific, (*keys, own))
+
+
+def _of_prose(text: str) -> list[Segment]:
     by_start = {block.start: block for block in blocks(text)}
     kept: list[Segment] = []
     block: TextBlock | None = None
@@ -342,7 +382,11 @@ def segment(text: str) -> list[Segment]:
     numbered = False
     sentences = split_sentences(text)
     rules = {block.start for block in by_start.values() if block.kind == "rule"}
-    counted = counting_cells(text, list(by_start.values()))
+    marks = {
+        one.start: one.end
+        for one in non_claims(text, ())
+        if one.kind in ("list marker", "fence", "fence info string")
+    }
     for index, span in enumerate(sentences):
         if span.start in by_start:
             block = by_start[span.start]
@@ -353,13 +397,13 @@ def segment(text: str) -> list[Segment]:
             code.append((index, span))
             continue
         _flush(text, code, kept)
-        if kind in ("rule", "fence"):
+        if kind == "rule":
             continue
         following = sentences[index + 1].start if index + 1 < len(sentences) else -1
         if kind == "row" and following in rules:
             kind = "heading"  # the row of column names
-        if span.start in counted:
-            span = Span(counted[span.start], span.end)
+        while span.start in marks:
+            span = Span(marks[span.start], span.end)
         kept.extend(_claims(text, index, span, kind, numbered))
     _flush(text, code, kept)
     return kept
@@ -387,11 +431,9 @@ def _make(
 def _claims(text: str, index: int, span: Span, kind: str, numbered: bool) -> list[Segment]:
     start = span.start
     sentence = span.of(text)
-    marker = item_marker(sentence) if kind == "item" else 0
     if kind == "heading":
-        marker = len(sentence) - len(sentence.lstrip("# \t"))
-    start += marker
-    if start >= span.end or not any(character.isalnum() for character in text[start : span.end]):
+        start += len(sentence) - len(sentence.lstrip("# \t"))
+    if not any(character.isalnum() for character in text[start : span.end]):
         return []
     body = text[start : span.end]
     if kind == "row" or sentence.startswith("|"):
@@ -413,7 +455,8 @@ def _typed(
     body = own.of(text)
     shown = body if subject is None else f"{subject.of(text)} {body}"
     claim_type = kind_of(body, heading=kind == "heading", numbered=numbered)
-    return _make(own, index, claim_type, specificity(shown), subject)
+    made = _make(own, index, claim_type, specificity(shown), subject)
+    return replace(made, heading=True) if kind == "heading" else made
 
 
 def _trim(text: str, start: int, end: int) -> Span | None:

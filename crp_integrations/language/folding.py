@@ -1,8 +1,10 @@
 """A text in the form in which it is compared, with offsets, and where a quotation stands in it.
 
 Aside are letter case, white space, the form of quotation marks, dashes and spaces, composed and
-compatibility forms of characters, and the asterisks and backticks of Markdown. Words and figures
-are not: one that is cut, as `2` out of `12`, `2.5` or `-2`, does not stand there.
+compatibility forms of characters, the asterisks and backticks of Markdown, and what `typesetting`
+undoes. Words and figures are not: one that is cut, as `2` out of `12`, `2.5` or `-2`, does not
+stand there. For words that are looked for; rules that read values fold by `text.fold`, which
+keeps lines, case and quotation marks.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from crp_integrations.language.typesetting import HYPHENATION, undo_typesetting
+
 # Left out, but for one between two figures, where it is a separator or a sign.
 APOSTROPHES: Final = frozenset("'`´‘’‚‛‹›")
 MARKS: Final = APOSTROPHES | frozenset('"“”„‟«»*\\')
 DASHES: Final = frozenset("‐‑‒–—―−-")
 NOTHING: Final = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff")
 # What a quotation may be cut off with at its ends.
-EDGES: Final = " .,;:…!?"
+EDGES: Final = f" .,;:…!?{HYPHENATION}"
 STOPS: Final = frozenset(EDGES) - {" "}
 # Between two figures they make one of them.
 SEPARATORS: Final = frozenset(".,'\"^٫٬·*")
@@ -48,6 +52,9 @@ class Folded:
     __slots__ = ("_apart", "ends", "starts", "text")
 
     def __init__(self, original: str) -> None:
+        unset = undo_typesetting(original)
+        if unset is not None:
+            original = unset.text
         kept: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
@@ -92,15 +99,47 @@ class Folded:
             self.starts += [first] * len(told)
             self.ends += [place] * len(told)
         self.text = "".join(kept)
+        if unset is not None:
+            self.starts = [unset.starts[first] for first in self.starts]
+            self.ends = [unset.ends[last - 1] for last in self.ends]
 
     def every(self, words: str) -> Iterator[tuple[int, int]]:
         """First and last offset in the original of each place where folded words stand."""
-        at = self.text.find(words) if words else -1
-        while at >= 0:
-            end = at + len(words)
+        for at, end in self._places(words):
             if self._whole(at, end):
                 yield self.starts[at], self.ends[end - 1]
-            at = self.text.find(words, at + 1)
+
+    def _places(self, words: str) -> Iterator[tuple[int, int]]:
+        text = self.text
+        if HYPHENATION not in text and HYPHENATION not in words:
+            at = text.find(words) if words else -1
+            while at >= 0:
+                yield at, at + len(words)
+                at = text.find(words, at + 1)
+            return
+        first = words[:1]
+        for at, sign in enumerate(text):
+            if sign == first or HYPHENATION in (sign, first):
+                end = self._end(words, at)
+                if end > at:
+                    yield at, end
+
+    def _end(self, words: str, at: int) -> int:
+        """Where words end that begin at a place, 0 for nowhere; hyphens of line ends may lack."""
+        text = self.text
+        place = at
+        for word in words:
+            sign = text[place : place + 1]
+            if word == HYPHENATION:
+                place += sign in ("-", HYPHENATION)
+                continue
+            if sign == HYPHENATION and word != "-" and place > at:
+                place += 1
+                sign = text[place : place + 1]
+            if sign != word and not (word == "-" and sign == HYPHENATION):
+                return 0
+            place += 1
+        return place
 
     def find(self, words: str, behind: int = 0) -> tuple[int, int] | None:
         """The first of those places that begins at or behind an offset; None for none."""
@@ -118,7 +157,7 @@ class Folded:
         if not 0 < at < len(text) or at in self._apart:
             return False
         before, behind = text[at - 1], text[at]
-        if _joins(behind):
+        if _joins(behind) or HYPHENATION in (before, behind):
             return True
         if self.starts[at - 1] == self.starts[at] and not {before, behind} & STOPS:
             return True
@@ -131,7 +170,8 @@ class Folded:
     def _behind_separator(self, at: int) -> bool:
         """Whether a figure begins here behind another one and what makes them one.
 
-        A comma does so before three figures: rows of a table have others between their commas.
+        A comma does so before three figures, and behind no more than three: rows of a table have
+        others between their commas.
         """
         text = self.text
         if at in self._apart or at < 1:
@@ -144,7 +184,7 @@ class Folded:
         if before == "." and not (_word(text, at - 2) or text[max(0, at - 2) : at - 1] == "."):
             return True
         one = text[max(0, at - 2) : at - 1].isdigit()
-        return one and (before != "," or figures == GROUP)
+        return one and (before != "," or (figures == GROUP and not _many(text, at - 1)))
 
     def _before_separator(self, at: int, end: int) -> bool:
         """Whether a figure ends here in front of what makes it one with the next."""
@@ -154,7 +194,10 @@ class Folded:
         figures = len(_FIGURES.match(text, end + 1)[0])  # type: ignore[index]
         if not figures or not text[end - 1].isdigit():
             return False
-        return text[end] != "," or not (figures > GROUP or _DECIMAL.search(text[at:end]))
+        if text[end] != ",":
+            return True
+        apart = figures == GROUP and _many(text, end)
+        return not (apart or figures > GROUP or _DECIMAL.search(text[at:end]))
 
     def _signed(self, at: int) -> bool:
         """Whether a figure begins here that has a sign before it: `5` does not stand in `-5`."""
@@ -163,6 +206,12 @@ class Folded:
             return False
         figure = text[at].isdigit() or unicodedata.category(text[at]) == "Sc"
         return figure and not _word(text, at - 2)
+
+
+def _many(text: str, end: int) -> bool:
+    """Whether more figures than a group of thousands has end at a place."""
+    figures = text[max(0, end - GROUP - 1) : end]
+    return len(figures) > GROUP and figures.isdecimal()
 
 
 def _word(text: str, at: int) -> bool:

@@ -260,10 +260,16 @@ _BRACKETED = re.compile(r"[$\u20ac\u00a3\u00a5]\(\Z")
 _SCALE_WORD = re.compile(r"\s?(thousand|million|billion|trillion|mn|bn)(?!\w)", _I)
 
 _PRONOUN_BEFORE = re.compile(
-    r"\b(?:no|any|every|this|that|the|each|which|some|another|not|as|by|at|is|was)[\s-]\Z", _I
+    r"\b(?:no|any|every|this|that|the|each|which|some|another|not|as|by|at|is|was)[\s-]\Z"
+    # "The east one", "a more recent one": behind an article stands no verb.
+    r"|\b(?:the|an?|every|my|your|his|her|its|our|their)\s(?:(?:most|more|less|least|very)\s)?"
+    r"[a-z][a-z-]{0,20}\s\Z",
+    _I,
 )
+# A noun is counted; a verb or conjunction of these closed classes makes "one" a pronoun.
 _NOUN_AFTER = re.compile(
-    r"[\s-](?!of\b|or\b|and\b|can\b|must\b|may\b|is\b|to\b|by\b|another\b)[a-z]"
+    r"[\s-](?!(?:of|or|and|but|is|was|are|were|has|had|have|does|did|do|can|cannot|could|may|might"
+    r"|must|shall|should|will|would|to|by|than|that|which|who|whose|if|when|because|another)\b)[a-z]"
 )
 
 
@@ -412,6 +418,6 @@ def _is_pronoun(text: str, place: int, end: int, numeral: Numeral) -> bool:
         return False
     if text[place:end].lower() == "zero":
         return False
-    if _PRONOUN_BEFORE.search(text[max(0, place - 10) : place]):
+    if _PRONOUN_BEFORE.search(text[max(0, place - 40) : place]):
         return True
     return _NOUN_AFTER.match(text, end) is None

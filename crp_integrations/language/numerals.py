@@ -101,8 +101,11 @@ _DIGITS = re.compile(
     r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
     r"|\d{1,3}(?: \d{3})+(?:\.\d+)?(?![\d,])"  # 4 200 000
     r"|\d{1,3}(?:'\d{3})+(?:\.\d+)?(?!\d)"  # 4'200'000
-    r"|\d+,\d{1,2}(?!\d)(?=\s?(?:%|percent|per\s?cent|million|billion|mn|bn"
-    r"|\u20ac|EUR|kg|km|cm|mm|m\b))"  # 4,2 million
+    # 4,2 million, 3,5 Stunden: a word or sign of a unit follows, and no word that joins a list.
+    r"|\d+,\d{1,2}(?![\d,])(?=\s?(?:[%\u2030\u00b0$\u20ac\u00a3\u00a5\u20b9]|(?!(?:and|or|to|of|in|on"
+    r"|at|by|for|from|with|as|is|are|was|were|und|oder|bis|et|ou|[a-z])\b)[^\W\d_]|(?:[mgltshAVWJ])\b))"
+    # EUR 4,50: behind a currency.
+    r"|(?:(?<=[$\u20ac\u00a3])|(?<=[$\u20ac\u00a3]\s)|(?<=(?:EUR|CHF|PLN|SEK)\s))\d+,\d{2}(?![\d,])"
     r"|\d+(?:\.\d+)?|\.\d+"
 )
 _FRACTION = re.compile(r"(?:(?<=\d)\s(\d{1,3})/(\d{1,3})|/(\d{1,3}))(?![\w/]|[.,]\d)")

@@ -3,19 +3,23 @@
 Rules read a folded text: curly quotes are straight, all dashes but the hyphen are an en
 dash, all spaces are blanks, digits of any script are ASCII digits, letters are without
 accents, Cyrillic and Greek look-alikes within Latin words are Latin, and invisible characters
-are gone. Superscript digits stay, since 10² is not 102.
+are gone. Superscript digits stay, since 10² is not 102. Folding twice changes nothing. Values are
+read in a text whose typesetting is undone, too (`fold_case_and_space`). Words are looked for in
+another form, `folding.Folded`, which leaves out lines, case and quotation marks.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from crp_integrations.language.blocks import blocks
 from crp_integrations.language.memo import LONGEST, remembered, remembered_within
+from crp_integrations.language.typesetting import HYPHENATION, undo_typesetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +107,12 @@ class FoldedText:
         text: the folded text.
         offsets: for each folded character its offset in the original, and one more for the
             end; None when the two run in step.
+        ends: for each folded character the offset just after it; None when each stands for one.
     """
 
     text: str
     offsets: tuple[int, ...] | None
+    ends: tuple[int, ...] | None = None
 
     def start(self, place: int) -> int:
         """Offset in the original of the folded character at `place`."""
@@ -116,6 +122,8 @@ class FoldedText:
         """Offset in the original just after the folded character before `place`."""
         if self.offsets is None or place == 0:
             return place
+        if self.ends is not None:
+            return self.ends[place - 1]
         return self.offsets[place - 1] + 1
 
     def span(self, start: int, end: int) -> Span:
@@ -152,17 +160,28 @@ def fold(text: str) -> FoldedText:
 
 
 def fold_case_and_space(text: str) -> FoldedText:
-    """The folded text with one blank for a run of them within a line.
+    """The folded text without typesetting, and one blank for a run of them within a line.
 
     >>> fold_case_and_space("about  7  inches").text
     'about 7 inches'
     """
-    folded = fold(text)
-    if "  " not in folded.text or _WIDE.search(folded.text) is None:
-        return folded
-    kept = _without(folded.text, _WIDE)
-    offsets = (*(folded.start(place) for place in kept), len(text))
-    return FoldedText("".join(folded.text[place] for place in kept), offsets)
+    unset = undo_typesetting(text)
+    folded = fold(text if unset is None else unset.text)
+    places: Sequence[int] = range(len(folded.text))
+    if "  " in folded.text and _WIDE.search(folded.text) is not None:
+        places = _without(folded.text, _WIDE)
+    if unset is None:
+        if len(places) == len(folded.text):
+            return folded
+        offsets = (*(folded.start(place) for place in places), len(text))
+        return FoldedText("".join(folded.text[place] for place in places), offsets)
+    # Where a hyphen may be a line's, values are read without it.
+    places = [place for place in places if folded.text[place] != HYPHENATION]
+    return FoldedText(
+        "".join(folded.text[place] for place in places),
+        (*(unset.starts[folded.start(place)] for place in places), len(text)),
+        tuple(unset.ends[folded.end(place + 1) - 1] for place in places),
+    )
 
 
 def _without(text: str, left_out: re.Pattern[str]) -> list[int]:
@@ -383,3 +402,8 @@ def _is_marker(token: str) -> bool:
 def _dotted(token: str) -> bool:
     """Whether a token is letters with points between, such as "U.S" or "a.m"."""
     return all(len(part) <= 2 and part.isalpha() for part in token.split("."))
+
+
+def has_text(text: str) -> bool:
+    """Whether a text has a letter or a figure, so that it can say something."""
+    return any(character.isalnum() for character in text)

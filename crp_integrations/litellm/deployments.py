@@ -49,7 +49,7 @@ from crp_integrations.litellm.attempt_packing import (
     is_answer,
     message_list,
 )
-from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.messages import ModelCall, Reply, with_forced_calls
 from crp_integrations.relay.steps import (
     Dispatch,
     Fan,
@@ -279,7 +279,7 @@ class Deployments(WholeReplies):
         finally:
             self.tried += running.tried
         self.spent.append(part if live else replace(part, shown=0))
-        yield part.reply
+        yield with_forced_calls(part.reply, given.get("tool_choice"))
 
     def _groups(self, given: Mapping[str, Any]) -> list[str]:
         """The groups that are asked in turn: retries, then fallbacks."""

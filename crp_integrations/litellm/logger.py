@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,20 +19,21 @@ from crp_integrations.adapters.arguments import (
     judge_for,
     late_report_hook,
 )
+from crp_integrations.adapters.observed_answers import unread_report
 from crp_integrations.dpe.records import Report
 from crp_integrations.engines.litellm_versions import callback_lists, library, notes_of
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.messages import Message
+from crp_integrations.messages import Message, Reply, ToolCall, with_forced_calls
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.evidence import named_passages, tool_results
+from crp_integrations.relay.evidence import has_evidence, named_passages
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
-from crp_integrations.relay.records import message_of
+from crp_integrations.relay.records import conversation_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.world import check_components
-from crp_integrations.vocabulary import Checked, GroundingMode
+from crp_integrations.vocabulary import GroundingMode
 
 litellm = library()
 
@@ -82,10 +83,9 @@ class CRPLogger(CustomLogger):
     ```
 
     A call is paired with the innermost `shown` around it, in its own thread or task: callers that
-    run side by side never get each other's. The attachment is the report as plain JSON, or
-    `{"checked": "NOT_CHECKED", "reason": …}`, never a clean report for what was not examined. It
-    stands in `response.crp` as well: of `acompletion` when that returns, of others when `report`
-    does.
+    run side by side never get each other's. The attachment is the report as plain JSON; of what was
+    not examined it has the level UNKNOWN, and `reasons` say why. It stands in `response.crp` as
+    well: of `acompletion` when that returns, of others when `report` does.
 
     It withholds nothing: who streams has the tokens before LiteLLM tells a callback of the end.
     With a judge an attachment is made once that has spoken; in `background` mode it is the
@@ -244,7 +244,7 @@ class CRPLogger(CustomLogger):
         return call
 
     def _examined(self, kwargs: dict[str, Any], response: Any) -> None:
-        answer = _answer_text(response)
+        answer = _answer_text(response, kwargs)
         call_id = _call_id(kwargs)
         if answer is None or not call_id:
             return
@@ -270,12 +270,12 @@ class CRPLogger(CustomLogger):
         conversation: Sequence[Message],
     ) -> tuple[Attachment, bool]:
         """The attachment, and whether its judge tells `on_report`."""
-        if shown is None and not tool_results(conversation):
-            return _not_checked("nobody said what the call was shown, and no tool answered"), False
+        if shown is None and not has_evidence(conversation):
+            return _unread("nobody said what the call was shown, and no tool answered"), False
         if answers != 1:
-            return _not_checked(f"the response holds {answers} answers"), False
+            return _unread(f"the response holds {answers} answers"), False
         if not answer:
-            return _not_checked("the answer holds no text"), False
+            return _unread("the answer holds no text"), False
         try:
             report = examine(
                 answer,
@@ -291,17 +291,17 @@ class CRPLogger(CustomLogger):
         except SafetyHalt as halt:
             # It withholds nothing; the report says that the judge failed.
             report = cast("Report", halt.report)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
+        except Exception as error:  # noqa: BLE001 - whatever it is, the report says it
             # Its own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), False
+            return _unread(f"the examination failed with {type(error).__name__}", answer), False
         return _report_json(report), self._later is not None
 
 
 def _tool_conversation(messages: object) -> tuple[Message, ...]:
     """What a call's messages say of tools; nothing where they are no text."""
     try:
-        read = [message_of(one) for one in messages] if isinstance(messages, list) else []
+        read = conversation_of(messages) if isinstance(messages, list) else []
     except RequestError:
         return ()
     return examined_conversation(read)
@@ -318,12 +318,26 @@ def _call_id(kwargs: dict[str, Any]) -> str:
     return str(found or "")
 
 
-def _answer_text(response: Any) -> str | None:
-    """The text of a whole response; None for a stream's piece and what is no answer."""
+def _answer_text(response: Any, kwargs: Mapping[str, Any] | None = None) -> str | None:
+    """The text of a whole response; None for a stream's piece and what is no answer.
+
+    Where the caller named the tool that must be called, that call's arguments are the answer.
+    """
     choices = getattr(response, "choices", None)
     message = getattr(choices[0], "message", None) if choices else None
-    return None if message is None else str(message.content or "")
+    if message is None:
+        return None
+    asked = dict(kwargs or {})
+    choice = asked.get("tool_choice") or (asked.get("optional_params") or {}).get("tool_choice")
+    calls = tuple(
+        ToolCall(id="", name=one.function.name or "", arguments=one.function.arguments or "")
+        for one in getattr(message, "tool_calls", None) or ()
+    )
+    return with_forced_calls(
+        Reply(text=str(message.content or ""), tool_calls=calls), choice
+    ).answer
 
 
-def _not_checked(reason: str) -> Attachment:
-    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}
+def _unread(reason: str, answer: str = "") -> Attachment:
+    """The report on an answer that was not examined."""
+    return _report_json(unread_report(reason, answer))

@@ -98,7 +98,8 @@ class CRPProxyHook(CustomLogger):
                 f"the relay of a key, not {type(relay).__name__}"
             )
         self._asking = question_fields(asking, name="CRPProxyHook")
-        check_values(self._asking, relay if isinstance(relay, Relay) else None)
+        own = relay if isinstance(relay, Relay) else None
+        check_values(self._asking, own, taker="CRPProxyHook")
         _check_strategy(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse_policy(policy) if policy else None

@@ -50,6 +50,7 @@ from crp_integrations.llama_index.messages import (
     read_conversation,
     receipt_metadata,
     tool_results,
+    with_failures,
 )
 from crp_integrations.llama_index.model import (
     TOOLS,
@@ -116,8 +117,8 @@ class CRPAgentLLM(ChatLLM):
     agent's output: a summary of the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers`
     and `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
     `SafetyHalt`, and no event of the agent's stream has shown a word of it. What tools answer is
-    held in memory as facts of the run's session. An agent in a tool call of another one gets that
-    one's policy, safety budget and depth, and what it spends is taken from there.
+    evidence. An agent in a tool call of another one gets that one's policy, safety budget and
+    depth, and what it spends is taken from there.
 
     The session is `session_id`, else what `instrument_tags` named by `session_id` when the run
     began; a run without one has its own, which ends with it.
@@ -131,8 +132,8 @@ class CRPAgentLLM(ChatLLM):
             `sessions.agents.max_loop_depth`.
         on_receipt: called with the receipt on each window, also on one whose answer is withheld.
             A receipt with tools' results is kept no longer than the run's session by anybody else.
-        tools_as_facts: False leaves tools' results out of the envelope. They stand in the messages,
-            and are evidence all the same.
+        tools_as_facts: True also packs tools' results into the envelope, where they are sent a
+            second time. Without it they stay tools' messages, and are evidence all the same.
         attach: how much of a report the metadata hold: `full`, `summary` (at most 1,024 bytes), or
             `id`. `Relay.report` gives all of it by its `report_id`.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
@@ -158,7 +159,7 @@ class CRPAgentLLM(ChatLLM):
         llm: LLM,
         *,
         max_depth: int | None = None,
-        tools_as_facts: bool = True,
+        tools_as_facts: bool = False,
         attach: Attach = "summary",
         on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[QuestionFields],
@@ -304,7 +305,7 @@ class CRPAgentLLM(ChatLLM):
             "session_id": run.session_id,
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
-            "history": read.history,
+            "history": with_failures(read.history, within.unfounded if within is not None else ()),
             "results": read.results,
             "rejected": within.rejected if within is not None else (),
             # Its own memory shortens an agent's history; what it gives is sent as it is.

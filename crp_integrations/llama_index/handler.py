@@ -41,18 +41,20 @@ from crp_integrations.adapters.observed_answers import (
     check_attach,
     critical_risk,
     not_checked,
+    was_examined,
 )
-from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rejections import rejected_claims, without_rejected
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.messages import (
+    arguments,
+    calls_in,
     count_reasoning,
     messages_of,
     receipt_metadata,
     tool_results,
 )
 from crp_integrations.llama_index.nodes import METADATA_KEY, evidence_facts
-from crp_integrations.llama_index.span_tree import SpanTree, process_tree
+from crp_integrations.llama_index.span_tree import SpanTree, method_name, process_tree
 from crp_integrations.llama_index.spans import (
     WHOLE_REPORT,
     AgentPosition,
@@ -64,6 +66,7 @@ from crp_integrations.llama_index.spans import (
 )
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.evidence import answer_text, has_evidence
 from crp_integrations.relay.examination import grounding_mode
 from crp_integrations.relay.judge import Judge, JudgeChoices, JudgeSource, OnReport
 from crp_integrations.relay.judge_calls import JUDGING
@@ -76,6 +79,8 @@ dispatcher = get_dispatcher(__name__)
 
 AGENT_KEY: Final = "crp_agent"
 # The blocks around what runs here, so that those side by side hear their own.
+# How methods end whose answer is an object, for which a model may be made to call a tool.
+_STRUCTURED: Final = "structured_predict"
 _BLOCKS: Final[ContextVar[tuple[int, ...]]] = ContextVar("crp_llama_index_blocks", default=())
 _NUMBERS: Final = count(1)
 _CHANGING: Final = Lock()
@@ -116,8 +121,7 @@ class DPEEventHandler(BaseEventHandler):
     response; `crp_agent` beside it says which agent, how deep (agents around it), in which turn
     (its model calls so far) and in which tool. A `ReportEvent` is published with both. What a call
     had found is what its own query, or its agent's tools, came to; a call that had nothing, or
-    whose examination failed, gets `{"checked": "NOT_CHECKED", "reason": …}` instead, never a clean
-    report.
+    whose examination failed, gets a report of the level UNKNOWN whose `reasons` say why.
 
     `listen()` hears the whole process from then on. As a context manager it hears what is asked
     within, in this task or thread, and nobody else's:
@@ -208,7 +212,7 @@ class DPEEventHandler(BaseEventHandler):
 
     @property
     def last_report(self) -> dict[str, Any] | None:
-        """The last answer's report, all of it, or why there is none; None before the first one."""
+        """The last answer's report, all of it; None before the first one."""
         return self._last_report
 
     # --- where it listens ------------------------------------------------------------------
@@ -286,7 +290,7 @@ class DPEEventHandler(BaseEventHandler):
             case LLMChatEndEvent() | LLMCompletionEndEvent():
                 begun = self._pop_call(self._calls, event.span_id)
                 if begun is not None and event.response is not None:
-                    self._finish(begun, event.response, _text(event.response))
+                    self._finish(begun, event.response, _text(event.response, begun.span))
             case LLMPredictEndEvent():
                 begun = self._pop_call(self._predicted, event.span_id)
                 # An LLM whose methods tell nothing by themselves, as LlamaIndex's decorators would.
@@ -323,7 +327,9 @@ class DPEEventHandler(BaseEventHandler):
                 (one.content or "" for one in reversed(messages[:until]) if one.role == "user"),
                 question,
             )
-        seen = messages_of(messages) if self._relay or self._judge else ()
+        with self._tree.lock:
+            unfounded = frozenset(run.unfounded) if run is not None else frozenset()
+        seen = messages_of(messages, unfounded)
         return _ModelCall(span, agent_position(span), found, question, inner, sent, seen, model)
 
     def _note(self, calls: _Calls, span_id: str | None, call: _ModelCall) -> None:
@@ -372,17 +378,15 @@ class DPEEventHandler(BaseEventHandler):
         if told is None:
             found, receipt, halt = self._examined(call, answer)
             receipt_id = receipt.receipt_id if receipt else ""
-            if isinstance(found, Report):
-                if call.span is not None:
-                    self._tree.reject(call.span, rejected_claims(found))
-                if found.risk_level is RiskLevel.CRITICAL:
-                    halt = halt or critical_risk(found)
-                later = self._later_report(call) is not None
-                whole = found.model_dump(mode="json")
-                found = attachment_of(found, self._attach)
+            if call.span is not None:
+                self._tree.reject(call.span, rejected_claims(found))
+            if found.risk_level is RiskLevel.CRITICAL:
+                halt = halt or critical_risk(found)
+            later = was_examined(found) and self._later_report(call) is not None
+            whole = found.model_dump(mode="json")
             self._halted = self._halted or halt
             told = {
-                METADATA_KEY: found,
+                METADATA_KEY: attachment_of(found, self._attach),
                 AGENT_KEY: call.position.as_json(),
                 **receipt_metadata(receipt_id),
             }
@@ -413,8 +417,11 @@ class DPEEventHandler(BaseEventHandler):
             return not_checked("the answer holds no text")
         if call.span is None:
             return not_checked("the spans around the call are not known")
-        if not call.found:
-            return not_checked("nothing was retrieved for this call, and no tool has answered")
+        if not call.found and not has_evidence(call.messages):
+            return not_checked(
+                "nothing was retrieved for this call, no tool has answered, and the model was told "
+                "nothing"
+            )
         run = agent_run(call.span)
         rejected = run.rejected if run is not None else ()
         shown = [replace(one, text=without_rejected(one.text, rejected)) for one in call.found]
@@ -441,10 +448,17 @@ def _model(event: LLMChatStartEvent | LLMCompletionStartEvent) -> str:
     return str(event.model_dict.get("model") or "")
 
 
-def _text(response: ChatResponse | CompletionResponse) -> str:
-    if isinstance(response, ChatResponse):
-        return response.message.content or ""
-    return response.text
+def _text(response: ChatResponse | CompletionResponse, span: Span | None) -> str:
+    """The text of an answer; of a structured one, which may be a tool call, its JSON."""
+    if not isinstance(response, ChatResponse):
+        return response.text
+    said = response.message.content or ""
+    asked = span is not None and any(
+        method_name(around.id).endswith(_STRUCTURED) for around in span.path()
+    )
+    if said.strip() or not asked:
+        return said
+    return "\n".join(answer_text(arguments(call)) for call in calls_in(response.message))
 
 
 def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:

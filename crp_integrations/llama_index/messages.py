@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -139,12 +139,30 @@ def message_of(message: ChatMessage) -> Message:
     )
 
 
-def messages_of(said: Sequence[ChatMessage]) -> tuple[Message, ...]:
+def messages_of(
+    said: Sequence[ChatMessage], unfounded: Collection[tuple[str, str]] = ()
+) -> tuple[Message, ...]:
     """What is sent, as far as it is text; nothing of a conversation with a role of its own."""
     try:
-        return tuple(map(message_of, said))
+        return with_failures(map(message_of, said), unfounded)
     except RequestError:
         return ()
+
+
+def with_failures(
+    messages: Iterable[Message], unfounded: Collection[tuple[str, str]]
+) -> tuple[Message, ...]:
+    """Messages of which those of failed tools say so; LlamaIndex has no mark for it on a message.
+
+    Args:
+        unfounded: id and text of what failed tools answered.
+    """
+    return tuple(
+        one.changed(failed=True)
+        if one.role == "tool" and (one.tool_call_id or "", one.content) in unfounded
+        else one
+        for one in messages
+    )
 
 
 def check_text_only(messages: Sequence[ChatMessage]) -> None:

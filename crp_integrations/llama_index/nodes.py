@@ -36,6 +36,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, FactRejected
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.spans import SpanEvidence
+from crp_integrations.relay.evidence import without_echoes
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vectors import FloatRows
 
@@ -226,9 +227,10 @@ def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[OfferedFact[Node
             yield OfferedFact(
                 offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id
             )
-        if one.text:
+        text = without_echoes(one.text, one.asked)
+        if text:
             yield OfferedFact(
-                None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}"
+                None, text, source_id=f"tool:{one.tool}", source_location=f"#{number}"
             )
 
 

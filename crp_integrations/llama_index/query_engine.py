@@ -132,7 +132,7 @@ class CRPQueryEngine(BaseQueryEngine):
         self._asking = dict(asking)
         if self._asking.get("session_id"):
             self._asking["session_id"] = named_session(self._asking["session_id"])
-        check_values(self._asking, relay)
+        check_values(self._asking, relay, taker="CRPQueryEngine")
         if llm is not None and not asking.get("model") and model_name(llm):
             self._asking["model"] = model_name(llm)
 

@@ -1,6 +1,7 @@
 """HTML: what a reader sees of a page's main part, with its headings.
 
-Lists become lines with dashes or numbers and tables become rows with bars, as in Markdown.
+Lists become lines with dashes or numbers and tables become rows with bars, as in Markdown; a
+merged cell's text stands in each row and column that it covers.
 Navigation, scripts, forms and everything hidden are left out.
 """
 
@@ -35,6 +36,9 @@ _INLINE = frozenset(
     )
 )
 _NOT_DATA = "table, h1, h2, h3, h4, h5, h6, ul, ol, pre, p + p"
+# Rows as HTML limits them; columns fewer, so that a page cannot grow by its attributes alone.
+_MOST_ROWS = 65_534
+_MOST_COLUMNS = 50
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 
@@ -232,10 +236,41 @@ def _rows(node: LexborNode) -> Iterator[str]:
     if caption is not None and _text(caption):
         yield _text(caption)
     first = True
-    for row in node.css("tr"):
-        cells = [_text(cell).replace("|", "\\|") for cell in row.css("td, th")]
+    for cells in _grid(node):
         if any(cells):
             yield f"| {' | '.join(cells)} |"
             if first:
                 yield "|" + "---|" * len(cells)
             first = False
+
+
+def _grid(node: LexborNode) -> Iterator[list[str]]:
+    """The cells of each row, with those that reach into it from above or over more columns."""
+    above: dict[int, tuple[int, str]] = {}  # by column the rows that a cell still covers
+    for row in node.css("tr"):
+        cells: list[str] = []
+        for cell in row.css("td, th"):
+            _take_from_above(cells, above)
+            words = _text(cell).replace("|", "\\|")
+            rows = _span(cell, "rowspan", _MOST_ROWS)
+            for _ in range(_span(cell, "colspan", _MOST_COLUMNS)):
+                if rows > 1:
+                    above[len(cells)] = (rows - 1, words)
+                cells.append(words)
+        _take_from_above(cells, above)
+        yield cells
+
+
+def _take_from_above(cells: list[str], above: dict[int, tuple[int, str]]) -> None:
+    while len(cells) in above:
+        left, words = above.pop(len(cells))
+        if left > 1:
+            above[len(cells)] = (left - 1, words)
+        cells.append(words)
+
+
+def _span(cell: LexborNode, name: str, most: int) -> int:
+    written = (cell.attributes.get(name) or "").strip()
+    # A rowspan of 0 reaches to the table's end (HTML, section 4.9.11).
+    covered = int(written) if re.fullmatch(r"[0-9]{1,5}", written) else 1
+    return min(covered, most) if covered else most if name == "rowspan" else 1

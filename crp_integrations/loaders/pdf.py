@@ -1,6 +1,7 @@
 """PDF: the text of each page, its lines put together into paragraphs again.
 
-Needs the extra `pdf`. Words hyphenated at a line's end are joined, lines that stand on top or
+Needs the extra `pdf`. Words hyphenated at a line's end are joined (a name and a figure keep their
+hyphen, and so does a word that the document hyphenates within a line), lines that stand on top or
 at the foot of most pages are left out, and a paragraph that runs over a page break is one.
 """
 
@@ -15,6 +16,7 @@ import pypdf
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document
+from crp_integrations.language.typesetting import HYPHENATION, undo_typesetting
 from crp_integrations.seals import sha256
 
 _LIGATURES = str.maketrans(
@@ -26,7 +28,8 @@ _LEADERS = re.compile(r"(?: ?\.){5,}")
 _ITEM = re.compile(r"(?:[•▪●◦‣*–-]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+\S")
 _SENTENCE_END = re.compile(r"[.!?:;…][\"'”’)\]]*\Z")
 _HYPHENATED = re.compile(r"(?<![^\W\d_])[^\W\d_]+(?:-[^\W\d_]+)+")
-_LAST_PART = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*-\Z")
+_HYPHENS = frozenset("-\u2010\u00ad")
+_LAST_PART = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*[-\u2010]\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 # A line shorter than this share of the longest that ends a sentence ends its paragraph.
 _SHORT_LINE = 0.75
@@ -128,15 +131,18 @@ def _put(text: str, line: str, compounds: set[str]) -> str:
     """Add a line to a paragraph: a list's item as a line, else as running text."""
     if not text:
         return line
-    if text.endswith("\u00ad"):
-        return text[:-1] + line
-    if _ITEM.match(line):
+    if _ITEM.match(line) and not text.endswith("\u00ad"):
         return f"{text}\n{line}"
-    part, following = _LAST_PART.search(text), _FIRST_WORD.match(line)
-    if part is not None and following is not None and following.group()[0].islower():
-        whole = (part.group() + following.group()).lower()
-        return text + line if whole in compounds else text[:-1] + line
-    return f"{text} {line}"
+    # A word before and behind is enough for the rule of all foldings.
+    joint = undo_typesetting(f"{text[-2:]}\n{line[:8]}") if text[-1] in _HYPHENS else None
+    if joint is None:
+        return f"{text} {line}"
+    sign = joint.text[1:2]
+    if sign == HYPHENATION:
+        part, following = _LAST_PART.search(text), _FIRST_WORD.match(line)
+        whole = f"{part[0][:-1]}-{following[0]}".lower() if part and following else ""
+        sign = text[-1] if whole in compounds else ""
+    return text[:-1] + (sign if sign in _HYPHENS else "") + line
 
 
 def _runs_on(before: str, after: str) -> bool:

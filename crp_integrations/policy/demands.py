@@ -1,7 +1,8 @@
 """What each directive demands of a report, one function for each; nothing here decides.
 
 What was not measured is not met: a demand on a stage that did not run is a violation, seen as
-"not checked".
+"not checked", and one on claims that nobody read is a violation unless the policy says
+`unchecked allow`; then the claims that were read are all that counts.
 
 Spec: related facts §6
 """
@@ -13,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from crp_integrations.dpe.judge.verdict import SPECIFIC
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.stages.completeness import NOTHING
 from crp_integrations.policy.directives import (
     Demand,
     PolicySource,
@@ -26,15 +27,17 @@ from crp_integrations.policy.directives import (
 from crp_integrations.policy.records import Policy, Violation
 from crp_integrations.vocabulary import (
     Attribution,
-    Checked,
     ClaimStatus,
-    ClaimType,
+    GroundingMode,
     QualityTier,
     RepetitionLevel,
     RiskLevel,
 )
 
 NOT_CHECKED: Final = "not checked"
+NOT_READ: Final = "not read"
+# Flag of a report on an answer whose question found facts of which none fitted, with their number.
+UNFITTED: Final = "facts-did-not-fit="
 RISKS: Final = tuple(RiskLevel)
 REPEATED: Final = tuple(RepetitionLevel)
 # 005 §7.4: from here on `upgrade-on-risk` asks again, where no directive names a lower level.
@@ -68,9 +71,18 @@ class PolicyCase:
         """Whether a stage of the engine ran, by its number."""
         return any(run.number == stage for run in self.report.stages)
 
+    @property
+    def unread(self) -> int:
+        """Claims that nobody read and that count as unmet; 0 where the policy lets them pass."""
+        return 0 if self.policy.allows_unread else len(unread_claims(self.report))
+
     def count(self, *attributions: Attribution) -> int:
-        """Factual claims of some attributions."""
-        return sum(self.report.attribution_breakdown.get(one.value, 0) for one in attributions)
+        """Factual claims of some attributions; without unread ones where those may pass."""
+        found = sum(self.report.attribution_breakdown.get(one.value, 0) for one in attributions)
+        if self.policy.allows_unread:
+            unread = unread_claims(self.report)
+            found -= sum(claim.attribution in attributions for claim in unread)
+        return max(0, found)
 
     def unmet(
         self,
@@ -97,6 +109,45 @@ class PolicyCase:
 
 
 Rule = Callable[[PolicyCase], Iterator[UnmetDemand]]
+
+
+def unread_claims(report: Report) -> list[Claim]:
+    """The claims of a report that assert something and that nobody read."""
+    return [claim for claim in report.claims if claim.status is ClaimStatus.NOT_CHECKED]
+
+
+def unfitted_facts(report: Report) -> int:
+    """How many facts were found and did not fit, where none of them was shown to the model."""
+    found = next((one for one in report.flags if one.startswith(UNFITTED)), "")
+    return int(found.removeprefix(UNFITTED) or 0)
+
+
+def unread_value(report: Report) -> str:
+    """What is seen of an answer that was not read, in numbers; empty where all of it was."""
+    unfitted = unfitted_facts(report)
+    if unfitted:
+        return f"{report.risk_level}, none of {unfitted} facts fitted"
+    if report.risk_level is not RiskLevel.UNKNOWN:
+        return ""
+    unread = report.claim_counts.unread or len(unread_claims(report))
+    total = max(unread, report.claim_counts.total)
+    if not total:
+        return f"{report.risk_level}, nothing was read"
+    return f"{report.risk_level}, {unread} of {_claims(total)} {_were(unread)} {NOT_READ}"
+
+
+def unread_reason(report: Report) -> str:
+    """Why an answer, or a part of it, was not read: ids and closed words alone."""
+    run = report.judge
+    if unfitted_facts(report):
+        return "the facts that were found do not fit into the model's context limit"
+    if run is None:
+        return "no judge was asked"
+    if run.skipped:
+        return f"the judge was not asked: {run.skipped}"
+    if run.failed:
+        return f"the judge failed: {run.failed}"
+    return "the judge gave no verdict that its quotations bear out"
 
 
 def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
@@ -159,26 +210,96 @@ def upgrades(policy: Policy, level: RiskLevel) -> bool:
 def _check_level(examined: PolicyCase, name: str, named: RiskLevel | None) -> Iterator[UnmetDemand]:
     if named is None:
         return
-    level = examined.report.risk_level
+    level, wanted = examined.report.risk_level, f"below {named}"
+    seen = "" if examined.policy.allows_unread else unread_value(examined.report)
     if not examined.ran(5):
-        yield examined.unmet(ViolationType.RISK, name, NOT_CHECKED, f"below {named}", Demand.RISK)
+        yield examined.unmet(ViolationType.RISK, name, NOT_CHECKED, wanted, Demand.RISK)
     elif RISKS.index(level) >= RISKS.index(named):
-        yield examined.unmet(ViolationType.RISK, name, str(level), f"below {named}", Demand.RISK)
+        yield examined.unmet(ViolationType.RISK, name, str(level), wanted, Demand.RISK)
+    elif seen:
+        # Asked again the model would answer, and still nobody would read it.
+        yield examined.unmet(ViolationType.RISK, name, seen, wanted, None)
+
+
+def grounding_of(examined: PolicyCase) -> float | None:
+    """The share of claims that rest on the context; None where none of them was read."""
+    report, read = examined.report, _read_claims(examined)
+    if read is None:
+        return report.grounding_pct
+    grounded = sum(claim.attribution is Attribution.CONTEXT_GROUNDED for claim in read)
+    return grounded / len(read) if read else None
+
+
+def entailment_of(examined: PolicyCase) -> float | None:
+    """The entailment of the claim that is entailed least; None where none of them was read.
+
+    Under `open` an unsupported claim is allowed and does not count (decision E21).
+    """
+    report, read = examined.report, _read_claims(examined)
+    if read is None:
+        return report.entailment_score
+    lets = report.grounding_mode is GroundingMode.OPEN
+    measured = [
+        claim.entailment
+        for claim in read
+        if claim.entailment is not None and not (lets and claim.status is ClaimStatus.UNSUPPORTED)
+    ]
+    return min(measured, default=None)
+
+
+def _read_claims(examined: PolicyCase) -> list[Claim] | None:
+    """The claims that were read, where unread ones may pass; None where the report's number is."""
+    report = examined.report
+    unread = unread_claims(report) if examined.policy.allows_unread else []
+    if not unread:
+        return None
+    left_out = {claim.claim_id for claim in unread}
+    return [
+        claim
+        for claim in report.claims
+        if claim.attribution is not None and claim.claim_id not in left_out
+    ]
+
+
+def flow_of(examined: PolicyCase) -> float | None:
+    """How well the answer reads on from the window before."""
+    return examined.report.flow_score
+
+
+def completeness_of(examined: PolicyCase) -> float | None:
+    """The share of the question's needs that are answered; None where nobody read that."""
+    # A question without needs of its own leaves none open.
+    return 1.0 if NOTHING in examined.report.stages else examined.report.completeness_score
+
+
+Measured = Callable[[PolicyCase], float | None]
 
 
 def _threshold_rule(
-    name: str, kind: ViolationType, demand: Demand, stage: int, field: str, *, withholds: bool
+    name: str,
+    kind: ViolationType,
+    demand: Demand,
+    stage: int,
+    measured: Measured,
+    *,
+    withholds: bool,
 ) -> Rule:
     def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
         least: float | None = getattr(examined.policy, field_of(name))
         if least is None:
             return
-        score = round(float(getattr(examined.report, field)), DIGITS)
-        if examined.ran(stage) and score >= least:
-            return
-        seen = f"{score:.6g}" if examined.ran(stage) else NOT_CHECKED
         wanted = f"at least {write_threshold(least)}"
-        yield examined.unmet(kind, name, seen, wanted, demand, withholds=withholds)
+        if not examined.ran(stage):
+            yield examined.unmet(kind, name, NOT_CHECKED, wanted, demand, withholds=withholds)
+            return
+        found = measured(examined)
+        if found is None:
+            if not examined.policy.allows_unread:
+                yield examined.unmet(kind, name, NOT_READ, wanted, None, withholds=withholds)
+            return
+        score = round(float(found), DIGITS)
+        if score < least:
+            yield examined.unmet(kind, name, f"{score:.6g}", wanted, demand, withholds=withholds)
 
     return rule
 
@@ -205,6 +326,8 @@ def _block_rule(name: str, kind: ViolationType, *attributions: Attribution) -> R
         if found or not examined.ran(2):
             seen = _claims(found) if examined.ran(2) else NOT_CHECKED
             yield examined.unmet(kind, name, seen, "none", Demand.GROUNDING)
+        elif examined.unread:
+            yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
 
     return rule
 
@@ -223,48 +346,39 @@ def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
 
 
 def check_fabrication(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-fabrication`: nothing is made up, and every factual claim was looked at for it."""
-    if not examined.policy.block_fabrication:
-        return
-    report = examined.report
-    if report.was_read:
-        # What read the claims says which are made up; findings of the screen are hints.
-        found = sum(
-            claim.status is ClaimStatus.UNSUPPORTED and claim.error in SPECIFIC
-            for claim in report.claims
-        )
-        unread = sum(
-            claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type is ClaimType.FACTUAL
-            for claim in report.claims
-        )
-    else:
-        found = report.fabrication_count
-        unread = sum(
-            claim.checked is Checked.NOT_CHECKED and claim.claim_type is ClaimType.FACTUAL
-            for claim in report.claims
-        )
-    if found or unread or not examined.ran(3):
-        seen = f"{found} found" if found else f"{_claims(unread)} {NOT_CHECKED}"
-        if not examined.ran(3):
-            seen = NOT_CHECKED
-        yield examined.unmet(
-            ViolationType.FABRICATION, "block-fabrication", seen, "none", Demand.FABRICATION
+    """`block-fabrication`: nothing is made up, and every claim was read for it."""
+    if examined.policy.block_fabrication:
+        yield from _check_count(
+            examined,
+            ViolationType.FABRICATION,
+            "block-fabrication",
+            examined.report.fabrication_count,
+            Demand.FABRICATION,
         )
 
 
 def check_distortion(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-distortion`: no claim says otherwise than its source."""
-    if not examined.policy.block_distortion:
-        return
-    report = examined.report
-    found = report.distortion_count
-    if report.was_read:
-        found = sum(claim.status is ClaimStatus.CONTRADICTED for claim in report.claims)
-    if found or not examined.ran(3):
-        seen = f"{found} found" if examined.ran(3) else NOT_CHECKED
-        yield examined.unmet(
-            ViolationType.DISTORTION, "block-distortion", seen, "none", Demand.DISTORTION
+    """`block-distortion`: no claim says otherwise than its source, and all were read for it."""
+    if examined.policy.block_distortion:
+        yield from _check_count(
+            examined,
+            ViolationType.DISTORTION,
+            "block-distortion",
+            examined.report.distortion_count,
+            Demand.DISTORTION,
         )
+
+
+def _check_count(
+    examined: PolicyCase, kind: ViolationType, name: str, found: int, demand: Demand
+) -> Iterator[UnmetDemand]:
+    """What a directive blocks was not found, where it was looked for in every claim."""
+    if not examined.ran(3):
+        yield examined.unmet(kind, name, NOT_CHECKED, "none", demand)
+    elif found:
+        yield examined.unmet(kind, name, f"{found} found", "none", demand)
+    elif examined.unread:
+        yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
 
 
 def check_repetition(examined: PolicyCase) -> Iterator[UnmetDemand]:
@@ -294,6 +408,10 @@ def _claims(count: int) -> str:
     return f"{count} claim" if count == 1 else f"{count} claims"
 
 
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
 # In the order in which a policy is printed.
 RULES: Final[tuple[Rule, ...]] = (
     check_sources,
@@ -303,7 +421,7 @@ RULES: Final[tuple[Rule, ...]] = (
         ViolationType.GROUNDING,
         Demand.GROUNDING,
         2,
-        "grounding_pct",
+        grounding_of,
         withholds=True,
     ),
     _threshold_rule(
@@ -311,18 +429,16 @@ RULES: Final[tuple[Rule, ...]] = (
         ViolationType.ENTAILMENT,
         Demand.ENTAILMENT,
         4,
-        "entailment_score",
+        entailment_of,
         withholds=True,
     ),
-    _threshold_rule(
-        "require-flow", ViolationType.FLOW, Demand.FLOW, 9, "flow_score", withholds=False
-    ),
+    _threshold_rule("require-flow", ViolationType.FLOW, Demand.FLOW, 9, flow_of, withholds=False),
     _threshold_rule(
         "require-completeness",
         ViolationType.COMPLETENESS,
         Demand.COMPLETENESS,
         8,
-        "completeness_score",
+        completeness_of,
         withholds=False,
     ),
     check_quality,

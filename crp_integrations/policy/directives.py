@@ -1,8 +1,8 @@
 """The policy language as one table: its words, how each directive is read, written and compared.
 
-Every directive has one order from lax to strict, in which being absent is laxest; so of two
-duplicates one value is the most restrictive, and a child policy can be held against its parent
-directive by directive.
+Every directive has one order from lax to strict, so of two duplicates one value is the most
+restrictive, and a child policy can be held against its parent directive by directive. Being absent
+is laxest; for the directives of `RELAXING`, which permit something, it is strictest.
 
 Spec: related facts §3, §6, §8
 """
@@ -150,6 +150,8 @@ OVERSIGHTS: Final = (Oversight.LOG_ONLY, Oversight.AUTO, Oversight.HUMAN_REVIEW,
 REPETITIONS: Final = (RepetitionLevel.SIGNIFICANT, RepetitionLevel.MINOR, RepetitionLevel.NONE)
 UPGRADES: Final = (Strategy.BATCH, Strategy.HIERARCHICAL, Strategy.REFLEXIVE)
 TIERS: Final = (QualityTier.S, QualityTier.A, QualityTier.B)
+# The one word of `unchecked`: an answer that nobody read may be shown.
+ALLOW: Final = "allow"
 
 
 class PolicyWord(NamedTuple):
@@ -368,10 +370,14 @@ DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
         "block-repetition": _Flag(),
         "max-repetition": _Choice(REPETITIONS),
         "upgrade-on-risk": _Choice(UPGRADES),
+        "unchecked": _Choice((ALLOW,)),
         "report-uri": REPORT_URIS,
         "report-to": REPORT_NAMES,
     }
 )
+
+# What permits and demands nothing: a child may drop it and not add it.
+RELAXING: Final = frozenset({"unchecked"})
 
 
 def field_of(name: str) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from crp_integrations.errors import PolicyRelaxed, RequestError
 from crp_integrations.policy.directives import (
     DIRECTIVES,
     MODE_TEXTS,
     MOST_ADDRESSES,
+    RELAXING,
     field_of,
 )
 from crp_integrations.policy.policy_text import has_directive, parse_policy
@@ -28,8 +29,9 @@ PRESENT: Final = "present"
 def tighten(parent: Policy, child: Policy | None) -> Policy:
     """The policy of a child: its own, where that is at least as strict on every directive.
 
-    A directive that the parent has may not be missing. Addresses of reports count as well: a
-    child that reports elsewhere only would hide its violations from the parent.
+    A directive that the parent has may not be missing, and one that permits something (`unchecked`)
+    may not be added. Addresses of reports count as well: a child that reports elsewhere only would
+    hide its violations from the parent.
 
     Spec: related facts §6, §8
 
@@ -44,11 +46,8 @@ def tighten(parent: Policy, child: Policy | None) -> Policy:
     if child is None:
         return parent
     require_policy(child, "child")
-    for name, kind in DIRECTIVES.items():
-        if not has_directive(parent, name):
-            continue
-        theirs, own = getattr(parent, field_of(name)), getattr(child, field_of(name))
-        if not has_directive(child, name) or kind.stricter(theirs, own) != own:
+    for name in DIRECTIVES:
+        if _relaxed(parent, child, name):
             wanted, seen = _directive_text(parent, name), _directive_text(child, name)
             raise PolicyRelaxed(
                 f"{VIOLATION}: {name} of the child is {seen}, the parent's {wanted} may only be "
@@ -60,14 +59,25 @@ def tighten(parent: Policy, child: Policy | None) -> Policy:
     return child
 
 
+def _relaxed(parent: Policy, child: Policy, name: str) -> bool:
+    """Whether a directive of a child is laxer than its parent's."""
+    if name in RELAXING:
+        return has_directive(child, name) and not has_directive(parent, name)
+    if not has_directive(parent, name) or not has_directive(child, name):
+        return has_directive(parent, name)
+    theirs, own = getattr(parent, field_of(name)), getattr(child, field_of(name))
+    return bool(DIRECTIVES[name].stricter(theirs, own) != own)
+
+
 def combine_strictest(first: Policy, second: Policy) -> Policy:
     """Of each directive the stricter value of two policies that were in force side by side.
 
     Spec: related facts §6
 
     Where both together name more receivers of reports than a policy may, those of the first stay.
+    What permits something stays only where both have it.
     """
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, kind in DIRECTIVES.items():
         field = field_of(name)
         ours, theirs = getattr(first, field), getattr(second, field)
@@ -76,6 +86,8 @@ def combine_strictest(first: Policy, second: Policy) -> Policy:
             if name.startswith("report-") and len(value) > MOST_ADDRESSES:
                 value = (*ours, *(one for one in theirs if one not in ours))[:MOST_ADDRESSES]
             fields[field] = value
+        elif name in RELAXING:
+            fields[field] = None
         elif has_directive(second, name):
             fields[field] = theirs
     return first.changed(**fields)
@@ -104,7 +116,8 @@ MODES: Final = MappingProxyType({mode: parse_policy(text) for mode, text in MODE
 def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
     """A policy under the safety mode of a request: of each directive the stricter value.
 
-    A mode says nothing of sources, and it never relaxes: `permissive` leaves a policy as it is.
+    A mode says nothing of sources and of `unchecked`, and it never relaxes: `permissive` leaves a
+    policy as it is.
 
     Spec: related facts §3
     """

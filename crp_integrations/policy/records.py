@@ -88,6 +88,8 @@ class Policy(Record):
         max_repetition: highest level of repetition that is accepted; None for SIGNIFICANT under
             `block_repetition` and for any without it.
         upgrade_on_risk: strategy of a re-dispatch; that there is one permits re-dispatches.
+        unchecked: `allow` lets an answer pass that nobody read, as far as nothing wrong was found
+            in it; None, the strictest, counts what was not read as unmet.
         report_uri: addresses that violation reports are posted to.
         report_to: names of addresses that the operator has configured.
     """
@@ -114,12 +116,18 @@ class Policy(Record):
     block_repetition: bool = False
     max_repetition: Repeated | None = None
     upgrade_on_risk: Upgrade | None = None
+    unchecked: Literal["allow"] | None = None
     report_uri: Annotated[tuple[str, ...], AfterValidator(_addresses)] = ()
     report_to: Annotated[tuple[str, ...], AfterValidator(_names)] = ()
 
     def allows(self, source: PolicySource) -> bool:
         """Whether an answer may rest on a source; what may not is kept out of the envelope."""
         return source in self.default_src
+
+    @property
+    def allows_unread(self) -> bool:
+        """Whether an answer may be shown although nobody read it, or a part of it."""
+        return self.unchecked is not None
 
     def accepts(self, tier: QualityTier) -> bool:
         """Whether a tier is one that the policy accepts."""

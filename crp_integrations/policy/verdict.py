@@ -22,9 +22,13 @@ from crp_integrations.policy.demands import (
     PolicyCase,
     UnmetDemand,
     check_warning,
+    unfitted_facts,
+    unread_reason,
+    unread_value,
     upgrades,
 )
 from crp_integrations.policy.directives import Demand, PolicySource, ViolationType
+from crp_integrations.policy.readers import halting_demands
 from crp_integrations.policy.records import (
     Policy,
     PolicyJudgement,
@@ -139,6 +143,16 @@ def withholding(judgement: PolicyJudgement, reason: HaltReason) -> tuple[str, st
     return ("", "") if found is None else (found.directive, found.seen)
 
 
+def unread_note(
+    policy: Policy, report: Report, reason: HaltReason, accept_risk: RiskLevel | None = None
+) -> str:
+    """How much of a withheld answer was not read, and why; empty where that withheld nothing."""
+    if reason is not HaltReason.POLICY or not halting_demands(policy, accept_risk):
+        return ""
+    seen = unread_value(report)
+    return f"{seen}: {unread_reason(report)}" if seen else ""
+
+
 def _demands(policy: Policy, report: Report, unmet: Sequence[UnmetDemand]) -> tuple[Demand, ...]:
     found = {one.demand for one in unmet}
     if upgrades(policy, report.risk_level):
@@ -185,16 +199,25 @@ class AnswerDecision:
 
 
 def decide_answer(
-    report: Report, tier: QualityTier | None, judgement: PolicyJudgement, terms: AnswerTerms
+    report: Report,
+    tier: QualityTier | None,
+    judgement: PolicyJudgement,
+    terms: AnswerTerms,
+    *,
+    unread: bool = False,
 ) -> AnswerDecision:
-    """What becomes of an answer that is not asked for again."""
+    """What becomes of an answer that is not asked for again.
+
+    Args:
+        unread: the policy lets an answer pass that nobody read.
+    """
     if terms.unanswered:
         return AnswerDecision(DELIVER)
     if report.classification.halts:
         return AnswerDecision(WITHHOLD, HaltReason.UNACCEPTABLE)
     if judgement.halt is not None:
         return AnswerDecision(WITHHOLD, judgement.halt)
-    if exceeds_risk(report, terms.accept_risk):
+    if exceeds_risk(report, terms.accept_risk, unread=unread):
         critical = report.risk_level is RiskLevel.CRITICAL
         return AnswerDecision(WITHHOLD, HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
     poor = any(
@@ -222,9 +245,26 @@ def apply_oversight(
     return found
 
 
-def exceeds_risk(report: Report, most: RiskLevel | None) -> bool:
-    """Whether the risk is higher than the caller accepts."""
-    return most is not None and RISKS.index(report.risk_level) > RISKS.index(most)
+def exceeds_risk(report: Report, most: RiskLevel | None, *, unread: bool = False) -> bool:
+    """Whether the risk is higher than the caller accepts.
+
+    Args:
+        unread: the policy lets an answer pass that nobody read.
+    """
+    unfitted = bool(unfitted_facts(report)) and report.risk_level is RiskLevel.LOW
+    return exceeds_level(RiskLevel.UNKNOWN if unfitted else report.risk_level, most, unread=unread)
+
+
+def exceeds_level(level: RiskLevel, most: RiskLevel | None, *, unread: bool = False) -> bool:
+    """Whether a level is higher than the one that is accepted.
+
+    What nobody read may be anything, so UNKNOWN exceeds every level but itself and CRITICAL.
+    """
+    if most is None:
+        return False
+    if level is RiskLevel.UNKNOWN:
+        return not unread and most not in (RiskLevel.UNKNOWN, RiskLevel.CRITICAL)
+    return RISKS.index(level) > RISKS.index(most)
 
 
 def accepts_tier(tier: QualityTier, wanted: Sequence[QualityTier]) -> bool:

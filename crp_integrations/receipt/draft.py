@@ -278,6 +278,8 @@ def _message(
         frame["name"] = message.name
     if message.tool_call_id is not None:
         frame["tool_call_id"] = message.tool_call_id
+    if message.failed:
+        frame["failed"] = True
     if message.tool_calls:
         frame["tool_calls"] = [_tool_call(one) for one in message.tool_calls]
     if frame:

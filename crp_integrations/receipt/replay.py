@@ -111,7 +111,8 @@ def _decision(
     else:
         terms = terms_of(told)
         wanted = needs_review(judgement, budget_of(told.safety_budget), terms)
-        found = decide_answer(report, tier, judgement, terms)
+        unread = policy_of(told.text, "content.policy.text").allows_unread
+        found = decide_answer(report, tier, judgement, terms, unread=unread)
     if told.reason == HaltReason.JUDGE_FAILED and found.word == DELIVER:
         # That its owner wants the answer withheld then is told; that the judge failed is not.
         if report.judge is None or not report.judge.failed:

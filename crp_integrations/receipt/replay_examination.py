@@ -14,8 +14,9 @@ from crp_integrations.dpe.catalogue import catalogue as shipped
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Compared, Deviation, SignalsMissing
 from crp_integrations.dpe.judge import messages as words
-from crp_integrations.dpe.judge.messages import JudgePrompt, read_reply
+from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
+from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import Examination, again, examine, stand_ins
 from crp_integrations.dpe.records import Claim, Report
@@ -274,7 +275,7 @@ def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...
         raise NotRun("no judge was configured")
     if not run.calls:
         raise NotRun(f"the judge was not asked: {run.skipped or 'there is no claim'}")
-    found = first(run.passages, len(dossier.passages), "examined.judged.passages")
+    found = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
     if found is not None:
         return found, ""
     shipped = JudgePrompt(language=run.language) if run.language in words.LANGUAGES else None
@@ -287,7 +288,7 @@ def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...
             claims,
             _claims(call, len(claims), place),
             _shown(call, dossier, place),
-            len(dossier.passages),
+            len(dossier.numbered_passages),
         )
         if call.id != id_:
             return Difference(f"{place}.id", call.id, id_), ""

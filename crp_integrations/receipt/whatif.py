@@ -395,7 +395,7 @@ def _judged(
     """What a policy says, and what becomes of the answer under the caller's own terms."""
     policy, terms = policy_of(text, "policy"), terms_of(content.policy)
     judgement = judge_answer(policy, report, tier=tier, oversight=content.request.oversight)
-    found = decide_answer(report, tier, judgement, terms)
+    found = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
     budget = budget_of(content.policy.safety_budget)
     wanted = needs_review(judgement, budget, terms) and not terms.unanswered
     return Ruling(judgement, found, review=wanted and found.word == DELIVER)

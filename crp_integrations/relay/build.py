@@ -108,9 +108,15 @@ def open_relay(
     judge_mode: str | None = None,
     judge_failure: str | None = None,
     on_report: OnReport | None = None,
+    stated_limits: Callable[[str], int | None] | None = None,
     **arguments: Any,
 ) -> Relay:
-    """Put a relay together."""
+    """Put a relay together.
+
+    Args:
+        stated_limits: the tokens that a model takes in, as the server behind it says; None, and
+            a result of None, for what is known of the model's name.
+    """
     code_verified = verified_engine()
     # These are named as their settings are.
     if isinstance(clock, datetime | str):
@@ -212,7 +218,7 @@ def open_relay(
             tracer=reading,
             verifier=verifier or default_verifier(chosen.dpe.verifier),
             counter_for=count,
-            limit_for=limits(chosen),
+            limit_for=limits(chosen, stated_limits),
             settings=chosen,
             settings_digest=chosen.digest,
             known=KnownEnvelopes(chosen.envelope.reuse),

@@ -26,8 +26,9 @@ from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
 from crp_integrations.policy.demands import RISKS
 from crp_integrations.policy.policy_text import render_policy
+from crp_integrations.policy.readers import halting_demands
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.verdict import accepts_tier
+from crp_integrations.policy.verdict import accepts_tier, exceeds_level
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.relay.world import World
@@ -83,6 +84,7 @@ class ConditionalRequest:
         self._known = world.known
         self._settings = world.settings.envelope
         self._settings_digest = world.settings_digest
+        self._judge = world.judge.identity if world.judge else ""
         subject = namespace.subject
         self._scope = EnvelopeScope(subject.tenant, subject.name, namespace.residency, session_id)
         # Neither changes during a turn.
@@ -127,6 +129,7 @@ class ConditionalRequest:
             prompt=self._prompt,
             prior=self._prior,
             automatic=request.asked_budget(settings) == "auto",
+            judge=self._judge,
         )
 
     def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> ReuseMatch:
@@ -198,14 +201,23 @@ class ConditionalRequest:
         return NotModified(known.envelope.etag, headers, known.envelope)
 
     def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
-        """Whether an earlier answer passed what is demanded of this request's answer."""
+        """Whether an earlier answer passed what is demanded of this request's answer.
+
+        One that nobody read passed no demand that withholds; what lay in the way then, such as a
+        judge's budget, may be gone.
+        """
         request, risk = self._request, headers.get(names.RISK)
+        if risk == RiskLevel.UNKNOWN and halting_demands(policy, request.accept_risk):
+            return False
         if headers.get(names.POLICY_APPLIED) != render_policy(policy):
             return False
         if not accepts_tier(tier, request.accept_quality):
             return False
         most = request.accept_risk
-        return most is None or (risk in RISKS and RISKS.index(RiskLevel(risk)) <= RISKS.index(most))
+        if most is None:
+            return True
+        unread = policy.allows_unread
+        return risk in RISKS and not exceeds_level(RiskLevel(risk), most, unread=unread)
 
     def envelope(self, validators: Validators) -> Envelope | None:
         """The earlier envelope, where it was granted for exactly this."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from crp_integrations import weights
 from crp_integrations.dpe.ports import Verifier
@@ -30,6 +30,9 @@ from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 # `onnx:FOLDER`, a folder, or an object of LangChain, LlamaIndex or sentence-transformers.
 EmbedderSource: TypeAlias = Embedder | str | Path | Any
 RerankerSource: TypeAlias = Reranker | str | Path | Any
+
+# Where what the package compares with stands; what reads comes from elsewhere.
+_COMPARISONS: Final = "crp_integrations.dpe."
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
@@ -123,6 +126,21 @@ def default_policy() -> PolicyEngine:
     return RegoEngine()
 
 
+def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
+    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads.
+
+    Args:
+        verifier: None for the one that the settings name.
+    """
+    if settings.dpe.decides == "composite":
+        return True
+    if verifier is not None:
+        return not type(verifier).__module__.startswith(_COMPARISONS)
+    from crp_integrations.engines.verifiers.model_catalogue import PUBLISHED
+
+    return settings.dpe.verifier in PUBLISHED
+
+
 def clock(settings: Settings) -> Clock:
     """The clock of the settings: standing at their moment, or the system's."""
     return clock_of(settings.clock)
@@ -140,11 +158,20 @@ def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
     return choose
 
 
-def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
-    """The context limit of each model in tokens, and where it is from."""
+def limits(
+    settings: Settings, stated: Callable[[str], int | None] | None = None
+) -> Callable[[str], tuple[int, str]]:
+    """The context limit of each model in tokens, and where it is from.
+
+    Args:
+        stated: what an operator, or the server that the models are asked of, says; it comes after
+            the settings and before every table. None for nobody.
+    """
 
     def limit(model: str) -> tuple[int, str]:
-        return context_limit(model, settings.context_limits)
+        known, source = context_limit(model, settings.context_limits)
+        own = stated(model) if stated is not None and source != "setting" else None
+        return (own, "stated") if own else (known, source)
 
     return limit
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.ports import Verifier
@@ -48,8 +48,14 @@ from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from crp_integrations.governance.compaction.records import CompactHistory
     from crp_integrations.relay.prompt import Conversation
+
+
+# An answer as a caller has it: a text, or a structure with the values of its fields.
+AnswerValue: TypeAlias = "str | Mapping[str, Any] | Sequence[Any] | BaseModel"
 
 
 def pack(
@@ -188,7 +194,7 @@ class CallerSelection:
 
 
 def examine(
-    answer: str,
+    answer: AnswerValue,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
     *,
@@ -209,6 +215,8 @@ def examine(
     Spec: CRP-SPEC-005 §3 to §14
 
     Args:
+        answer: a text; or a structured answer (a mapping, a list, a dataclass, a pydantic object),
+            whose canonical JSON is examined field by field.
         context: an envelope, facts, or texts; texts are named `context-1`, `context-2`, ….
         question: what was asked, None when it is not known.
         no_store: nothing of the call is kept, so personal data in it needs no warning.
@@ -218,8 +226,8 @@ def examine(
         conversation: messages before the question, of this package or in the OpenAI shape, by
             which a judge understands it. What tools answered in it is evidence, and may follow
             the question.
-        system_prompt: what the model was told; facts in it are evidence for a judge.
-        rejected: claims that a sub-agent's report flags (`rejected_claims`); a repeat is flagged.
+        system_prompt: what the model was told; facts in it are evidence, the passage `system`.
+        rejected: claims that a sub-agent's report flags; no text or tool's result bears one out.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
@@ -261,7 +269,7 @@ def examine(
 
 
 async def aexamine(
-    answer: str,
+    answer: AnswerValue,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
     *,
@@ -368,7 +376,7 @@ def _finish_withheld(
 
 
 def screened_answer(
-    answer: str,
+    answer: AnswerValue,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
     *,
@@ -385,10 +393,10 @@ def screened_answer(
 ) -> tuple[Report, Dossier, Settings]:
     """The report of the stages without a model call, what it is of, and the settings."""
     from crp_integrations.dpe.pipeline import examine as run_stages
+    from crp_integrations.relay.evidence import answer_text
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
 
-    if not isinstance(answer, str):
-        raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
+    answer = answer_text(answer)
     for name, text in (("question", question), ("system_prompt", system_prompt)):
         if text is not None and not isinstance(text, str):
             raise RequestError(f"{name} is {type(text).__name__}, wanted a text")

@@ -1,19 +1,24 @@
 """What an answer is judged against: one function for every door.
 
 Evidence is the packed context, what tools answered in the conversation, facts that earlier windows
-of the session showed, and facts that the caller gave. What a model said earlier is none: neither
-an answer of its own nor a summary of one.
+of the session showed, facts that the caller gave, and what the application wrote into the system
+prompt. What a model said earlier is none: neither an answer of its own nor a summary of one. Nor
+is what a failed tool says, or what a tool gives back of the arguments that the model wrote.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, Final
 
 import numpy as np
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from crp_integrations.dpe.dossier import SYSTEM
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.envelope.continuation import is_summary, seen_hashes
@@ -22,8 +27,8 @@ from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.messages import Message
-from crp_integrations.seals import sha256
+from crp_integrations.messages import Message, ToolCall
+from crp_integrations.seals import canonical, sha256
 from crp_integrations.vectors import FloatRows
 
 # Source of what a tool answered, before the tool's name.
@@ -32,6 +37,11 @@ TOOL_SOURCE: Final = "tool:"
 MOST_EARLIER: Final = 200
 # What a tool's result weighs for omissions: nobody said that it is important.
 UNWEIGHTED: Final = 0.0
+# Words with a letter in an argument, from which on its echo states something. A shorter one names
+# what a result is about, as a city beside its weather, and stays.
+LEAST_STATED: Final = 3
+# What stands in a text where a tool gave an argument back.
+ECHO: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +50,14 @@ class Evidence:
 
     Attributes:
         passages: id and text of each, in the order in which the model saw them. A tool's result is
-            named `tool:NAME#N`; what a model said earlier has its place and no text.
+            named `tool:NAME#N`, the system prompt `system`; what a model said earlier has its
+            place and no text.
         importances: of each passage, [0, 1]; empty when they are not known.
         whole: ids whose text is a stored fact's whole text, so that its vector is at hand.
         sources: source of each earlier fact by its id, for its erasure.
         labels: access labels of each earlier fact by its id.
         rejected: claims that sub-agents' reports flag; no tool's result here states them.
+        system: what the application told the model; it is a passage too, of that name.
     """
 
     passages: tuple[tuple[str, str], ...]
@@ -54,6 +66,7 @@ class Evidence:
     sources: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rejected: tuple[RejectedClaim, ...] = ()
+    system: str = ""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -66,6 +79,7 @@ def evidence_of(
     messages: Sequence[Message] = (),
     earlier: Sequence[Fact] = (),
     rejected: Sequence[RejectedClaim] = (),
+    system: str = "",
 ) -> Evidence:
     """The evidence for an answer.
 
@@ -73,12 +87,17 @@ def evidence_of(
         context: an envelope, or facts and texts; texts are named `context-1`, `context-2`, ….
         messages: the conversation, of which tools' results count and nothing else.
         earlier: facts that earlier windows of the session showed.
-        rejected: claims that sub-agents' reports flag; a tool's result is no evidence for one.
+        rejected: claims that sub-agents' reports flag; a tool's result is no evidence for one, nor
+            is a text that the caller gave, which may be such a result.
+        system: what the application told the model, with facts that it put there.
     """
     items: Sequence[PackedFact | Fact | str] = (
         () if context is None else context.facts if isinstance(context, Envelope) else context
     )
-    passages = named_passages(items)
+    passages = [
+        (name, without_rejected(text, rejected) if isinstance(item, str) else text)
+        for item, (name, text) in zip(items, named_passages(items), strict=True)
+    ]
     weights = [one.importance_weight for one in items if not isinstance(one, str)]
     for place, one in enumerate(items):
         if not isinstance(one, str) and is_summary(one.source_id or ""):
@@ -94,6 +113,9 @@ def evidence_of(
     )
     before = [fact for fact in earlier if fact.fact_id not in known]
     results = [(name, without_rejected(text, rejected)) for name, text in tool_results(messages)]
+    if system.strip():
+        # Last, so that citations by number mean what the model saw.
+        results.append((SYSTEM, readable(system)))
     weighted = len(weights) == len(passages)
     further = [fact.importance_weight for fact in before] + [UNWEIGHTED] * len(results)
     return Evidence(
@@ -103,23 +125,143 @@ def evidence_of(
         {fact.fact_id: fact.source_id for fact in before},
         {fact.fact_id: tuple(fact.labels) for fact in before},
         tuple(rejected),
+        system,
     )
 
 
 def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
     """Name and text of what tools answered in a conversation, in order.
 
+    A failed tool answers nothing, and what a result repeats of its call's arguments is the model's
+    own (`without_echoes`).
+
     >>> tool_results([Message(role="tool", name="fares", content="Lunch costs 12 euros.")])
     (('tool:fares#1', 'Lunch costs 12 euros.'),)
     """
-    called: dict[str, str] = {}
+    called: dict[str, ToolCall] = {}
     found: list[tuple[str, str]] = []
     for message in messages:
-        called |= {call.id: call.name for call in message.tool_calls}
-        if message.role == "tool" and message.content.strip():
-            name = message.name or called.get(message.tool_call_id or "", "") or "result"
-            found.append((f"{TOOL_SOURCE}{name}#{len(found) + 1}", readable(message.content)))
+        called |= {call.id: call for call in message.tool_calls}
+        if message.role != "tool" or message.failed:
+            continue
+        call = called.get(message.tool_call_id or "")
+        text = without_echoes(message.content, call.arguments if call else "")
+        if text.strip():
+            name = message.name or (call.name if call else "") or "result"
+            found.append((f"{TOOL_SOURCE}{name}#{len(found) + 1}", readable(text)))
     return tuple(found)
+
+
+def has_evidence(messages: Sequence[Message]) -> bool:
+    """Whether a conversation holds anything that an answer can be judged against."""
+    told = any(one.role == "system" and one.content.strip() for one in messages)
+    return told or bool(tool_results(messages))
+
+
+def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
+    """A tool's result without what it only gives back of its call's arguments.
+
+    Arguments are the model's own words: an answer that repeats them is not borne out by an echo.
+    In a JSON result a value of three words or more that equals the argument of the same key is
+    left out; in a text such an argument is replaced where it stands word for word, apart from the
+    tool's own words. Shorter values stay, since they say what a result is about. Nothing is left of
+    a result that has nothing but arguments in it, or that says that the tool failed (`isError`).
+
+    Args:
+        arguments: JSON as the model wrote it, or a mapping.
+
+    >>> without_echoes('{"saved": true, "note": "The fare is 9 euros"}',
+    ...                {"note": "The fare is 9 euros"})
+    '{"saved":true}'
+    """
+    result = _json(text) if text.lstrip().startswith(("{", "[")) else None
+    if isinstance(result, dict) and True in (result.get("isError"), result.get("is_error")):
+        return ""
+    given = _json(arguments) if isinstance(arguments, str) else dict(arguments)
+    if not isinstance(given, dict) or not given:
+        return text
+    values = list(_leaves(given))
+    if isinstance(result, dict | list):
+        own = [one for one in _leaves(result) if one not in values]
+        if not own:
+            return ""
+        kept = _without(result, [one for one in values if states(one[1])])
+        if kept == result:
+            return text
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+    for _, value in values:
+        if text.strip() == str(value).strip():
+            return ""
+        if states(value):
+            # Within a sentence the words are the tool's: a document may hold what was searched for.
+            text = re.sub(_ECHOED.format(re.escape(value.strip())), ECHO, text)
+    return text
+
+
+# Behind a line's start, a colon or a quotation mark, up to an end of the same kind.
+_ECHOED: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’».!?;)])"
+
+
+def _json(text: str) -> Any:
+    """What a text holds as JSON; None for what is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Key and value of whatever holds no further values, without what is empty."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves(one, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _leaves(one, key)
+    elif value is not None and value != "":
+        yield key, value
+
+
+def states(value: Any) -> bool:
+    """Whether an argument is long enough to state something."""
+    words = value.split() if isinstance(value, str) else []
+    return sum(any(map(str.isalpha, word)) for word in words) >= LEAST_STATED
+
+
+def _without(value: Any, echoes: Sequence[tuple[str, Any]], key: str = "") -> Any:
+    """A value without those leaves."""
+    if isinstance(value, dict):
+        return {
+            name: _without(one, echoes, name)
+            for name, one in value.items()
+            if (name, one) not in echoes
+        }
+    if isinstance(value, list):
+        return [_without(one, echoes, key) for one in value if (key, one) not in echoes]
+    return value
+
+
+def answer_text(answer: object) -> str:
+    """The text of an answer as it is examined: a structured one is its canonical JSON.
+
+    >>> answer_text({"fare": 9, "city": "Oslo"})
+    '{"city":"Oslo","fare":9}'
+
+    Raises:
+        RequestError: it is neither a text nor a mapping, a list, a dataclass or a pydantic object.
+    """
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, BaseModel | Mapping | list | tuple) or (
+        is_dataclass(answer) and not isinstance(answer, type)
+    ):
+        try:
+            return canonical(to_jsonable_python(answer)).decode()
+        except (ValueError, TypeError, PydanticSerializationError):
+            raise RequestError(
+                f"answer is {type(answer).__name__} with values that JSON does not have"
+            ) from None
+    raise RequestError(f"answer is {type(answer).__name__}, wanted a text or a structured answer")
 
 
 def readable(text: str) -> str:

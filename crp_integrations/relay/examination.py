@@ -71,7 +71,6 @@ class ExaminationInput(TypedDict):
     loop_depth: int
     no_store: bool
     conversation: tuple[tuple[str, str], ...]
-    instructions: str
 
 
 def examination_input(
@@ -89,7 +88,6 @@ def examination_input(
         loop_depth=request.loop_depth,
         no_store=request.cache.no_store,
         conversation=conversation_turns(request.history),
-        instructions=request.system_prompt,
     )
 
 
@@ -122,6 +120,7 @@ def examine_answer(
         numbered=numbered,
         windows_left=max(0, world.settings.max_windows - next_window_number(request.prior)),
         rejected=evidence.rejected,
+        instructions=evidence.system,
         **examination_input(request, world.settings, code_verified=world.code_verified),
     )
     return examine_dossier(dossier, world, namespace)
@@ -147,7 +146,9 @@ def examine_windows(
     """
     shown = {fact.fact_id: fact for answer in answers for fact in answer.envelope.facts}
     earlier = earlier_facts(namespace, prior)
-    evidence = evidence_of(list(shown.values()), request.history, earlier, rejected)
+    evidence = evidence_of(
+        list(shown.values()), request.history, earlier, rejected, request.system_prompt
+    )
     needs = answers[0].envelope.sub_queries
     report, examination = examine_answer(
         request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
@@ -232,7 +233,13 @@ def caller_dossier(
     rejected: Sequence[RejectedClaim] = (),
 ) -> Dossier:
     """The dossier of an answer whose context, question and earlier answers a caller has."""
-    evidence = evidence_of(context, conversation, rejected=rejected)
+    system = [one.content for one in conversation if one.role == "system"]
+    evidence = evidence_of(
+        context,
+        conversation,
+        rejected=rejected,
+        system="\n\n".join(text for text in (instructions, *system) if text.strip()),
+    )
     return Dossier(
         question=question,
         answer=answer,
@@ -245,7 +252,7 @@ def caller_dossier(
         prior=prior_answers(prior),
         windows_left=max(0, settings.max_windows - len(prior) - 1),
         conversation=conversation_turns(conversation),
-        instructions=instructions,
+        instructions=evidence.system,
         rejected=evidence.rejected,
     )
 

@@ -376,6 +376,15 @@ class Judge:
         with self._lock:
             self._known.pop(self._key(call), None)
 
+    @property
+    def identity(self) -> str:
+        """Hash of model, instructions and of when and how it is asked, without its key."""
+        chosen = self.settings
+        aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
+        told = chosen.model_dump(mode="json", exclude=aside)
+        prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
+        return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(told.items()))]))
+
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
     ) -> JudgeTerms:

@@ -167,6 +167,17 @@ class Questions:
         """What opens the spans around a question; for who plays its windows himself."""
         return self._world.tracer
 
+    def context_limit(self, model: str = "") -> tuple[int, str]:
+        """Tokens that a model takes in, and where the number is from.
+
+        Args:
+            model: empty for the settings' own.
+
+        Returns:
+            Tokens, and `setting`, `stated`, `litellm`, `family NAME` or `default`.
+        """
+        return self._world.limit_for(model or self._world.settings.model)
+
     def turn(self, query: str, **asking: Unpack[QuestionFields]) -> Turn:
         """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
         world = self._judging(asking)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
@@ -40,7 +40,17 @@ def conversation_of(messages: Iterable[object]) -> list[Message]:
     # A mapping would be gone through by its keys, and a message by its fields.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
-    return [message_of(message) for message in messages]
+    return [message_of(one) for message in messages for one in _results_apart(message)]
+
+
+def _results_apart(message: object) -> list[object]:
+    """A message of several tools' results, as Anthropic has them, as one of each."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    blocks = content if _is_list(content) else []
+    results = [one for one in blocks if isinstance(one, Mapping) and one.get("tool_use_id")]
+    if not isinstance(message, Mapping) or len(results) < 2 or len(results) < len(blocks):
+        return [message]
+    return [{**message, "content": [one]} for one in results]
 
 
 def message_of(given: object) -> Message:
@@ -59,10 +69,14 @@ def message_of(given: object) -> Message:
         raise RequestError(f"role {role!r:.40} is not one of system, user, assistant, tool")
     calls = tuple(_call(call) for call in message.get("tool_calls") or ())
     content, result = message.get("content"), message.get("tool_call_id")
+    failed = role == "tool" and _failed(message, content)
+    if isinstance(content, Mapping) and _is_list(content.get("content")):
+        content = content["content"]  # what a tool of the Model Context Protocol answers
     blocks = [one for one in content if isinstance(one, Mapping)] if _is_list(content) else []
     if answered := [one for one in blocks if one.get("type") == "tool_result"]:
         # Anthropic's form, in which a tool answers in the user's name.
         role, result = "tool", answered[0].get("tool_use_id")
+        failed = any(one.get("is_error") for one in answered)
         content = "\n".join(_text(one.get("content")) for one in answered)
     elif used := [one for one in blocks if one.get("type") == "tool_use"]:
         calls += tuple(_used(one) for one in used)
@@ -73,6 +87,19 @@ def message_of(given: object) -> Message:
         name=message.get("name"),
         tool_calls=calls,
         tool_call_id=result,
+        failed=failed,
+    )
+
+
+# Marks of a failed tool: Anthropic's, that of the Model Context Protocol, and our own.
+_FAILURES: Final = ("is_error", "isError", "failed")
+
+
+def _failed(message: Mapping[str, Any], content: object) -> bool:
+    """Whether a tool's message says that the tool failed; OpenAI has no mark for it."""
+    forms = [message, content] if isinstance(content, Mapping) else [message]
+    return message.get("status") == "error" or any(
+        one.get(name) is True for one in forms for name in _FAILURES
     )
 
 

@@ -29,6 +29,7 @@ from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import inheritance_report
 from crp_integrations.ports import retired_of
 from crp_integrations.relay.prior_windows import hidden_windows
+from crp_integrations.relay.reader_demands import require_reader
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
@@ -152,6 +153,9 @@ def admit_window(
     """Find a window's place.
 
     Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
+
+    Raises:
+        RequestError: the policy demands what nobody reads the answer for.
     """
     settings = world.settings
     with namespace.begin(write=False) as transaction:
@@ -191,6 +195,8 @@ def admit_window(
     policy = _with_safety_mode(
         _policy(world, (session, parent), agent, request, session_id), request
     )
+    # What nothing can measure would withhold every answer, once its model was paid.
+    require_reader(policy or Policy(), world, request.accept_risk)
     if request.nonce:
         require_nonce(request.nonce, policy or Policy(), world)
     left = session.safety_budget if session else _budget_left(sealed, settings)

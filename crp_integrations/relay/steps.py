@@ -97,12 +97,14 @@ class Halt:
         answer: what was withheld, for the operator's eyes.
         directive: of the policy that withheld it; empty where something else did.
         value: what was found instead of what the directive wants.
+        unread: how much of the answer was not read, and why; empty where that withheld nothing.
     """
 
     reason: str
     answer: Answer
     directive: str = ""
     value: str = ""
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +217,11 @@ def outcome_body(outcome: Outcome) -> bodies.Body | None:
     Spec: CRP-SPEC-003 §8.4; related facts §3
     """
     match outcome:
-        case Halt(reason=reason, answer=withheld, directive=directive, value=value):
+        case Halt(reason=reason, answer=withheld, directive=directive, value=value, unread=unread):
             return bodies.halt_body(
                 HaltReason(reason),
                 directive=directive,
-                value=value,
+                value=unread or value,
                 session_id=withheld.session_id,
                 audit_trail_uri=withheld.headers.get(names.TRAIL_URI, ""),
             )
@@ -239,9 +241,10 @@ def answer_of(outcome: Outcome) -> Answer:
     match outcome:
         case Release(answer=released):
             return released
-        case Halt(reason=reason, answer=withheld, directive=directive, value=value):
+        case Halt(reason=reason, answer=withheld, directive=directive, value=value, unread=unread):
+            note = f"; {unread}" if unread else ""
             raise SafetyHalt(
-                f"the answer of window {withheld.window_id} was withheld: {reason}",
+                f"the answer of window {withheld.window_id} was withheld: {reason}{note}",
                 report=withheld.report,
                 trail=withheld.window_id,
                 reason=reason,

@@ -16,7 +16,7 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.policy.verdict import withholding
+from crp_integrations.policy.verdict import unread_note, withholding
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.records import Request
@@ -267,7 +267,7 @@ class Turn(OpenWindow):
         if self._searches is not None:
             answered = without_searches(answered)
         self._examined_reply = answered
-        report = self._examine(fitted.envelope, answered.text)
+        report = self._examine(fitted.envelope, answered.answer)
         self._judged_answer = self._judgement(fitted, answered, report)
         if self._judged_answer is None:
             return self._settled(fitted, answered, admission, report)
@@ -321,9 +321,11 @@ class Turn(OpenWindow):
                 unfinished = None if answered.tool_calls else self._unfinished(report, fitted)
                 return unfinished or self._released(shown, report, answered, fitted, verdict)
             case Withhold(reason=reason):
-                closed = self._close("halted", shown, answered.text, report, verdict=verdict)
+                closed = self._close("halted", shown, answered.answer, report, verdict=verdict)
                 withheld = self._answer(shown, answered, closed)
-                self._outcome = Halt(reason, withheld, *withholding(verdict.judgement, reason))
+                unread = unread_note(admission.policy, report, reason, self.request.accept_risk)
+                found = withholding(verdict.judgement, reason)
+                self._outcome = Halt(reason, withheld, *found, unread=unread)
                 self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)
@@ -338,11 +340,11 @@ class Turn(OpenWindow):
         fitted: FittedDispatch,
         verdict: AnswerVerdict,
     ) -> Outcome:
-        closed = self._close("released", shown, reply.text, report, verdict=verdict)
+        closed = self._close("released", shown, reply.answer, report, verdict=verdict)
         answer = self._answer(shown, reply, closed)
         self._outcome = Release(answer)
         # A step that calls tools without a word says nothing to report.
-        if reply.text.strip() or not reply.tool_calls:
+        if reply.answer.strip() or not reply.tool_calls:
             self._hand_report(closed.report)
         self._packing.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
         return self._outcome

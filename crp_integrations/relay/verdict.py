@@ -121,7 +121,7 @@ def decide(
         again = _again(report, tier, judgement, request, policy, text, attempts, settings)
         if again is not None:
             return again
-    found = decide_answer(report, tier, judgement, terms)
+    found = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
     if found.reason is not None:
         return Withhold(found.reason)
     if found.word == UNREACHABLE:
@@ -191,7 +191,7 @@ def _again(
         unmet = set(judgement.unmet)
         if not accepts_tier(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
-        if exceeds_risk(report, request.accept_risk):
+        if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
         mended = [demand for demand in MENDED if demand in unmet]
         if mended:
@@ -271,7 +271,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not reply.text.strip(),
+            unanswered=bool(reply.tool_calls) and not reply.answer.strip(),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,
@@ -283,7 +283,7 @@ class AnswerVerdict:
                 judgement,
                 request=request,
                 policy=policy,
-                text=reply.text,
+                text=reply.answer,
                 attempts=attempts,
                 settings=world.settings.dispatch,
                 terms=terms,
@@ -365,7 +365,7 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    return world.reviewer is not None and world.reviewer(report, reply.text)
+    return world.reviewer is not None and world.reviewer(report, reply.answer)
 
 
 def oversight_of(

@@ -29,7 +29,8 @@ from crp_integrations.errors import (
 )
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.governance.window_trace import invocation_hash
-from crp_integrations.messages import Reply
+from crp_integrations.messages import Message, Reply
+from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay import compaction
 from crp_integrations.relay.close import (
@@ -91,6 +92,8 @@ class OpenWindow:
         self._carried_context: CarriedContext | None = None
         self._calls = WindowCalls()
         self._searches: FactSearches | None = None
+        # System prompt and messages as the model got them; None for those of the request.
+        self._sent: tuple[str, tuple[Message, ...]] | None = None
         # What was left out of the conversation; None before anybody looked at it.
         self._compaction: CompactionAccount | None = None
         # Whether other windows may go on with the answer.
@@ -125,6 +128,14 @@ class OpenWindow:
     def flag(self, word: str) -> None:
         """Add a word to the report's flags."""
         self._calls.flags.append(word)
+
+    def note_sent(self, system: str, messages: Sequence[Message]) -> None:
+        """Note what the model was really sent, where it may have been changed on its way.
+
+        Args:
+            system: the system prompt without what the turn itself put there.
+        """
+        self._sent = (system, tuple(messages))
 
     def remedied(self, remedy: str) -> None:
         """Note that a remedy of a broken flow was used, for the journal and the header.
@@ -183,7 +194,13 @@ class OpenWindow:
         """What an answer beside an envelope is judged against."""
         request = self._packing.request
         earlier = earlier_facts(self._packing.namespace, self._known()) if envelope else []
-        self._evidence = evidence_of(envelope, request.history, earlier, self._rejected())
+        self._evidence = evidence_of(
+            envelope,
+            request.history if self._sent is None else self._sent[1],
+            earlier,
+            self._rejected(),
+            request.system_prompt if self._sent is None else self._sent[0],
+        )
         return self._evidence
 
     def examine_whole(self, answers: Sequence[Answer], text: str) -> Report:
@@ -216,7 +233,7 @@ class OpenWindow:
     ) -> JudgedAnswer | None:
         """The answer's way through the judge; None where there is none, or nothing to judge."""
         world, judge = self._world, self._world.judge
-        if judge is None or self._examined is None or not reply.text.strip():
+        if judge is None or self._examined is None or not reply.answer.strip():
             return None
         return JudgedAnswer(
             judge,
@@ -290,6 +307,8 @@ class OpenWindow:
             flags.append(f"residency={namespace.residency}")
         if self.request.cache.text:
             flags.append(f"cache={self.request.cache.text}")
+        if self._packing.unfitted:
+            flags.append(f"{UNFITTED}{self._packing.unfitted}")
         if self._calls.redispatches:
             flags.append(f"re-dispatches={self._calls.redispatches}")
         flags += self._calls.flags

@@ -35,7 +35,7 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import FittedDispatch
 from crp_integrations.relay.window_end import microseconds_between
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import QualityTier, Strategy
+from crp_integrations.vocabulary import DropReason, QualityTier, Strategy
 
 
 def measure_steps(
@@ -115,6 +115,14 @@ class WindowEnvelope:
     def candidates(self) -> tuple[str, ...]:
         """Ids of the facts that the envelope was made of, shown or not."""
         return tuple([one.fact_id for one in self.made.candidates.facts]) if self.made else ()
+
+    @property
+    def unfitted(self) -> int:
+        """How many facts were found where not one of them fitted; 0 where nobody wanted any."""
+        envelope = self.last.envelope if self.last else None
+        if envelope is None or envelope.facts or self.request.budget_tokens == 0:
+            return 0
+        return sum(drop.reason is DropReason.BUDGET for drop in envelope.dropped)
 
     @property
     def decisions(self) -> dict[str, str]:

@@ -159,6 +159,7 @@ class Changed(StrEnum):
     LAYOUT = "layout"
     PROMPT = "prompt"
     PRIOR = "prior-windows"
+    JUDGE = "judge"
     EXPIRED = "expired"
 
 

@@ -603,7 +603,7 @@ def test_in_the_background_the_attachment_comes_later(judge: Double) -> None:
     assert len(asked(judge)) == 1
     # What was not examined is told at once.
     langchain.scripted(WRONG).invoke(QUESTION, config={"callbacks": [handler]})
-    assert told[1]["checked"] == "NOT_CHECKED"
+    assert told[1]["flags"] == ["not-examined"]
 
 
 def test_in_the_background_the_logger_and_the_listener_are_told_later(judge: Double) -> None:

@@ -111,7 +111,7 @@ async def test_what_a_tool_answers_is_a_fact_of_the_session(way):
     relay = opened()
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said)
-    agent = agent_of(model, relay, [weather])
+    agent = agent_of(model, relay, [weather], tools_as_facts=True)
     ask = {"messages": [("user", "How is the weather in Rome?")]}
     result = await agent.ainvoke(ask) if way == "ainvoke" else agent.invoke(ask)
     first, last = answers(result)
@@ -127,10 +127,10 @@ async def test_what_a_tool_answers_is_a_fact_of_the_session(way):
     assert said not in relay.turn("How is the weather in Rome?", model="gpt-4o").preview().text
 
 
-def test_without_tools_as_facts_a_result_is_evidence_and_in_no_envelope():
+def test_a_tools_result_is_evidence_and_sent_once():
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said)
-    agent = agent_of(model, tools=[weather], tools_as_facts=False)
+    agent = agent_of(model, tools=[weather])
     last = answers(agent.invoke({"messages": [("user", "How is the weather in Rome?")]}))[-1]
     assert last.response_metadata["crp"]["grounding_pct"] == 1.0
     assert said not in model.seen[1][0].text
@@ -177,7 +177,7 @@ def test_short_long_and_failed_results():
             ("user", "Which station was opened in 1950, what is the count, and is it broken?")
         ]
     }
-    agent_of(model, relay, [count, stations, fails], k=40).invoke(ask)
+    agent_of(model, relay, [count, stations, fails], k=40, tools_as_facts=True).invoke(ask)
     context = model.seen[1][0].text
     assert "The tool count, asked with {}, answered: 42" in context
     assert "Station number 50 " in context
@@ -324,7 +324,7 @@ def test_a_thread_is_a_session_and_its_results_stay():
     relay = opened()
     said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
     model = scripted(calling("weather", {"city": "Rome"}), said, said)
-    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver())
+    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver(), tools_as_facts=True)
     config = {"configurable": {"thread_id": "t"}}
     question = {"messages": [("user", "How is the weather in Rome?")]}
     agent.invoke(question, config)
@@ -767,7 +767,7 @@ async def test_the_callback_reports_each_step_of_an_agent(way):
         case _:
             parts, error = await overheard(agent, ASK, way, stream_mode="messages", config=config)
             assert error is None and len(parts) > 3
-    assert [one.get("checked") for one in heard] == ["NOT_CHECKED", None, None]
+    assert ["not-examined" in one["flags"] for one in heard] == [True, False, False]
     assert [one.get("risk_level") == "LOW" for one in heard[1:]] == [True, False]
     assert heard[2]["distortion_types"] == ["NUMBER_CHANGED"]
 

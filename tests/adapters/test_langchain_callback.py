@@ -161,7 +161,7 @@ def test_a_hook_that_raises_takes_no_report_away_and_keeps_no_run() -> None:
     handler = DPECallbackHandler(attach="full", on_report=loud)
     result = Several(reply=None).generate([[HumanMessage("x")]], callbacks=[handler])
     for generation in result.generations[0]:
-        assert crp(generation.message)["checked"] == "NOT_CHECKED"
+        assert crp(generation.message)["risk_level"] == "UNKNOWN"
     assert len(handler._runs) == 0
 
 
@@ -219,7 +219,8 @@ def test_an_answer_without_text_says_that_it_was_not_checked(said: str) -> None:
     answer = rag(listed(Document(TOWER)), lambda prompt: said).invoke(
         QUESTION, {"callbacks": [handler]}
     )
-    assert crp(answer) == {"checked": "NOT_CHECKED", "reason": "the answer has no text"}
+    assert crp(answer)["risk_level"] == "UNKNOWN"
+    assert crp(answer)["reasons"] == ["the answer has no text"]
     assert heard == [crp(answer)]
 
 
@@ -266,7 +267,7 @@ def test_an_agent_with_a_retriever_tool_is_checked(form: Any, asynchronous: bool
         [*state["messages"]], {"callbacks": [handler]}
     )
     assert crp(silent)["risk_level"] == "LOW"
-    assert "checked" not in crp(silent)
+    assert "not-examined" not in crp(silent)["flags"]
 
 
 class Sleepy(BaseRetriever):

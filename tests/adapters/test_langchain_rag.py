@@ -273,8 +273,8 @@ def test_a_call_without_retrieval_says_that_it_was_not_checked():
         "Hello", config={"callbacks": [DPECallbackHandler(attach="full")]}
     )
     crp = message.response_metadata["crp"]
-    assert crp["checked"] == "NOT_CHECKED"
-    assert "no retriever" in crp["reason"]
+    assert crp["risk_level"] == "UNKNOWN"
+    assert "no retriever" in crp["reasons"][0]
 
 
 def test_a_failed_examination_is_never_clean(relay, monkeypatch):
@@ -286,8 +286,8 @@ def test_a_failed_examination_is_never_clean(relay, monkeypatch):
     crp = chain.invoke(
         QUESTION, {"callbacks": [DPECallbackHandler(attach="full")]}
     ).response_metadata["crp"]
-    assert crp["checked"] == "NOT_CHECKED"
-    assert "ValueError" in crp["reason"]
+    assert crp["risk_level"] == "UNKNOWN"
+    assert "ValueError" in crp["reasons"][0]
 
 
 def test_trees_are_forgotten_when_their_root_fails():

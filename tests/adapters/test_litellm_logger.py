@@ -44,6 +44,12 @@ def arguments(server: Double, text: str, question: str = QUESTION) -> dict[str, 
     }
 
 
+def bare(server: Double, answer: str) -> dict[str, Any]:
+    """Arguments of a call whose model is told nothing, and answers this."""
+    server.answers = lambda seen: answer
+    return {**arguments(server, ""), "messages": [{"role": "user", "content": QUESTION}]}
+
+
 def called(
     way: str, logger: CRPLogger, context: Any, question: str, **kwargs: Any
 ) -> tuple[Any, str]:
@@ -123,15 +129,13 @@ def test_the_innermost_context_counts_and_ends(server, logger) -> None:
     logger._on_report = heard.append
     with logger.shown(["The gardens of the valley grow tulips and roses every single spring."]):
         with logger.shown([FACTS[7]], QUESTION):
-            inner = litellm.completion(**arguments(server, FACTS[7]))
-        outer = litellm.completion(**arguments(server, FACTS[0]))
-    alone = litellm.completion(**arguments(server, ""))
+            inner = litellm.completion(**bare(server, FACTS[7]))
+        outer = litellm.completion(**bare(server, FACTS[0]))
+    alone = litellm.completion(**bare(server, FACTS[0]))
     reports = [logger.report(one) for one in (inner, outer, alone)]
     assert reports[0]["grounding_pct"] == 1.0 > reports[1]["grounding_pct"]
-    assert reports[2] == {
-        "checked": "NOT_CHECKED",
-        "reason": "nobody said what the call was shown, and no tool answered",
-    }
+    assert reports[2]["risk_level"] == "UNKNOWN" and reports[2].keys() == reports[0].keys()
+    assert reports[2]["reasons"] == ["nobody said what the call was shown, and no tool answered"]
     assert len(heard) == 3
     assert all(one in heard for one in reports)
 
@@ -141,7 +145,11 @@ def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> 
         {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
     ]
     with logger.shown([FACTS[0]]):
-        assert "no text" in logger.report(litellm.completion(**arguments(server, "")))["reason"]
+        told = logger.report(litellm.completion(**arguments(server, "")))
+        assert told["reasons"] == ["the answer holds no text"]
+        forced = {"type": "function", "function": {"name": "look_up"}}
+        called = litellm.completion(**arguments(server, ""), tool_choice=forced)
+        assert "not-examined" not in logger.report(called)["flags"]
     server.tool_calls = []
 
     def broken(*given: Any, **more: Any) -> Any:
@@ -150,7 +158,7 @@ def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> 
     monkeypatch.setattr("crp_integrations.litellm.logger.examine", broken)
     with logger.shown([FACTS[0]]):
         failed = logger.report(litellm.completion(**arguments(server, "")))
-    assert failed["checked"] == "NOT_CHECKED" and "failed" in failed["reason"]
+    assert failed["risk_level"] == "UNKNOWN" and "failed" in failed["reasons"][0]
 
 
 def test_a_stream_that_nobody_reads_has_no_report(server, logger) -> None:
@@ -168,7 +176,7 @@ def test_calls_that_never_end_are_given_up_oldest_first(server, logger, monkeypa
     given = [litellm.completion(**arguments(server, "")) for _ in range(5)]
     with pytest.raises(RequestError):
         logger.report(given[0])
-    assert logger.report(given[4])["checked"] == "NOT_CHECKED"
+    assert logger.report(given[4])["risk_level"]
 
 
 def test_a_router_and_its_fallbacks_keep_the_pairing(server, logger) -> None:
@@ -220,3 +228,12 @@ def test_it_is_told_in_a_process_of_many_routers(server, logger) -> None:
 def test_a_grounding_mode_that_does_not_exist_is_refused() -> None:
     with pytest.raises(RequestError, match="'none'"):
         CRPLogger(grounding="none")
+
+
+def test_what_the_application_writes_into_the_system_prompt_is_evidence(server, logger) -> None:
+    """The usual pattern without a `shown`: the context stands in the call's own messages."""
+    for answer, supported in ((FACTS[0], True), (BAD, False)):
+        server.answers = lambda seen, said=answer: said
+        response = litellm.completion(**arguments(server, FACTS[0]))
+        statuses = {claim["status"] for claim in logger.report(response)["claims"]}
+        assert (statuses == {"SUPPORTED"}) is supported

@@ -104,7 +104,8 @@ async def test_reports_reach_agents_by_events_and_metadata_with_depth_and_turn(k
         ("root", 0, 3),
     ]
     first, second, last = (one.metadata["crp"] for one in outputs(events))
-    assert first == second == {"checked": "NOT_CHECKED", "reason": "the answer holds no text"}
+    assert first == second
+    assert (first["risk_level"], first["reasons"]) == ("UNKNOWN", ["the answer holds no text"])
     assert last["distortion_types"] == ["NUMBER_CHANGED"]
     assert result.metadata["crp"] == last and result.metadata["crp_agent"]["turn"] == 3
     json.dumps(result.metadata)
@@ -137,7 +138,7 @@ async def test_what_a_tool_says_is_evidence_and_its_error_is_not():
         if reports:
             assert report["grounding_pct"] == 1.0
         else:
-            assert report["checked"] == "NOT_CHECKED"
+            assert report["risk_level"] == "UNKNOWN" and not report["claims"]
 
 
 async def test_results_of_an_earlier_run_count_from_the_conversation():
@@ -216,7 +217,7 @@ def test_depth_turn_and_report_of_agents_three_deep(kind, way):
     for event in reported:
         assert event.agent["agent"] == f"level{event.agent['depth']}"
         by_run.setdefault(event.agent["run"], []).append(event.agent)
-        checked = "checked" not in event.report
+        checked = "not-examined" not in event.report["flags"]
         assert checked == (event.agent["turn"] == 2)
         if checked:
             assert event.report["grounding_pct"] == 1.0
@@ -379,7 +380,9 @@ async def test_what_a_tool_answers_is_a_fact_of_the_session():
     said = weather("Rome")
     llm = scripted([("weather", {"city": "Rome"})], said)
     events, result, _ = await heard(
-        agent(CRPAgentLLM(relay, llm), [weather]).run("How is the weather in Rome?")
+        agent(CRPAgentLLM(relay, llm, tools_as_facts=True), [weather]).run(
+            "How is the weather in Rome?"
+        )
     )
     assert [one.metadata["crp_agent"]["turn"] for one in outputs(events)] == [1, 2]
     assert result.metadata["crp"]["grounding_pct"] == 1.0
@@ -387,6 +390,21 @@ async def test_what_a_tool_answers_is_a_fact_of_the_session():
     assert said not in llm.seen[0][0].content
     session = result.metadata["crp_agent"]["session_id"]
     assert relay.end_session(session) == 0, "the run's own session has ended with it"
+
+
+async def test_a_tools_result_is_evidence_and_sent_once_and_its_error_is_none():
+    def broken(city: str) -> str:
+        """Fails."""
+        raise ValueError(weather(city))
+
+    for tool, status in ((weather, "SUPPORTED"), (broken, "NOT_CHECKED")):
+        said = weather("Rome")
+        llm = scripted([(tool.__name__, {"city": "Rome"})], said)
+        made = agent(CRPAgentLLM(opened(), llm, attach="full"), [tool])
+        _, result, _ = await heard(made.run("How is the weather in Rome?"))
+        assert said not in llm.seen[1][0].content
+        report = result.metadata["crp"]
+        assert (status == "SUPPORTED") == ("SUPPORTED" in {c["status"] for c in report["claims"]})
 
 
 @pytest.mark.parametrize("way", ["sync", "async", "stream", "many"])
@@ -491,7 +509,7 @@ async def test_a_tag_names_a_session_that_stays():
     relay = opened()
     said = weather("Rome")
     llm = scripted([("weather", {"city": "Rome"})], said, said)
-    made = agent(CRPAgentLLM(relay, llm), [weather])
+    made = agent(CRPAgentLLM(relay, llm, tools_as_facts=True), [weather])
     told = []
     for _ in range(2):
         with instrument_tags({"session_id": "anna@example.org"}):

@@ -16,6 +16,7 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.query_engine import (
     RetrieverQueryEngine,
     RouterQueryEngine,
@@ -26,6 +27,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
+from pydantic import BaseModel
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.prompt import render
@@ -289,7 +291,7 @@ async def test_its_facts_and_its_report_are_those_of_the_engine_around_it():
     assert response.metadata["crp"]["risk_level"] == "LOW"
     assert response.metadata["crp_session"]["window_number"] == 1
     # The selector's answer rests on nothing that was retrieved, and is no answer of the engine.
-    assert [one.report.get("checked") for one in reported] == ["NOT_CHECKED"]
+    assert [one.report["flags"] for one in reported] == [["not-examined"]]
 
 
 # --- synthesizer ---------------------------------------------------------------------------
@@ -471,8 +473,8 @@ def test_a_call_alone_is_not_checked_and_an_empty_one_too():
     with DPEEventHandler(attach="full"):
         alone = llm.chat([])
         done = llm.complete(QUESTION)
-    assert alone.additional_kwargs["crp"]["checked"] == "NOT_CHECKED"
-    assert done.additional_kwargs["crp"]["checked"] == "NOT_CHECKED"
+    assert alone.additional_kwargs["crp"]["flags"] == ["not-examined"]
+    assert done.additional_kwargs["crp"]["flags"] == ["not-examined"]
     assert "crp" not in llm.complete(QUESTION).additional_kwargs, "it has stopped listening"
 
 
@@ -563,3 +565,27 @@ def test_a_callers_own_metadata_are_shown_as_before():
     with DPEEventHandler(attach="full"):
         made.as_query_engine(llm=llm).query(QUESTION)
     assert "crp_number: 7" in prompts(llm) and "an abbreviation of theirs" in prompts(llm)
+
+
+class Operator(BaseModel):
+    """Who operates a reactor."""
+
+    name: str
+
+
+def test_a_structured_prediction_is_an_answer():
+    """LlamaIndex makes the model call a tool, whose arguments are what the caller gets."""
+    reported = []
+    llm = scripted([("Operator", {"name": "Northfield Energy"})])
+    prompt = ChatPromptTemplate(
+        message_templates=[
+            ChatMessage(role="system", content=FACTS[1]),
+            ChatMessage(role="user", content="Who operates the reactor?"),
+        ]
+    )
+    with DPEEventHandler(attach="full", on_report=reported.append):
+        answer = llm.structured_predict(Operator, prompt)
+    assert answer == Operator(name="Northfield Energy")
+    (event,) = reported
+    assert "not-examined" not in event.report["flags"]
+    assert event.report["response_content_hash"] == sha256('{"name":"Northfield Energy"}')

@@ -188,3 +188,25 @@ def test_ten_kinds_of_results_have_one_verdict_behind_every_door(door: str, serv
             levels[right].append(report["risk_level"])
     assert set(levels[True]) == {"LOW"}
     assert levels[False].count("LOW") <= 0.5 * len(levels[False])
+
+
+@pytest.mark.parametrize(("figure", "withheld"), [("31", False), ("13", True)])
+def test_a_router_examines_a_call_that_its_caller_forces(
+    relay: Relay, server: Double, figure: str, withheld: bool
+) -> None:
+    """A structured answer: the caller names the one tool, whose arguments are the answer."""
+    written = json.dumps({"weather": RIGHT.replace("31", figure)})
+    function = {"name": "answer", "arguments": written}
+    server.tool_calls = [{"id": "c9", "type": "function", "function": function}]
+    server.answers = lambda seen: ""
+    router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay)
+    response = router.completion(
+        "main",
+        messages=conversation(QUESTION, RESULT),
+        tools=[{"type": "function", "function": {"name": "answer", "parameters": {}}}],
+        tool_choice={"type": "function", "function": {"name": "answer"}},
+    )
+    assert response.choices[0].message.tool_calls[0].function.arguments == written
+    assert response.crp["claims_total"] >= 1
+    supported = {one["status"] for one in response.crp["claims"]} == {"SUPPORTED"}
+    assert not (withheld and supported)

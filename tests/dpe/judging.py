@@ -15,7 +15,7 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.messages import ModelCall
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import ClaimStatus, GroundingMode
 
 # From what a call holds, as a dictionary, to a reply: an object, or its text.
 Rule = Callable[[dict[str, Any]], Any]
@@ -47,8 +47,13 @@ class Case:
 
     @property
     def screened(self) -> Report:
-        """The report of the stages without a model call."""
-        return examine(self.dossier, embedder=None, verifier=None, settings=DpeSettings())
+        """The report of the stages without a model call, as if they had compared nothing."""
+        report = examine(self.dossier, embedder=None, verifier=None, settings=DpeSettings())
+        bare = {"status": ClaimStatus.NOT_CHECKED, "error": None, "wrong": None}
+        unread = {**bare, "quotations": (), "findings": ()}
+        return report.model_copy(
+            update={"claims": tuple(one.model_copy(update=unread) for one in report.claims)}
+        )
 
     def inquiry(self) -> Inquiry:
         return Inquiry(self.dossier, self.screened.claims, self.terms)

@@ -65,7 +65,14 @@ def test_a_citation_of_a_passage_that_does_not_exist(answer: str, wrong: bool) -
 )
 def test_an_object_beside_the_one_of_its_name(change: dict[str, object], status: str) -> None:
     passages = [json.dumps([ORDER, {"order_id": "HP-48377", "status": "open", "total": 78.5}])]
-    assert statuses(json.dumps(ORDER | change), passages) == [status]
+    found = statuses(json.dumps(ORDER | change), passages)
+    if status == "CONTRADICTED":
+        # The field that differs, and no other.
+        assert found.count(status) == 1
+        found.remove(status)
+        assert set(found) == {"SUPPORTED"}
+    else:
+        assert set(found) == {status}
 
 
 def test_rows_beside_rows() -> None:

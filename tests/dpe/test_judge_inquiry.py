@@ -343,10 +343,10 @@ def test_an_assertion_without_a_number_is_merged_too() -> None:
 
     def rule(data: dict[str, Any]) -> dict[str, Any]:
         found = finding(c1="312 metres")(data)
-        there = [name for name, text in data["passages"] if "a museum" in text]
+        there = [name for name, text in data["passages"] if "is a museum" in text]
         verdict = {"text": "A museum", "status": "UNSUPPORTED", "quotes": []}
         if there:
-            verdict |= {"status": "SUPPORTED", "quotes": quoted((there[0], "a museum"))}
+            verdict |= {"status": "SUPPORTED", "quotes": quoted((there[0], "is a museum"))}
         return {**found, "unnumbered": [verdict]}
 
     assert statuses(case.judged(rule)) == ["SUPPORTED", "SUPPORTED"]

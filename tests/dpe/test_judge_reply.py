@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
-from crp_integrations.dpe.judge.messages import read_reply
+from crp_integrations.dpe.judge.reply import read_reply
+from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 from tests.dpe.judging import Case, contradicted, statuses, supported
 
@@ -242,7 +243,7 @@ def test_after_two_unreadable_replies_the_embedded_report_stands_and_says_so(rep
     before = CASE.screened
     assert report.risk_level is before.risk_level
     assert report.claims == before.claims
-    assert report.checked_by == "screen"
+    assert report.checked_by == COMPARISON
     assert "judge-failed=Unreadable" in report.flags
     assert [one.reply for one in run.calls] == [reply, reply]
 

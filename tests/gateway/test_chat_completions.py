@@ -109,6 +109,28 @@ def test_tools_make_their_round(gateway: Gateway, server: Double) -> None:
     assert server.requests[-1].body["messages"][1]["content"] == QUESTION
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_that_the_caller_forces_answers(
+    gateway: Gateway, server: Double, stream: bool
+) -> None:
+    """The arguments are examined like an answer, and go out as the call that they are."""
+    written = '{"note": "The Meridian reactor delivers 512 megawatts."}'
+    name = TOOL["function"]["name"]
+    server.tool_calls = [
+        {"id": "c1", "type": "function", "function": {"name": name, "arguments": written}}
+    ]
+    server.answers = lambda seen: ""
+    forced = {"type": "function", "function": {"name": name}}
+    body = {**BODY, "tools": [TOOL], "tool_choice": forced, "stream": stream}
+    said = gateway.post(CHAT, body)
+    assert said.status_code == 200
+    if not stream:
+        (choice,) = said.json()["choices"]
+        assert not choice["message"]["content"]
+        assert choice["message"]["tool_calls"][0]["function"]["arguments"] == written
+        assert said.headers["CRP-Provenance-Claim-Count"] == "1"
+
+
 def test_a_tool_choice_is_not_sent_without_tools(gateway: Gateway, server: Double) -> None:
     assert gateway.post(CHAT, {**BODY, "tool_choice": "none"}).status_code == 200
     assert "tool_choice" not in server.requests[0].body

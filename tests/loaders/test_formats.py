@@ -227,6 +227,24 @@ def test_html_layout_tables_are_walked_and_depth_does_not_matter() -> None:
     assert html.read_html(nested.encode(), uri="u", name="x").blocks[0].text.startswith("- x")
 
 
+MERGED = """<table><tr><th rowspan=2>Plan</th><th colspan="2">Price</th></tr>
+<tr><th>month</th><th>year</th></tr><tr><td rowspan="0">Basic</td><td>5</td><td>50</td></tr>
+<tr><td colspan=2>free | none</td></tr><tr><td colspan=9999>x</td></tr></table>"""
+
+
+def test_html_merged_cells_keep_their_values_in_each_row_and_column() -> None:
+    (block,) = html.read_html(MERGED.encode(), uri="u", name="x").blocks
+    lines = block.text.split("\n")
+    assert lines[:5] == [
+        "| Plan | Price | Price |",
+        "|---|---|---|",
+        "| Plan | month | year |",
+        "| Basic | 5 | 50 |",
+        "| Basic | free \\| none | free \\| none |",
+    ]
+    assert lines[5].count("| x ") == 50
+
+
 def test_html_encoding_is_the_declared_one() -> None:
     page = '<meta charset="iso-8859-1"><p>Größe</p>'.encode("iso-8859-1")
     assert html.read_html(page, uri="u", name="x").blocks[0].text == "Größe"
@@ -346,6 +364,21 @@ def test_pdf_paragraphs_are_whole_again_with_their_pages() -> None:
         (3, f"{LONG}."),
         (4, "The (last) page says it."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (["the pro-", "vision is Jean-", "Paul's"], "the provision is Jean-Paul's"),
+        (["a well-known and well-", "known fact"], "a well-known and well-known fact"),
+        (["for short-", "and long-term care"], "for short- and long-term care"),
+        (["in 2019-", "2021, COVID-", "19 and a -", "b"], "in 2019-2021, COVID-19 and a - b"),
+        (["pro\u00ad", "vision"], "provision"),
+    ],
+)
+def test_pdf_words_cut_at_a_lines_end_are_joined(lines: list[str], text: str) -> None:
+    document = pdf.read_pdf(make_pdf([lines]), uri="u", name="x.pdf")
+    assert [block.text for block in document.blocks] == [text]
 
 
 def test_pdf_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def policies(thresholds: st.SearchStrategy[float | None] = THRESHOLDS) -> st.Sea
         ),
         upgrade_on_risk=st.none()
         | st.sampled_from((Strategy.REFLEXIVE, Strategy.HIERARCHICAL, Strategy.BATCH)),
+        unchecked=st.none() | st.just("allow"),
         report_uri=st.sets(st.sampled_from(ADDRESSES)).map(tuple),
         report_to=st.sets(st.sampled_from(("ops", "audit.team", "x_1"))).map(tuple),
     )

@@ -14,6 +14,7 @@ from crp_integrations.policy.directives import PROFILE_TEXTS
 from crp_integrations.policy.inheritance import (
     MODES,
     apply_mode,
+    combine_strictest,
     effective_policy,
     tighten,
 )
@@ -54,6 +55,11 @@ def _more(parent: tuple[str, ...], child: tuple[str, ...]) -> bool:
     return not set(parent) - set(child)
 
 
+def _dropped(parent: str | None, child: str | None) -> bool:
+    # The other way round: what permits something may be dropped and not added.
+    return child is None or parent is not None
+
+
 ORACLE: dict[str, Place] = {
     "default_src": _fewer,
     "halt_on": _by(_LEVEL),
@@ -73,6 +79,7 @@ ORACLE: dict[str, Place] = {
     "block_repetition": _flag,
     "max_repetition": _by(_REPETITION),
     "upgrade_on_risk": _by(_UPGRADE),
+    "unchecked": _dropped,
     "report_uri": _more,
     "report_to": _more,
 }
@@ -118,8 +125,9 @@ def test_two_policies_at_random(parent: Policy, child: Policy) -> None:
 
 @given(policies(COARSE), policies(COARSE))
 def test_both_written_together_tighten_each(one: Policy, other: Policy) -> None:
-    # Duplicates: the most restrictive of each directive holds, so the whole tightens both.
-    fewer = one.changed(report_uri=(), report_to=())
+    # Duplicates: the most restrictive of each directive holds, so the whole tightens both. What
+    # permits something is written by whoever writes the whole.
+    fewer = one.changed(report_uri=(), report_to=(), unchecked=other.unchecked)
     both = parse_policy(f"{render_policy(fewer)}; {render_policy(other)}")
     assert relaxed(fewer, both) == relaxed(other, both) == []
 
@@ -152,6 +160,7 @@ def test_without_a_child_the_parents_policy_holds(parent: Policy) -> None:
             "https://a.example/",
             "https://b.example/",
         ),
+        ("halt-on HIGH", "halt-on HIGH; unchecked allow", "unchecked", "absent", "allow"),
         (
             "upgrade-on-risk reflexive",
             "upgrade-on-risk batch",
@@ -194,8 +203,16 @@ def test_a_safety_mode_adds_its_directives_and_relaxes_none(
     if mode in (None, SafetyMode.PERMISSIVE):
         assert moded == policy
     else:
-        sources = {"default_src": policy.default_src}
-        assert relaxed(MODES[mode].changed(**sources), moded) == []
+        aside = {"default_src": policy.default_src, "unchecked": policy.unchecked}
+        assert relaxed(MODES[mode].changed(**aside), moded) == []
+    assert moded.unchecked == policy.unchecked
+
+
+@given(policies(COARSE), policies(COARSE))
+def test_two_in_force_side_by_side_permit_what_both_permit(one: Policy, other: Policy) -> None:
+    both = combine_strictest(one, other)
+    assert both.allows_unread is (one.allows_unread and other.allows_unread)
+    assert both.unchecked == combine_strictest(other, one).unchecked
 
 
 def test_the_medical_profile_may_be_tightened_and_no_other_profile_does() -> None:

@@ -37,7 +37,7 @@ EVERYTHING = (
     "require-completeness 1.00; require-quality S A; require-oversight auto; "
     "oversight human-review; block-ungrounded; block-parametric; block-pii; block-fabrication; "
     "block-distortion; block-repetition; max-repetition MINOR; upgrade-on-risk hierarchical; "
-    "report-uri https://a.example/r http://b.example:8080/; report-to audit ops"
+    "unchecked allow; report-uri https://a.example/r http://b.example:8080/; report-to audit ops"
 )
 
 
@@ -85,6 +85,7 @@ def test_every_directive_is_read_and_printed_as_it_stands() -> None:
         block_repetition=True,
         max_repetition=RepetitionLevel.MINOR,
         upgrade_on_risk=Strategy.HIERARCHICAL,
+        unchecked="allow",
         report_uri=("http://b.example:8080/", "https://a.example/r"),
         report_to=("audit", "ops"),
     )
@@ -242,6 +243,9 @@ def test_a_profile_and_a_directive_the_stricter_holds(other: str) -> None:
         ("oversight none", 11),
         ("max-repetition SEVERE", 16),
         ("upgrade-on-risk push", 17),
+        ("unchecked", 10),
+        ("unchecked deny", 11),
+        ("unchecked allow allow", 17),
         ("profile", 1),
         ("profile medical", 1),
         ("profile=", 9),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.records import Classification, Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.policy.directives import DIRECTIVES, Demand, PolicySource, ViolationType
 from crp_integrations.policy.inheritance import MODES
 from crp_integrations.policy.policy_text import parse_policy, render_policy
@@ -18,7 +19,7 @@ from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
-    Checked,
+    ClaimStatus,
     HaltReason,
     Oversight,
     QualityTier,
@@ -26,9 +27,13 @@ from crp_integrations.vocabulary import (
     RiskLevel,
     SafetyMode,
 )
-from tests.dpe.helpers import check
+from tests.dpe import helpers
 from tests.dpe.windows import after
 from tests.policy.policies import policies
+
+# The document's own arithmetic measures everything, without anybody who reads.
+ARITHMETIC = DpeSettings(decides="composite", verifier="alignment")
+check = partial(helpers.check, settings=ARITHMETIC)
 
 FACTS = (
     "The fee is 40 EUR per month. Refunds are granted within 30 days of purchase.",
@@ -59,7 +64,13 @@ def bad() -> Report:
 @cache
 def repeated() -> Report:
     """What the window before said, word for word, and half of what was asked."""
-    return after(SAID, SAID, sub_queries=("the fee", "opening hours of the museum in Lisbon"))
+    report = after(
+        SAID,
+        SAID,
+        sub_queries=("the fee", "opening hours of the museum in Lisbon"),
+        settings=ARITHMETIC,
+    )
+    return report.changed(completeness_score=0.5)
 
 
 def at(level: RiskLevel) -> Report:
@@ -112,7 +123,7 @@ ROWS: tuple[Row, ...] = (
     ("max-repetition SIGNIFICANT", repeated, good, ViolationType.REPETITION, Demand.REPETITION, False),
     (
         "require-flow 0.70",
-        lambda: after("Penguins live in cold seas.", SAID),
+        lambda: after("Penguins live in cold seas.", SAID, settings=ARITHMETIC),
         good,
         ViolationType.FLOW,
         Demand.FLOW,
@@ -148,11 +159,11 @@ def test_a_directive_acts_on_a_report(
 def test_every_directive_that_demands_something_has_a_row() -> None:
     shown = {row[0].split(" ")[0] for row in ROWS}
     elsewhere = {"warn-on", "require-quality", "require-oversight", "oversight"}
-    settings_only = {"upgrade-on-risk", "report-uri", "report-to"}
+    settings_only = {"upgrade-on-risk", "unchecked", "report-uri", "report-to"}
     assert shown | elsewhere | settings_only == set(DIRECTIVES)
 
 
-@pytest.mark.parametrize("level", list(RiskLevel))
+@pytest.mark.parametrize("level", [one for one in RiskLevel if one is not RiskLevel.UNKNOWN])
 @pytest.mark.parametrize("named", ["CRITICAL", "HIGH", "MEDIUM"])
 def test_halt_on_and_warn_on_act_from_their_level_on(level: RiskLevel, named: str) -> None:
     order = ["LOW", "MEDIUM", "HIGH", "CRITICAL"]
@@ -286,11 +297,11 @@ def test_block_repetition_goes_by_max_repetition() -> None:
 
 def test_a_claim_that_was_not_read_may_hide_a_fabrication() -> None:
     first, *others = good().claims
-    unread = first.model_copy(update={"checked": Checked.NOT_CHECKED})
+    unread = first.model_copy(update={"status": ClaimStatus.NOT_CHECKED})
     found = judge_answer(
         parse_policy("block-fabrication"), good().changed(claims=(unread, *others))
     )
-    assert only(found)[2] == "1 claim not checked"
+    assert only(found)[2] == "1 claim not read"
     assert found.halt is HaltReason.POLICY
 
 
@@ -354,7 +365,8 @@ def test_report_only_says_the_same_and_enforces_nothing(
 @given(policies(), policies())
 @settings(max_examples=150, deadline=None)
 def test_a_tighter_policy_sees_no_less(one: Policy, other: Policy) -> None:
-    plain = one.changed(report_uri=(), report_to=())
+    plain = one.changed(report_uri=(), report_to=(), unchecked=None)
+    other = other.changed(unchecked=None)
     both = parse_policy(f"{render_policy(plain)}; {render_policy(other)}")
     for report in (good(), bad(), repeated()):
         lax = {found.violation_type for found in judge_answer(plain, report).violations}

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import PolicyRelaxed
 from crp_integrations.headers.names import PROTOCOL_VERSION
@@ -32,7 +33,11 @@ FIELDS = [
 
 def test_a_report_has_exactly_the_listed_fields() -> None:
     report = finish(
-        check("The fee is 90 EUR. It was founded in 1987 in Lisbon.", ["The fee is 40 EUR."]),
+        check(
+            "The fee is 90 EUR. It was founded in 1987 in Lisbon.",
+            ["The fee is 40 EUR."],
+            settings=DpeSettings(decides="composite", verifier="alignment"),
+        ),
         session_id="crp_sess_0123456789abcdef",
         window_id="crp_win_0123456789abcdef",
         timestamp="2026-05-25T10:00:00Z",

@@ -44,7 +44,8 @@ from crp_integrations.dpe.comparison.wording import (
 from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.records import Evidence as Place
-from crp_integrations.language.claim_kinds import is_greeting, is_request, is_silent, is_talk
+from crp_integrations.language.claim_kinds import asserts_nothing
+from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.language.text import split_sentences
 from crp_integrations.vocabulary import ClaimStatus, ClaimType, ErrorKind
 
@@ -54,7 +55,7 @@ QUOTE_NOT_FOUND: Final = "QUOTE_NOT_FOUND"
 CITATION_WRONG: Final = "CITATION_WRONG"
 NEGATION_FLIP: Final = "NEGATION_FLIP"
 # A clause of fewer content words is said of too many things.
-FEWEST_CONTENT: Final = 2
+FEWEST_CONTENT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ def compare_claims(
     Returns:
         The claims with status, error, findings, quotations and hints.
     """
+    # Thoughts are no answer, and must not qualify the sentence behind them; offsets stay.
+    answer = without_reasoning(answer, reasoning_spans(answer))
     evidence = Evidence(passages)
     structured = compare_structures(answer, evidence, question)
     comparison = _Comparison(answer, evidence, question)
@@ -115,18 +118,6 @@ def compare_claims(
     )
 
 
-def _asserts_nothing(claim: Claim, *, heading: bool) -> bool:
-    """Whether a claim is a greeting, an offer, a question, a refusal or a heading.
-
-    To be replaced by `language.claim_kinds.asserts_nothing(text, heading=...)`.
-    """
-    text = claim.text
-    body = text.strip(" *_")
-    if heading or body.endswith("?"):
-        return True
-    return is_greeting(text) or is_talk(text) or is_request(text) or is_silent(text)
-
-
 class _Comparison:
     """One answer beside the evidence."""
 
@@ -138,7 +129,7 @@ class _Comparison:
     def compared(self, claim: Claim) -> Claim:
         """The claim with what the comparison says of it."""
         heading = claim.claim_type is ClaimType.META and self._opens_heading(claim)
-        if _asserts_nothing(claim, heading=heading):
+        if asserts_nothing(claim.reads_as, heading=heading):
             return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
         tokens = claim_tokens(claim.reads_as)
         content = content_keys(tokens)

@@ -13,6 +13,7 @@ from crp_integrations.dpe.comparison.wording import (
     Token,
     folded_keys,
     qualified,
+    readings_of,
     tokens_of,
 )
 from crp_integrations.language.blocks import blocks
@@ -171,7 +172,8 @@ class Evidence:
                 sentence = Sentence(
                     number, span.start, span.end, text[span.start : span.end], own,
                     lead_at(leads, span.start), before is None, before,
-                    frozenset(key for key, _, _ in own), span.start in code,
+                    frozenset(word for key, _, _ in own for word in readings_of(key)),
+                    span.start in code,
                 )  # fmt: skip
                 found.append(sentence)
                 before = sentence

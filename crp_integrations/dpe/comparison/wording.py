@@ -17,6 +17,7 @@ from crp_integrations.language.dates import DateMention
 from crp_integrations.language.folding import Folded
 from crp_integrations.language.negation import find_conditions, negations
 from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.typesetting import HYPHENATION
 from crp_integrations.language.words import (
     AUXILIARIES,
     DETERMINERS,
@@ -31,7 +32,7 @@ from crp_integrations.language.words import (
 
 # Signs are words too: "C++" is not "C". Punctuation and brackets are none.
 _TOKEN: Final = re.compile(
-    r"\w+(?:['.,\-&/:@+]+\w+)*|[^\w\s.,;:!?()\[\]{}\"'\u2026\u2013\u2014_-]|(?<=\w)\+\+?"
+    rf"\w+(?:['.,\-&/:@+{HYPHENATION}]+\w+)*|[^\w\s.,;:!?()\[\]{{}}\"'\u2026\u2013\u2014_-]|(?<=\w)\+\+?"
 )
 _CAMEL: Final = re.compile(r"[a-z][A-Z]")
 _ARTICLES: Final = frozenset({"a", "an", "the"})
@@ -137,11 +138,25 @@ def claim_tokens(text: str) -> list[Token]:
 def same_token(claim: Token, source: Token) -> bool:
     """Whether two words are one, or two values equal; a unit must not come from nowhere."""
     if claim.value is None or source.value is None:
-        return claim.key == source.key and (claim.value is None) == (source.value is None)
+        same = claim.key == source.key or not readings_of(claim.key).isdisjoint(
+            readings_of(source.key)
+        )
+        return same and (claim.value is None) == (source.value is None)
     own, other = claim.value.of, source.value.of
     if isinstance(own, Quantity) and isinstance(other, Quantity) and own.unit and not other.unit:
         return False
     return same_value(claim.value, source.value)
+
+
+def readings_of(key: str) -> frozenset[str]:
+    """A word as it may be read: the hyphen that a line's end cuts it by may be its own.
+
+    >>> sorted(readings_of("well\u2027known"))
+    ['well-known', 'wellknown']
+    """
+    if HYPHENATION not in key:
+        return frozenset({key})
+    return frozenset({key.replace(HYPHENATION, ""), key.replace(HYPHENATION, "-")})
 
 
 def content_keys(tokens: Sequence[Token]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge import messages as words
-from crp_integrations.dpe.judge.messages import JudgePrompt, read_reply, readable
+from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import (
     QUESTION_ID,
     SYSTEM_ID,
@@ -20,6 +20,7 @@ from crp_integrations.dpe.judge.records import (
     JudgeRun,
     LeftOut,
 )
+from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
 from crp_integrations.language.lexical_overlap import coverage
 from crp_integrations.messages import Message, ModelCall, Usage
@@ -111,7 +112,7 @@ class Inquiry:
         kept_back = dict(asking.left_out)
         self._passages = [
             (number, text)
-            for number, (fact_id, text) in enumerate(dossier.passages, 1)
+            for number, (fact_id, text) in enumerate(dossier.numbered_passages, 1)
             if fact_id not in kept_back
         ]
         parts, unread = self._parts()
@@ -153,7 +154,7 @@ class Inquiry:
                 self._claims,
                 (part.first, part.last),
                 part.passages,
-                len(self._dossier.passages),
+                len(self._dossier.numbered_passages),
             )
             self._asked = (part, id_, words.messages(self._asking.prompt, user), False)
         return ModelCall(
@@ -227,7 +228,7 @@ class Inquiry:
             prompt=self._asking.prompt.identity,
             own_answer=self._asking.own_answer,
             calls=tuple(self._made),
-            passages=len(self._dossier.passages),
+            passages=len(self._dossier.numbered_passages),
             left_out=tuple(left_out.values()),
             language=self._asking.prompt.language,
         )

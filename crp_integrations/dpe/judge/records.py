@@ -43,6 +43,27 @@ class LeftOut(Part):
     reason: str
 
 
+class JudgedNeed(Part):
+    """A part of the question, and whether the answer tells it.
+
+    Attributes:
+        number: of the part, from 1; a question that was not taken apart is one.
+        by: ids of the claims that answer it, right or wrong.
+    """
+
+    number: int = Field(ge=1)
+    answered: bool
+    by: tuple[str, ...] = ()
+
+
+class Conflict(Part):
+    """Claims, by their ids, or words of passages that cannot both be true."""
+
+    claims: tuple[str, ...] = ()
+    quotations: tuple[Quotation, ...] = ()
+    reason: str = ""
+
+
 class JudgeExchange(Part):
     """One call of a judge and its reply.
 
@@ -90,6 +111,8 @@ class JudgeRun(Part):
         left_out: passages that no call showed.
         language: of the reasons.
         unplaced: assertions of the reply whose words do not stand in the answer.
+        needs: the parts of the question that a reply speaks of, in order.
+        conflicts: of claims, and of passages.
     """
 
     model: str = ""
@@ -101,6 +124,8 @@ class JudgeRun(Part):
     left_out: tuple[LeftOut, ...] = ()
     language: str = "en"
     unplaced: int = Field(default=0, ge=0)
+    needs: tuple[JudgedNeed, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
 
     @property
     def failed(self) -> str:

@@ -38,7 +38,8 @@ def segment_claims(state: State) -> State:
     for number, piece in enumerate(segments, 1):
         checkable += piece.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
         claims.append(_claim(number, piece, answer, checkable, settings))
-        here = piece.sentence_index
+        # The leaves of a structured answer are counted by themselves.
+        here = min(piece.sentence_index, len(spans) - 1)
         last = spans[min(here + 1, len(spans) - 1)]
         sentences.append(answer[spans[here].start : last.end])
     return replace(

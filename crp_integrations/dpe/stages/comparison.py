@@ -13,10 +13,20 @@ from typing import Final
 
 from crp_integrations.dpe.comparison import compare_claims
 from crp_integrations.dpe.ports import Verifier
-from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, StageRun
+from crp_integrations.dpe.records import (
+    COMPARISON,
+    HIDDEN_TEXT,
+    LONGEST,
+    REJECTED,
+    Claim,
+    Finding,
+    StageRun,
+)
 from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.stages.entailment import first_pieces, windows, word_on
 from crp_integrations.dpe.state import State
+from crp_integrations.language.hidden_text import hidden_text
+from crp_integrations.language.languages import differs
 from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 
 NAMES: Final = ((2, "attribution"), (3, "fidelity verification"), (4, "entailment scoring"))
@@ -34,11 +44,62 @@ def compare_with_evidence(state: State) -> State:
     claims = compare_claims(
         dossier.answer, state.claims, dossier.passages, dossier.question, numbered=dossier.numbered
     )
-    state = replace(state, claims=claims)
+    language = differs(dossier.answer, "\n".join(text for _, text in dossier.passages))
+    if language:
+        # Its names may be ordinary words: figures alone can be looked up.
+        claims = tuple(map(_without_names, claims))
+    state = replace(state, claims=claims, language=language)
     repeated = find_repeats(state)
     if repeated:
         claims = tuple(map(_rejected, with_repeats(claims, repeated)))
-    return replace(state, claims=claims)
+    return replace(state, claims=_with_hidden_text(claims, dossier.answer))
+
+
+def _without_names(claim: Claim) -> Claim:
+    hints = tuple(one for one in claim.hints if one.kind != "name")
+    return claim.model_copy(update={"hints": hints}) if hints != claim.hints else claim
+
+
+def _with_hidden_text(claims: tuple[Claim, ...], answer: str) -> tuple[Claim, ...]:
+    """The claims with a finding for each stretch of the answer that a reader does not see.
+
+    It belongs to the claim that it stands in, else to the one before it.
+
+    Spec: CRP-SPEC-005 §5.2
+    """
+    hidden = hidden_text(answer)
+    if not hidden or not claims:
+        return claims
+    found: dict[str, list[Finding]] = {}
+    for one in hidden:
+        before = [claim for claim in claims if claim.start < one.end]
+        claim = before[-1] if before else claims[0]
+        reason = f"hidden text ({one.kind})" + (f": {one.decoded}" if one.decoded else "")
+        found.setdefault(claim.claim_id, []).append(
+            Finding(
+                stage=3,
+                kind=HIDDEN_TEXT,
+                claim_id=claim.claim_id,
+                start=one.start,
+                end=one.end,
+                reason=reason[:LONGEST],
+            )
+        )
+    return tuple(
+        claim.model_copy(
+            update={"findings": (*claim.findings, *found[claim.claim_id])} | _doubted(claim)
+        )
+        if claim.claim_id in found
+        else claim
+        for claim in claims
+    )
+
+
+def _doubted(claim: Claim) -> dict[str, object]:
+    """What hides text asserts something, whatever it shows."""
+    if claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.NOT_CHECKABLE):
+        return {"status": ClaimStatus.NOT_CHECKED, "quotations": ()}
+    return {}
 
 
 def read_with_verifier(state: State) -> State:

@@ -21,7 +21,7 @@ from crp_integrations.dpe.derivation import (
     dominant,
     verification_of,
 )
-from crp_integrations.dpe.judge.verdict import reasons
+from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
@@ -234,6 +234,8 @@ def _flags(state: State) -> tuple[str, ...]:
         flags.append("claims=0")
     if not state.dossier.passages:
         flags.append("context=0")
+    if state.language:
+        flags.append(f"language={state.language}")
     opinions = sum(claim.claim_type is ClaimType.OPINION for claim in state.claims)
     if opinions:
         flags.append(f"opinions={opinions}")

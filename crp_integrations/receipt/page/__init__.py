@@ -21,9 +21,9 @@ from importlib.resources import files
 from string import Template
 
 from crp_integrations.dpe import derivation
-from crp_integrations.dpe.judge import messages, verdict
-from crp_integrations.dpe.records import REJECTED
-from crp_integrations.language import folding
+from crp_integrations.dpe.judge import belief, reading, reasons, reply
+from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
+from crp_integrations.language import folding, typesetting
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -81,30 +81,52 @@ def judge_constants() -> str:
     told = {
         "apostrophes": "".join(sorted(folding.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
-        "checkable": [kind.value for kind in verdict.CHECKABLE],
+        "asking": sorted(belief.ASKING),
+        "comparison": COMPARISON,
+        "clauseEnds": sorted(belief.CLAUSE_ENDS),
         "dashes": "".join(sorted(folding.DASHES)),
         "edges": folding.EDGES,
-        "first": [status.value for status in verdict.FIRST],
+        "ends": sorted(belief.ENDS),
+        "errors": {kind: error.value for kind, error in reading.EXACT_ERRORS.items()},
+        "family": belief.FAMILY,
+        "hidden": HIDDEN_TEXT,
+        "functionWords": sorted(belief.FUNCTION_WORDS),
+        "german": sorted(belief.GERMAN),
+        "judged": sorted(belief.JUDGED),
+        "leastLetters": belief.LEAST_LETTERS,
+        "leastWords": belief.LEAST_WORDS,
+        "mostGerman": belief.MOST_GERMAN,
+        "sameLanguage": round(belief.SAME_LANGUAGE * 100),
+        "sentenceEnds": list(belief.STOPS),
+        "verdicts": sorted(belief.VERDICTS),
+        "first": [status.value for status in reading.FIRST],
+        "formula": typesetting.FORMULA,
         "further": to_fixed(derivation.FURTHER),
         "group": folding.GROUP,
         "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
+        "hyphenation": typesetting.HYPHENATION,
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in derivation.LEVELS],
-        "longestName": messages.LONGEST_NAME,
-        "longestQuote": messages.LONGEST_QUOTE,
-        "longestReason": verdict.LONGEST,
+        "longestName": reply.LONGEST_NAME,
+        "longestQuote": reply.LONGEST_QUOTE,
+        "longestSaid": reply.LONGEST_REASON,
+        "longestReason": reasons.LONGEST,
         "marks": "".join(sorted(folding.MARKS)),
-        "mostBraces": messages.MOST_BRACES,
+        "mostBraces": reply.MOST_BRACES,
         "mostFurther": derivation.MOST_FURTHER,
-        "mostQuotes": messages.MOST_QUOTES,
-        "mostReasons": verdict.MOST,
-        "mostUnnumbered": messages.MOST_UNNUMBERED,
+        "mostQuotes": reply.MOST_QUOTES,
+        "mostReasons": reasons.MOST,
+        "mostListed": reply.MOST_LISTED,
         "nothing": "".join(sorted(folding.NOTHING)),
+        "references": typesetting.REFERENCES,
         "rejected": REJECTED,
-        "sentences": {name: dict(words) for name, words in verdict.SENTENCES.items()},
+        "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
+        "separated": typesetting.SEPARATED,
         "separators": "".join(sorted(folding.SEPARATORS)),
-        "specific": sorted(kind.value for kind in verdict.SPECIFIC),
+        "settings": typesetting.SETTINGS,
+        "specific": sorted(kind.value for kind in derivation.SPECIFIC),
         "stops": "".join(sorted(folding.STOPS)),
+        "symbols": typesetting.SYMBOLS,
         "unspaced": folding.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()

@@ -287,7 +287,7 @@ function checkJudge(opening, texts) {
   const hidden = judged.calls.findIndex((call, place) => call.error === "Unreadable" && replyOf(given.said.replies[place], call.id));
   if (hidden >= 0) refuse("statuses", `reply ${hidden + 1} is told to be unreadable, and can be read`);
   const found = judged.skipped ? null : readable(() => statusesOf(judged, given.said, numbered));
-  const by = found ? `judge ${judged.model}` : "screen";
+  const by = found ? `judge ${judged.model}` : JUDGING.comparison;
   if (found === null && String(report.checked_by).startsWith("judge ")) refuse("statuses", "no reply of a judge can be read");
   if (found === null) return judged.skipped ? `the judge was not asked: ${line(judged.skipped)}` : "no reply of the judge can be read";
   if (report.checked_by !== by) refuse("statuses", `${line(by)} decided, ${line(report.checked_by)} is signed`);
@@ -299,11 +299,11 @@ function checkJudge(opening, texts) {
     if (other) refuse("statuses", `claim ${place + 1}: ${other} is ${short(canonical(made[other]), 80)} by the replies, ${short(canonical(told[other]), 80)} is signed`);
   }
   if (((content.settings || {}).dpe || {}).decides === "composite") return `statuses of ${many(found.length, "claim")} follow from the recorded replies`;
-  const level = readable(() => levelOf(found, given.grounding));
+  const level = readable(() => levelOf(found, given.stakes));
   const told = { level: report.risk_level, score: report.risk_score, verification: report.verification };
   const other = Object.keys(told).find((name) => told[name] !== level[name]);
   if (other) refuse("statuses", `${other} is ${level[other]} by the replies, ${line(told[other])} is signed`);
-  if (report.flagged !== (level.level !== "LOW")) refuse("statuses", "whether it is flagged does not follow from its level");
+  if (report.flagged !== (JUDGING.levels.indexOf(level.level) >= JUDGING.levels.indexOf("MEDIUM"))) refuse("statuses", "whether it is flagged does not follow from its level");
   return `statuses of ${many(found.length, "claim")} and level ${level.level} follow from the recorded replies`;
 }
 

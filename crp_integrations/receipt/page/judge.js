@@ -34,15 +34,76 @@ function foldedCluster(cluster) {
   return Array.from(BLANK.test(signAt(found, 0)) ? cluster : found, foldedSign).join("").replaceAll("\u2044", "/");
 }
 
+const SETTINGS = new RegExp(JUDGING.settings, "gu");
+const FORMULA = new RegExp(JUDGING.formula, "uy");
+const HYPHENATION = JUDGING.hyphenation;
+
+// The signs of a text without its typesetting, as `language.typesetting` undoes it, with offsets.
+function unset(text) {
+  const made = { signs: [], starts: [], ends: [] };
+  let [at, place, formula] = [0, 0, false];
+  const braces = [];
+  const put = (sign, length) => {
+    if (sign) {
+      made.signs.push(sign);
+      made.starts.push(place);
+      made.ends.push(place + length);
+    }
+    place += length;
+  };
+  const keep = (piece) => { for (const sign of piece) put(sign, 1); };
+  for (const match of text.matchAll(SETTINGS)) {
+    const [whole, reference, escaped, command, comma, symbol, space, brace, dollar, hyphen, identifier] = match;
+    keep(text.slice(at, match.index));
+    at = match.index + whole.length;
+    let sign = null;
+    if (reference) sign = referred(reference);
+    else if (symbol) sign = JUDGING.symbols[symbol];
+    else if (escaped || comma || space) sign = space ? " " : escaped || comma;
+    else if (command) {
+      braces.push(true);
+      sign = "";
+    } else if (brace === "{") braces.push(false);
+    else if (brace) sign = braces.pop() ? "" : null;
+    else if (dollar) {
+      FORMULA.lastIndex = match.index;
+      if (formula || FORMULA.test(text)) [formula, sign] = [!formula, ""];
+    } else if (hyphen) sign = hyphenOf(hyphen, text, match.index, at);
+    else if (identifier) {
+      for (const each of whole) put(isOf("separated", each) ? "" : each, 1);
+      continue;
+    }
+    if (sign === null) keep(whole);
+    else put(sign, Array.from(whole).length);
+  }
+  keep(text.slice(at));
+  return made;
+}
+
+function referred(name) {
+  if (name[0] !== "#") return Object.hasOwn(JUDGING.references, name) ? JUDGING.references[name] : null;
+  const code = /^#x/i.test(name) ? parseInt(name.slice(2), 16) : parseInt(name.slice(1), 10);
+  return (code > 0 && code < 0xd800) || (code > 0xdfff && code < 0x110000) ? String.fromCodePoint(code) : null;
+}
+
+// What a hyphen before a line's end stands for; null where it is a dash or a bullet.
+function hyphenOf(hyphen, text, start, end) {
+  const [before, behind] = [Array.from(text.slice(Math.max(0, start - 2), start)).pop() ?? "", Array.from(text.slice(end, end + 2))[0] ?? ""];
+  if (!WRITTEN.test(before) || !WRITTEN.test(behind)) return null;
+  if (hyphen === "\xad") return "";
+  return /\p{L}/u.test(before) && /\p{Lowercase}/u.test(behind) ? HYPHENATION : "-";
+}
+
 // A text as quotations are compared: its signs, where each is from, and where a mark was left out.
 function folded(original) {
-  const [signs, made] = [Array.from(original), { signs: [], starts: [], ends: [], apart: new Set() }];
+  const { signs, starts, ends } = unset(original);
+  const made = { signs: [], starts: [], ends: [], apart: new Set() };
   let [blank, place] = [true, 0];
   const keep = (told, first) => {
     for (const sign of told) {
       made.signs.push(sign);
-      made.starts.push(first);
-      made.ends.push(place);
+      made.starts.push(starts[first]);
+      made.ends.push(ends[place - 1]);
     }
   };
   while (place < signs.length) {
@@ -80,7 +141,7 @@ function isInner(sign) {
 function isCut({ signs, starts, apart }, place) {
   if (place < 1 || place >= signs.length || apart.has(place)) return false;
   const [before, behind] = [signs[place - 1], signs[place]];
-  return JOINS.test(behind)
+  return JOINS.test(behind) || before === HYPHENATION || behind === HYPHENATION
     || (starts[place - 1] === starts[place] && !isOf("stops", before) && !isOf("stops", behind))
     || (" ^".includes(behind) && starts[place] === starts[place + 1])
     || (isInner(before) && isInner(behind))
@@ -93,6 +154,12 @@ function figuresAt(signs, place) {
   return end - place;
 }
 
+// Whether more figures than a group of thousands has end at a place.
+function isMany(signs, end) {
+  const figures = signs.slice(Math.max(0, end - JUDGING.group - 1), end);
+  return figures.length > JUDGING.group && figures.every((sign) => NUMERAL.test(sign));
+}
+
 const isWord = (sign) => WRITTEN.test(sign) || (sign !== "" && ")]%°-".includes(sign));
 
 // Whether a figure begins here behind another one and what makes them one.
@@ -102,7 +169,7 @@ function isBehindSeparator({ signs, apart }, place) {
   if (isOf("separators", first)) return DIGIT.test(before) && DIGIT.test(signAt(signs, place + 1));
   if (!isOf("separators", before) || !DIGIT.test(first)) return false;
   if (before === "." && !isWord(earlier) && earlier !== ".") return true;
-  return DIGIT.test(earlier) && (before !== "," || figuresAt(signs, place) === JUDGING.group);
+  return DIGIT.test(earlier) && (before !== "," || (figuresAt(signs, place) === JUDGING.group && !isMany(signs, place - 1)));
 }
 
 // Whether a figure ends here in front of what makes it one with the next.
@@ -110,7 +177,8 @@ function isBeforeSeparator({ signs, apart }, place, end) {
   if (end + 1 >= signs.length || apart.has(end) || !isOf("separators", signs[end])) return false;
   const figures = figuresAt(signs, end + 1);
   if (!figures || !DIGIT.test(signs[end - 1])) return false;
-  return signs[end] !== "," || !(figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
+  const separate = figures === JUDGING.group && isMany(signs, end);
+  return signs[end] !== "," || !(separate || figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
 }
 
 // Whether a figure begins here that has a sign before it: 5 does not stand in -5.
@@ -118,11 +186,26 @@ function isSigned({ signs }, place) {
   return signAt(signs, place - 1) === "-" && (DIGIT.test(signs[place]) || /\p{Sc}/u.test(signs[place])) && !isWord(signAt(signs, place - 2));
 }
 
+// Where words end that begin at a place, 0 for nowhere; hyphens of line ends may lack.
+function endOf({ signs }, words, start) {
+  let place = start;
+  for (const word of words) {
+    if (word === HYPHENATION) {
+      if (signs[place] === "-" || signs[place] === HYPHENATION) place += 1;
+      continue;
+    }
+    if (signs[place] === HYPHENATION && word !== "-" && place > start) place += 1;
+    if (signs[place] !== word && !(word === "-" && signs[place] === HYPHENATION)) return 0;
+    place += 1;
+  }
+  return place;
+}
+
 // Each place where folded words stand and no word or figure is cut.
 function* placesOf(text, words) {
-  for (let place = 0; words.length && place + words.length <= text.signs.length; place += 1) {
-    const end = place + words.length;
-    if (!words.every((sign, at) => text.signs[place + at] === sign)) continue;
+  for (let place = 0; words.length && place < text.signs.length; place += 1) {
+    const end = endOf(text, words, place);
+    if (end <= place) continue;
     if (isCut(text, place) || isCut(text, end) || isSigned(text, place)) continue;
     if (!isBehindSeparator(text, place) && !isBeforeSeparator(text, place, end)) yield [text.starts[place], text.ends[end - 1]];
   }
@@ -228,53 +311,59 @@ function jsonAt(text, from) {
   }
 }
 
-// The verdicts of a reply, behind thoughts, in a fence or another object, or cut off; null for none.
-function replyOf(text, id) {
-  const objects = [];
+// The verdicts of a reply, behind thoughts, in a fence or another object, or cut off; null for none,
+// and for two that differ.
+function replyOf(written, id) {
+  const text = written.replace(/^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*<(think|thinking|reasoning|scratchpad)>[^]*?<\/\1>/i, "");
+  const said = [];
+  let last = 0;
   for (let [at, left] = [text.indexOf("{"), JUDGING.mostBraces]; at >= 0 && left > 0; left -= 1) {
     const read = jsonAt(text, at);
-    if (read) objects.push(read);
+    for (const one of read ? [read[0], ...read[0].values()] : []) {
+      if (!(one instanceof Map) || one.get("id") !== id || !one.has("claims")) continue;
+      said.push(one);
+      last = read[1];
+    }
     at = text.indexOf("{", read ? read[1] : at + 1);
   }
-  for (const [found, end] of objects.reverse()) {
-    const whole = [found, ...found.values()].find((one) => one instanceof Map && one.get("id") === id && Array.isArray(one.get("claims")));
-    // What was begun again behind it, and cut off, is the last word.
-    if (whole) return cutOff(text, id, end) || verdictsOf(whole.get("claims"), whole.get("unnumbered"));
-  }
-  return cutOff(text, id, 0);
+  if (!said.length) return cutOff(text, id);
+  if (said.some((one) => !isSame(one, said[0])) || !Array.isArray(said[0].get("claims")) || begunAt(text, id, last) !== null) return null;
+  return verdictsOf(said[0].get("claims"), said[0]);
 }
 
-// The verdicts that came whole in an object that did not; null for none.
-function cutOff(text, id, start) {
-  const items = [];
+// Where the list of claims begins in an object that did not come whole; null for none.
+function begunAt(text, id, start) {
   const blank = `${BLANK.source}*`;
   const form = ['"id"', ":", '"([0-9a-f]{16})"', ",", '"claims"', ":", "\\["].join(blank);
   const head = [...text.matchAll(new RegExp(form, "g"))].filter((one) => one[1] === id && one.index >= start).pop();
-  if (!head) return null;
-  for (let at = head.index + head[0].length;;) {
+  return head ? head.index + head[0].length : null;
+}
+
+// The verdicts that came whole in an object that did not; null for none.
+function cutOff(text, id) {
+  const items = [];
+  for (let at = begunAt(text, id, 0); at !== null;) {
     while (at < text.length && (text[at] === "," || BLANK.test(text[at]))) at += 1;
     const read = jsonAt(text, at);
-    if (!read) return items.length ? verdictsOf(items, null) : null;
+    if (!read) return items.length ? verdictsOf(items, new Map()) : null;
     items.push(read[0]);
     at = read[1];
   }
+  return null;
 }
 
-function verdictsOf(items, unnumbered) {
-  const [numbered, twice, others] = [new Map(), new Set(), []];
+function verdictsOf(items, reply) {
+  const [numbered, twice] = [new Map(), new Set()];
   for (const item of items) {
     const number = item instanceof Map ? numberOf(item.get("n")) : null;
     if (number === null) continue;
     const word = wordOf(item);
-    if (word === null || (numbered.has(number) && numbered.get(number).status !== word.status)) twice.add(number);
-    if (word !== null && !numbered.has(number)) numbered.set(number, word);
-  }
-  for (const item of Array.isArray(unnumbered) ? unnumbered.slice(0, JUDGING.mostUnnumbered) : []) {
-    const word = wordOf(item);
-    if (word !== null && word.text) others.push(word);
+    if (numbered.has(number) && JSON.stringify(numbered.get(number)) !== JSON.stringify(word)) twice.add(number);
+    if (!numbered.has(number)) numbered.set(number, word);
   }
   for (const number of twice) numbered.delete(number);
-  return { numbered, others };
+  const others = reply.get("unnumbered");
+  return { numbered, others: (Array.isArray(others) ? others.slice(0, JUDGING.mostListed) : []).map(wordOf).filter((word) => word && word.text) };
 }
 
 function numberOf(value) {
@@ -292,28 +381,161 @@ function wordOf(item) {
   if (status === "NOT_CHECKED" || !JUDGING.first.includes(status)) return null;
   const quotes = Array.isArray(item.get("quotes")) ? item.get("quotes").slice(0, JUDGING.mostQuotes) : [];
   return { status, kind: JUDGING.kinds.find((kind) => kind === upper(item.get("kind"))) || null,
-    wrong: text(item.get("wrong")), text: text(item.get("text")),
+    wrong: text(item.get("wrong")), text: text(item.get("text")), fix: text(item.get("fix")),
+    reason: sliced(text(item.get("reason")), 0, JUDGING.longestSaid),
     quotes: quotes.filter((one) => one instanceof Map && one.get("text") !== "").map((one) => [place(one.get("in")), text(one.get("text"))]) };
 }
 
-const UNCHECKED = { status: "NOT_CHECKED", error: null, wrong: null, quotations: [] };
+const UNCHECKED = { status: "NOT_CHECKED", error: null, wrong: null, quotations: [], disputed: false };
 const isFlagged = (claim) => claim.status === "CONTRADICTED" || claim.status === "UNSUPPORTED";
 
-// A word is believed as far as its quotations stand where it says.
-function believed(said, claim, word, shown) {
-  if (!word) return UNCHECKED;
-  const quotations = [];
-  for (const [name, text] of word.quotes) {
-    const source = sourceOf(said, name);
-    const here = source && (!source.passage || shown.has(source.passage)) ? located(text, source.folded) : null;
-    // It was held against the answer, so what it is about asserts something.
-    if (!here) return isFlagged(word) ? { ...UNCHECKED, type: "FACTUAL" } : UNCHECKED;
-    quotations.push({ fact_id: source.id, passage: source.passage, start: here[0], end: here[1] });
+// --- which quotations count (dpe/judge/belief.py) ---
+
+const isUnspaced = (sign) => JUDGING.unspaced.some(([low, high]) => low <= sign.codePointAt(0) && sign.codePointAt(0) <= high);
+const isLetter = (sign) => sign !== "" && /[\p{L}\p{N}\p{M}]/u.test(sign) && !DIGIT.test(sign);
+const foldedCase = (word) => Array.from(word, foldedSign).join("");
+const shared = (one, other) => [...one].filter((word) => other.has(word)).length;
+
+function piecesOf(text) {
+  const [signs, pieces] = [Array.from(text), []];
+  for (let place = 0; place < signs.length;) {
+    const first = place;
+    place += 1;
+    if (DIGIT.test(signs[first])) {
+      while (DIGIT.test(signAt(signs, place)) || (isOf("separators", signAt(signs, place)) && DIGIT.test(signAt(signs, place + 1)))) place += 1;
+    } else if (isLetter(signs[first]) && !isUnspaced(signs[first])) {
+      while (isLetter(signAt(signs, place)) && !isUnspaced(signs[place])) place += 1;
+    }
+    pieces.push(signs.slice(first, place).join(""));
   }
-  if (!quotations.length && (word.status === "SUPPORTED" || word.status === "CONTRADICTED")) return UNCHECKED;
-  const wrong = isFlagged(word) && word.wrong ? located(word.wrong, folded(sliced(said.answer, claim.start, claim.end))) : null;
-  return { status: word.status, quotations,
-    error: isFlagged(word) ? word.kind || (word.status === "UNSUPPORTED" ? "OVERREACH" : null) : null,
+  return pieces;
+}
+
+// What a text is about: its values, names, and families of words that carry content.
+function matterOf(text) {
+  const found = { values: new Set(), names: new Set(), words: new Set(), count: 0 };
+  let [begins, before] = [true, ""];
+  for (const written of piecesOf(text.normalize("NFKC"))) {
+    const [first] = Array.from(written);
+    const word = foldedCase(written);
+    if (DIGIT.test(first)) {
+      found.values.add(Array.from(word).filter((sign) => !isOf("separators", sign)).join("").replace(/^0+/, "") || "0");
+    } else if (!isLetter(first)) {
+      begins = begins || JUDGING.ends.includes(written);
+      before = BLANK.test(written) ? before : "";
+      continue;
+    } else if (isUnspaced(Array.from(word)[0])) {
+      if (before) found.words.add(before + word);
+    } else if (Array.from(word).length >= JUDGING.leastLetters && !JUDGING.functionWords.includes(word)) {
+      const family = sliced(word.replace(/s$/, ""), 0, JUDGING.family);
+      found.words.add(family);
+      if (first !== Array.from(word)[0] && !begins) found.names.add(family);
+    }
+    found.count += 1;
+    [before, begins] = [isUnspaced(Array.from(word)[0]) ? word : "", false];
+  }
+  return found;
+}
+
+const lettersOf = (text) => new Set(piecesOf(text).filter((piece) => isLetter(Array.from(piece)[0])).map(foldedCase));
+
+function lineAround(text, start, end) {
+  const [before, behind] = [sliced(text, 0, start), sliced(text, end)];
+  const first = Math.max(0, ...JUDGING.sentenceEnds.filter((stop) => before.includes(stop)).map((stop) => before.lastIndexOf(stop) + stop.length));
+  const last = Math.min(behind.length, ...JUDGING.sentenceEnds.filter((stop) => behind.includes(stop)).map((stop) => behind.indexOf(stop)));
+  return before.slice(first) + sliced(text, start, end) + behind.slice(0, last);
+}
+
+const isRow = (line) => line.includes("|") || (line.includes(":") && stripped(line.slice(line.indexOf(":") + 1)) !== ""
+  && line.slice(0, line.indexOf(":")).split(BLANK).filter(Boolean).length <= JUDGING.leastWords);
+
+function isVerdict(line) {
+  const own = lettersOf(line);
+  return JUDGING.verdicts.some((word) => own.has(word)) && JUDGING.judged.some((word) => own.has(word));
+}
+
+// What all claims of an answer are held against.
+function beliefOf(said) {
+  const [own, there] = [lettersOf(said.answer), lettersOf(said.passages.map((one) => one.text).join("\n"))];
+  return { question: matterOf(said.question), topic: matterOf(`${said.answer}\n${said.question}`),
+    translated: shared(own, there) * 100 < JUDGING.sameLanguage * own.size };
+}
+
+function isCounting(said, claim, text, source, [start, end]) {
+  const { question, topic, translated } = said.belief;
+  const within = (one, other) => shared(one, other) === one.size;
+  if (source.id === "question" && !source.passage) {
+    const next = Array.from(sliced(said.question, end)).find((sign) => JUDGING.clauseEnds.includes(sign));
+    return within(claim.values, question.values) && within(claim.words, question.words) && !JUDGING.asking.includes(next);
+  }
+  const found = text.replaceAll("...", "…").split("…").map(matterOf).reduce((best, one) => (one.count > best.count ? one : best));
+  const passage = source.text;
+  const short = found.count < JUDGING.leastWords;
+  const line = lineAround(passage, start, end);
+  const around = matterOf(line);
+  const names = shared(found.words, around.names);
+  if (!found.values.size && !(short ? names : found.words.size)) return false;
+  const alike = shared(found.values, claim.values);
+  if (isVerdict(line)) return alike + shared(found.words, claim.words) > 1;
+  const near = shared(around.words, claim.words) > 0;
+  if (short && !found.words.size) return alike > 1 || (alike === 1 && (translated || !claim.words.size || near));
+  if (near || alike) return true;
+  if (translated && !claim.values.size && !claim.names.size) return !short;
+  if (shared(around.words, topic.words)) return true;
+  return isRow(line) && (found.values.size > 0 || names > 0) && shared(matterOf(passage).words, topic.words) > 0;
+}
+
+// Whether a claim cannot be one that asserts nothing: it has a value or a name of its own.
+function isAsserting(said, claim, text) {
+  if (claim.type === "META" || /^[ \t|]*\n[ \t]*\|?[ \t]*:?--/.test(sliced(said.answer, claim.end))) return false;
+  const found = matterOf(text);
+  const { question } = said.belief;
+  const german = shared(new Set(JUDGING.german), new Set(piecesOf(text).map(foldedCase))) >= JUDGING.mostGerman;
+  return shared(found.values, question.values) < found.values.size || (!german && shared(found.names, question.words) < found.names.size);
+}
+
+// What exact comparison found of a claim before the judge; null for nothing.
+function exactOf(said, claim) {
+  const findings = claim.findings || [];
+  const first = findings.find((one) => JUDGING.errors[one.kind]);
+  if (!first || rejectionOf(claim)) return null;
+  const error = JUDGING.errors[first.kind];
+  const at = first.evidence ? said.passages.findIndex((one) => one.id === first.evidence.fact_id) : -1;
+  return { status: error === "INVENTION" ? "UNSUPPORTED" : "CONTRADICTED", error, wrong: [first.start, first.end], disputed: false,
+    quotations: at < 0 ? [] : [{ fact_id: first.evidence.fact_id, passage: at + 1, start: first.evidence.start, end: first.evidence.end }] };
+}
+
+// A word is believed as far as its quotations stand where it says, and say anything of the claim.
+function believed(said, claim, word, shown) {
+  const exact = exactOf(said, claim);
+  const unread = exact || UNCHECKED;
+  if (!word) return unread;
+  const text = sliced(said.answer, claim.start, claim.end);
+  const stand = [];
+  for (const [name, words] of word.quotes) {
+    const source = sourceOf(said, name);
+    const here = source && (!source.passage || shown.has(source.passage)) ? located(words, source.folded) : null;
+    if (here) stand.push({ words, source, here });
+  }
+  const quotations = stand.map(({ source, here }) => ({ fact_id: source.id, passage: source.passage, start: here[0], end: here[1] }));
+  if (word.status === "SUPPORTED") {
+    const matter = matterOf(text);
+    const counting = stand.filter(({ words, source, here }) => isCounting(said, matter, words, source, here));
+    if (!counting.length) return unread;
+    const values = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
+    const explained = values.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
+      && shared(values, matterOf(sliced(source.text, ...here)).values) === values.size);
+    const disputed = Boolean(exact && !explained);
+    return { ...UNCHECKED, status: "SUPPORTED", quotations, disputed, wrong: disputed ? exact.wrong : null };
+  }
+  if (word.status === "NOT_CHECKABLE") return exact || isAsserting(said, claim, text) ? unread : { ...UNCHECKED, status: "NOT_CHECKABLE" };
+  if (stand.length < word.quotes.length || (word.status === "CONTRADICTED" && !stand.length)) {
+    // It was held against the answer, so what it is about asserts something.
+    return exact || !word.quotes.length ? unread : { ...UNCHECKED, type: "FACTUAL" };
+  }
+  if (exact && word.status === "UNSUPPORTED") return exact;
+  const wrong = word.wrong ? located(word.wrong, folded(text)) : null;
+  return { status: word.status, quotations, disputed: false, error: word.kind || (word.status === "UNSUPPORTED" ? "OVERREACH" : null),
     wrong: wrong && [claim.start + wrong[0], claim.start + wrong[1]] };
 }
 
@@ -321,12 +543,12 @@ function sourceOf(said, name) {
   let key = trimmed(name, (sign) => " []#().".includes(sign));
   key = stripped(key.startsWith("passage") ? key.slice(7) : key);
   const own = ["q", "question", "0"].includes(key) ? "question" : ["s", "system"].includes(key) ? "system" : "";
-  if (own) return { id: own, passage: 0, folded: folded(said[own]) };
+  if (own) return { id: own, passage: 0, text: said[own], folded: folded(said[own]) };
   const passage = /^[0-9]{1,9}$/.test(key) ? Number(key) : 0;
   if (passage < 1 || passage > said.passages.length) return null;
   const source = said.passages[passage - 1];
   source.folded = source.folded || folded(source.text);
-  return { id: source.id, passage, folded: source.folded };
+  return { id: source.id, passage, text: source.text, folded: source.folded };
 }
 
 const rejectionOf = (claim) => (claim.findings || []).find((one) => one.kind === JUDGING.rejected);
@@ -341,20 +563,24 @@ function withRejection(claim) {
 // Statuses by the replies; null where none can be read. Claims are those that have numbers.
 function statusesOf(told, said, claims) {
   const calls = [];
+  said.belief = beliefOf(said);
   for (const [place, call] of told.calls.entries()) {
     const reply = call.error ? null : replyOf(said.replies[place], call.id);
     if (reply) calls.push({ ...call, ...reply, shown: new Set(call.passages) });
   }
   if (!calls.length) return null;
   const left = new Set(told.left_out.map(([id]) => id));
-  const unread = ["question", "system"].some((name) => left.has(name)) || said.passages.some((one) => left.has(one.id));
+  // A passage without words may be a picture; without any evidence nothing is unsupported.
+  const bare = !said.passages.length && !WRITTEN.test(said.system) && said.grounding === "context-preferred";
+  const unread = ["question", "system"].some((name) => left.has(name)) || bare
+    || said.passages.some((one) => left.has(one.id) || !WRITTEN.test(one.text));
   // What several calls, each with other passages, come to.
   const merged = (claim, heard) => {
     const best = heard.map(([word, shown]) => believed(said, claim, word, shown))
-      .sort((a, b) => JUDGING.first.indexOf(a.status) - JUDGING.first.indexOf(b.status))[0] || UNCHECKED;
+      .sort((a, b) => JUDGING.first.indexOf(a.status) - JUDGING.first.indexOf(b.status))[0] || exactOf(said, claim) || UNCHECKED;
     const shown = new Set(heard.flatMap(([, there]) => [...there]));
     // What was not read may say it.
-    const open = best.status === "UNSUPPORTED" && (unread || shown.size < told.passages);
+    const open = best.status === "UNSUPPORTED" && !exactOf(said, claim) && (unread || shown.size < told.passages);
     return withRejection({ ...claim, ...(open ? UNCHECKED : best) });
   };
   const found = claims.map((claim, place) => merged(claim, calls
@@ -375,25 +601,37 @@ function statusesOf(told, said, claims) {
   return [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
 }
 
-// An answer is as risky as its worst claim; further ones only raise the score.
-function levelOf(claims, mode) {
-  let [worst, counted, open] = [0, 0, false];
+// Whether a claim asserts something and nobody read it.
+const isUnread = (claim) => claim.status === "NOT_CHECKED";
+
+// An answer is as risky as its worst claim; further ones only raise the score. What is at stake:
+// a registered high-risk use, and the sentences with personal data of the answer.
+function levelOf(claims, { mode, answer, highRisk, personal, conflicts }) {
+  let [worst, counted, read, unread] = [0, 0, 0, 0];
+  const rank = (level) => JUDGING.levels.indexOf(level);
+  const sentences = new Set(claims.filter((claim) => personal.some((one) => one.start < claim.end && claim.start < one.end))
+    .map((claim) => claim.sentence));
   for (const claim of claims) {
-    let level = "LOW";
-    if (claim.status === "CONTRADICTED") level = "HIGH";
-    else if (claim.status === "UNSUPPORTED") level = JUDGING.specific.includes(claim.error) ? "HIGH" : JUDGING.unsupported[mode];
-    else if (claim.status === "NOT_CHECKED" && JUDGING.checkable.includes(claim.type)) [level, open] = ["MEDIUM", true];
-    if (level !== "LOW" || claim.status === "UNSUPPORTED") counted += 1;
-    worst = Math.max(worst, JUDGING.levels.indexOf(level));
+    let level = rank(claim.disputed || (claim.findings || []).some((one) => one.kind === JUDGING.hidden) ? "MEDIUM" : "LOW");
+    if (claim.disputed) level = Math.max(level, rank("MEDIUM"));
+    else if (claim.status === "CONTRADICTED") level = rank(highRisk || sentences.has(claim.sentence) ? "CRITICAL" : "HIGH");
+    else if (claim.status === "UNSUPPORTED") level = Math.max(level, rank(JUDGING.specific.includes(claim.error) ? "HIGH" : JUDGING.unsupported[mode]));
+    else if (isUnread(claim)) level = Math.max(level, rank("UNKNOWN"));
+    if (level > rank("UNKNOWN") || isFlagged(claim)) counted += 1;
+    if (isUnread(claim)) unread += 1;
+    if (!claim.status.startsWith("NOT_")) read += 1;
+    worst = Math.max(worst, level);
   }
+  if (conflicts) worst = Math.max(worst, rank("MEDIUM"));
+  if (!WRITTEN.test(answer)) worst = Math.max(worst, rank("UNKNOWN"));
   const level = JUDGING.levels[worst];
-  return { level, score: JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),
-    verification: open ? "PARTIAL" : "VERIFIED" };
+  return { level, score: level === "UNKNOWN" ? null : JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),
+    verification: !WRITTEN.test(answer) || (unread && !read) ? "UNREAD" : unread ? "PARTIAL" : "VERIFIED" };
 }
 
 // Why, in at most five sentences, gravest first; quotations have their texts.
 function reasonsOf(claims, answer, language) {
-  const [said, grave] = [JUDGING.sentences[language], ["CONTRADICTED", "UNSUPPORTED", "NOT_CHECKED"]];
+  const [said, grave] = [JUDGING.sentences[language], ["CONTRADICTED", "UNSUPPORTED", "SUPPORTED", "NOT_CHECKED"]];
   const fill = (name, values) => said[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
   const quoted = (text) => {
     const flat = trimmed(text.split(BLANK).filter(Boolean).join(" "), (sign) => " .,;:".includes(sign));
@@ -401,12 +639,13 @@ function reasonsOf(claims, answer, language) {
     const kept = cut === flat ? flat : `${cut.includes(" ") ? cut.slice(0, cut.lastIndexOf(" ")) : cut} …`;
     return kept.split(" ").length <= 2 && DIGIT.test(kept) ? kept : `“${kept}”`;
   };
-  const sentences = claims.filter((claim) => isFlagged(claim) || (claim.status === "NOT_CHECKED" && JUDGING.checkable.includes(claim.type)))
+  const sentences = claims.filter((claim) => isFlagged(claim) || claim.disputed || isUnread(claim))
     .sort((a, b) => grave.indexOf(a.status) - grave.indexOf(b.status) || a.start - b.start)
     .map((claim) => {
       const wrong = quoted(sliced(answer, ...(claim.wrong || [claim.start, claim.end])));
       const [first] = claim.quotations;
-      if (claim.status === "NOT_CHECKED") return fill("unchecked", { wrong });
+      if (claim.disputed) return fill("disputed", { wrong });
+      if (claim.status === "NOT_CHECKED") return fill("unread", { wrong });
       if (claim.status === "UNSUPPORTED") return fill(rejectionOf(claim) ? "rejected" : "unsupported", { wrong });
       if (!first) return fill("contradicted bare", { wrong });
       const source = fill(first.passage ? "passage" : first.fact_id, { number: first.passage });

@@ -129,13 +129,17 @@ function quotationOf(read, content, facts, one) {
 // All that statuses and level are computed from again; null where a text of it is not here.
 function judgedOf(read, content, facts) {
   const { judged, answer, grounding } = content.examined;
-  const said = { ...saidBefore(read, content), answer: read.text(answer), passages: facts,
+  const said = { ...saidBefore(read, content), answer: read.text(answer), passages: facts, grounding,
     replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
   const texts = [said.answer, said.question, said.system, ...said.replies, ...facts.map((fact) => fact.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
-    quotations: claim.quotations || [], findings: claim.findings || [] }));
-  return texts.includes(null) ? null : { said, claims, grounding };
+    quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));
+  const { report, examined } = content;
+  const stakes = { mode: grounding, answer: said.answer, conflicts: report.conflicts > 0,
+    highRisk: report.eu_ai_act_class === "HIGH" && Boolean((examined.system || {}).domain),
+    personal: ((report.personal || {}).found || []).filter((one) => one.where === "answer") };
+  return texts.includes(null) ? null : { said, claims, stakes };
 }
 
 // Reasons are put together from answer, statuses and quotations.
@@ -143,7 +147,7 @@ function reasonsTold(read, content, facts) {
   const { report, examined, settings } = content;
   const { judged, answer } = examined || {};
   if (!report || !report.flagged || !report.checked_by) return [];
-  const screened = report.checked_by === "screen";
+  const screened = report.checked_by === JUDGING.comparison;
   if (!screened && ((settings || {}).dpe || {}).decides === "composite") return [];
   const text = read.text(Number.isInteger(answer) ? answer : read.number("answer"));
   const claims = claimsOf(read, content, facts);

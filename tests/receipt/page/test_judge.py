@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
+from crp_integrations.dpe.judge.quotation import ERRORS
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut, Quotation
 from crp_integrations.dpe.judge.verdict import judged as by_package
-from crp_integrations.dpe.records import REJECTED, Claim, Finding, Report
+from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
 from crp_integrations.language.folding import Folded, locate
 from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.relay.doors import examine
-from crp_integrations.vocabulary import Checked, ClaimType, GroundingMode
+from crp_integrations.vocabulary import Checked, ClaimStatus, ClaimType, ErrorKind, GroundingMode
 from tests.receipt.judging import judged, lenient, misquoting, nonsense, right
 from tests.receipt.page.conftest import Open
 from tests.receipt.relayed import changed
@@ -81,6 +82,13 @@ SIGNS = (
     "\u0300", "\u0301", "\u0303", "\u3099", "ﾞ", "\u1161", "\u11ab", "\u200b", "\u00ad", "\ufeff", "ﬁ", "№",
     "®", "¨", "´", "𝟗", "😀", "\U00011066", "1,5", "1,250", "x.5", "...", " 2", "-5", "m²",
     "๒", "๓", "၂", "㏂", "⒉",
+)
+SETTING = (
+    "pro-\nvision", "pro- vision", "Jean-\nPaul", "a-\r\n b", "short- and", "\u2027", "x\u00ad\ny", "é-\nß", "𝐚-\n𝐛",
+    "R&amp;D", "&#39;", "&#x41;", "&nbsp;", "&nope;", "&#0;", "&frac12;", "$4.2\\,\\text{million}$", "$12$", "$5 ",
+    "\\%", "\\$", "\\mathrm{kg {x} y}", "4{,}200", "{", "}", "\\times ", "^{\\circ}", "^\\circ", "\\quad", "\\",
+    "DE89 3704 0044 0532 0130 00", "GB29 NWBK 6016 1331 9268 19", "+49 30 1234567", "2021,310", " ", "\n", "-", "a", "B",
+    "2", ",", "$", "😀",
 )  # fmt: skip
 FIGURES = (
     *"122255.,.,'*^ ", "-", "-$2", "½", "5½", "²", "1,250", "1.5,2", "3*4", "12", "é", "e\u0301", "a",
@@ -88,7 +96,7 @@ FIGURES = (
 SWAPS = (
     ("-", "—"), ("'", "’"), ('"', "“"), (" ", "\u00a0 "), (" ", "\n"), ("ss", "ß"), ("fi", "ﬁ"),
     ("1", "１"), ("a", "A"), (" ", " ... "), (" ", " … "), (".", ""), ("m", "**m**"), ("e", "e\u200b"),
-    ("2", "3"), ("i", "ı"), ("o", "0"), (" ", "\x1f"), (" ", "\ufeff"), ("-", ""), ("−", "-"), ("²", "2"),
+    ("2", "3"), ("i", "ı"), ("o", "0"), (" ", "\x1f"), ("-\n", ""), ("-\n", "-"), ("- ", ""), ("&amp;", "&"), ("\\,", " "), (" ", "\ufeff"), ("-", ""), ("−", "-"), ("²", "2"),
     ("½", " 1/2"), ("½", "1/2"), ("⁻", ""), (",", "."), (".", ","), ("ê\u0303", "ễ"), ("é", "e\u0301"), ("ầ", "a"),
     ("\u0303", ""), ("्", ""), ("न", ""), ("'", ""), ("*", ""), ("^", "**"), ("$", ""), ("5", "５"), ("°", " °"),
     ("*", '"'), ("5½", "5 1/2"), ("½", "²"), ("2", "²"),
@@ -124,9 +132,42 @@ def turned(chance: random.Random, found: str) -> str:
 
 def repeats(chance: random.Random, name: str, start: int, end: int) -> tuple[Finding, ...]:
     """Now and then, that the claim repeats what a sub-agent's report rejected."""
-    if chance.random() > 0.1:
+    if chance.random() > 0.3:
         return ()
+    if chance.random() < 0.7:
+        number = chance.randrange(len(PASSAGES))
+        begin = chance.randrange(20)
+        place = Evidence(fact_id=f"f{number}", start=begin, end=begin + 6, score=1.0, engine="test")
+        return (
+            Finding(
+                stage=4, kind=chance.choice(sorted(set(ERRORS) - {REJECTED})), claim_id=name,
+                start=start, end=chance.choice([end, min(end, start + 12)]),
+                evidence=chance.choice([place, None]),
+            ),
+        )  # fmt: skip
     return (Finding(stage=3, kind=REJECTED, claim_id=name, start=start, end=end),)
+
+
+def compared(findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """What exact comparison leaves on a claim with a finding."""
+    if not findings:
+        return {}
+    first = findings[0]
+    found = first.evidence
+    number = int(found.fact_id[1:]) if found else 0
+    error = ERRORS[first.kind]
+    invented = error is ErrorKind.INVENTION
+    return {
+        "status": ClaimStatus.UNSUPPORTED if invented else ClaimStatus.CONTRADICTED,
+        "error": error,
+        "wrong": (first.start, first.end),
+        "quotations": (
+            Quotation(
+                fact_id=found.fact_id, passage=number + 1, start=found.start, end=found.end,
+                text=PASSAGES[number][found.start : found.end],
+            ),
+        ) if found else (),
+    }  # fmt: skip
 
 
 def quote(chance: random.Random) -> dict[str, Any]:
@@ -240,6 +281,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
     claims, at = [], 0
     for number, (text, kind) in enumerate(CLAIMS, start=1):
         at = ANSWER.index(text, at)
+        findings = repeats(chance, f"c{number}", at, at + len(text))
         claims.append(
             Claim(
                 claim_id=f"c{number}",
@@ -251,7 +293,8 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 claim_type=kind,
                 specificity=0.5,
                 checked=Checked.CHECKED,
-                findings=repeats(chance, f"c{number}", at, at + len(text)),
+                findings=findings,
+                **compared(findings),
             )
         )
     mode = chance.choice(list(GroundingMode))
@@ -300,7 +343,11 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 "id": one.claim_id, "start": one.start, "end": one.end,
                 "type": one.claim_type.value,
                 "findings": [
-                    {"kind": f.kind, "start": f.start, "end": f.end} for f in one.findings
+                    {
+                        "kind": f.kind, "start": f.start, "end": f.end,
+                        "evidence": f.evidence.model_dump(mode="json") if f.evidence else None,
+                    }
+                    for f in one.findings
                 ],
             }
             for one in claims
@@ -316,7 +363,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
         wanted["found"] = [_told(one) for one in made.claims]
         wanted["level"] = {
             "level": made.risk_level.value,
-            "score": round(made.risk_score * 1_000_000),
+            "score": None if made.risk_score is None else round(made.risk_score * 1_000_000),
             "verification": made.verification.value,
         }
         wanted["reasons"] = list(made.reasons)
@@ -333,6 +380,7 @@ def _told(claim: Claim) -> dict[str, Any]:
         "error": claim.error.value if claim.error else None,
         "wrong": list(claim.wrong) if claim.wrong else None,
         "quotations": [one.model_dump(exclude={"text"}) for one in claim.quotations],
+        "disputed": claim.disputed,
     }
 
 
@@ -373,7 +421,7 @@ def quoting(chance: random.Random) -> dict[str, Any]:
     """A text and a quotation of it: a stretch, cut anywhere, or signs put together at random."""
     text = chance.choice([*PASSAGES, ANSWER])
     if chance.random() < 0.5:
-        signs = chance.choice([SIGNS, FIGURES])
+        signs = chance.choice([SIGNS, FIGURES, SETTING])
         text = "".join(chance.choices(signs, k=chance.choice([2, 3, 4, 6, 12, 20])))
     start = chance.randrange(len(text))
     quotation = turned(chance, text[start : start + chance.choice([1, 2, 3, 5, 8, 20])])

@@ -1,0 +1,261 @@
+"""Which quotations count, and which claims assert something, by the words alone.
+
+A judge can be talked into a verdict by a text that it reads. So its quotation has to be about what
+the claim is about, and a claim with a value of its own is nothing that cannot be checked. The rules
+read letters and figures alone, in any language, and stand in JavaScript too (`page/judge.js`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.language.folding import SEPARATORS, UNSPACED
+
+LEAST_WORDS: Final = 3
+LEAST_LETTERS: Final = 3
+# Letters by which words of one family are the same.
+FAMILY: Final = 4
+# Of an answer's words, the share that stands in the evidence where both are of one language.
+SAME_LANGUAGE: Final = 0.2
+# Distinct words of `GERMAN` from which on a capital letter makes no name.
+MOST_GERMAN: Final = 3
+ENDS: Final = frozenset("|.!?\n…。！？؟।")
+_RULE: Final = re.compile(r"[ \t|]*\n[ \t]*\|?[ \t]*:?--")
+ASKING: Final = frozenset("?？؟")
+CLAUSE_ENDS: Final = frozenset(",;:.!\n。！、，।") | ASKING
+STOPS: Final = ("\n", ". ", "! ", "? ", "。", "！", "？", "؟", "।")
+
+# Words that say nothing of a matter: pronouns, articles, prepositions, conjunctions, auxiliaries of
+# the languages that the package speaks, as far as they have three letters or more.
+FUNCTION_WORDS: Final = frozenset(
+    """about above after again all also although among and any are aren because been before being
+    below between both but can cannot could did does doing down during each either else every for
+    from further had has have having her here hers him his how however into isn its itself just may
+    might more most must neither nor not off only other otherwise our out over own per shall she
+    should since some such than that the their them then there therefore these they this those
+    though through thus too under until upon very was were what when where whether which while who
+    whom whose why will with within without would yes yet you your
+    aber alle allem allen aller alles als also andere anderen auch auf aus bei beim bis damit dann
+    dann daran das dass dem den denn der deren des dessen die dies diese diesem diesen dieser dieses
+    doch dort durch ein eine einem einen einer eines für gegen hat haben hatte hier ihr ihre ihrem
+    ihren ihrer ist jede jedem jeden jeder jedes jedoch kann kein keine können mehr mit muss nach
+    nicht noch nur oder ohne sein seine sich sie sind soll sowie über und uns unter vom von vor war
+    waren was weil wenn wer werden wie wird wurde wurden zum zur zwischen
+    ainsi après aucun aussi autre autres aux avant avec avoir car ces cet cette chaque comme dans
+    des dont elle elles entre est être fait ils leur leurs les lors mais même moins nos notre nous
+    ont par pas pendant peut plus pour quand que quel quelle qui sans ses son sont sous sur tous
+    tout toute toutes très une vers votre vous était
+    algunos antes aunque cada como con contra cual cuando del desde donde dos durante ella ellos
+    entre era esa ese esta está este esto estos fue han hasta hay las los más mientras muy nos otra
+    otro para pero por porque puede que quien ser sin sobre son sus también tiene todo todos una
+    unas uno unos""".split()
+)  # fmt: skip
+# What a verdict says, and what or whom it is about. A sentence with a word of both is no evidence.
+VERDICTS: Final = frozenset(
+    """supported unsupported verified correct contradicted checkable grounded accurate valid
+    belegt bestätigt korrekt richtig geprüft unterstützt gestützt
+    confirmée confirmé vérifiée vérifié correcte étayée exacte fondée
+    confirmada confirmado verificada verificado correcta correcto respaldada respaldado
+    confermata verificata corretta supportata bevestigd juist onderbouwd confirmadas verificadas
+    поддерживается подтверждено подтверждена верно مدعوم صحيح مؤكد""".split()
+)
+JUDGED: Final = frozenset(
+    """claim claims statement statements answer answers assistant evaluator grader judge judges
+    checker reviewer verifier verdict
+    behauptung behauptungen aussage aussagen antwort prüfer richter urteil
+    affirmation affirmations réponse réponses vérificateur juge
+    afirmación afirmaciones respuesta respuestas evaluador juez verificador
+    affermazione affermazioni risposta valutatore giudice bewering beweringen antwoord beoordelaar
+    утверждение утверждения ответ проверяющий судья ادعاء الادعاء الإجابة المقيم""".split()
+)
+# A language that writes each noun with a capital letter.
+GERMAN: Final = frozenset("auf das dem den der die ein eine für ist mit nicht und von zu".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """What a text is about.
+
+    Attributes:
+        values: words with a figure in them, without separators.
+        names: words with a capital letter that no sentence begins with.
+        words: families of other words that carry content, names among them.
+        count: all words; of a text without blanks between words, its letters.
+    """
+
+    values: frozenset[str]
+    names: frozenset[str]
+    words: frozenset[str]
+    count: int
+
+    def shares_word(self, other: Matter) -> bool:
+        """Whether a word that carries content is in both."""
+        return bool(self.words & other.words)
+
+
+def matter_of(text: str) -> Matter:
+    """What a text is about.
+
+    >>> found = matter_of("Refunds within 1,250 days of May")
+    >>> sorted(found.values), sorted(found.words), sorted(found.names), found.count
+    (['1250'], ['day', 'may', 'refu'], ['may'], 6)
+    """
+    values, names, families = set[str](), set[str](), set[str]()
+    count, begins, before = 0, True, ""
+    for written in _pieces(unicodedata.normalize("NFKC", text)):
+        word = written.casefold()
+        if written[0].isdigit():
+            values.add("".join(sign for sign in word if sign not in SEPARATORS).lstrip("0") or "0")
+        elif not _is_letter(written[0]):
+            begins = begins or written in ENDS
+            before = before if written.isspace() else ""
+            continue
+        elif _is_unspaced(word[0]):
+            # Two letters side by side are the least that says something.
+            if before:
+                families.add(before + word)
+        elif len(word) >= LEAST_LETTERS and word not in FUNCTION_WORDS:
+            families.add(_family(word))
+            if written[0] != word[0] and not begins:
+                names.add(_family(word))
+        count += 1
+        before, begins = word if _is_unspaced(word[0]) else "", False
+    return Matter(frozenset(values), frozenset(names), frozenset(families), count)
+
+
+def _family(word: str) -> str:
+    return word.removesuffix("s")[:FAMILY]
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Words, figures with their separators, letters of scripts without blanks, and other signs."""
+    place = 0
+    while place < len(text):
+        first = place
+        place += 1
+        if text[first].isdigit():
+            while text[place : place + 1].isdigit() or (
+                text[place : place + 1] in SEPARATORS and text[place + 1 : place + 2].isdigit()
+            ):
+                place += 1
+        elif _is_letter(text[first]) and not _is_unspaced(text[first]):
+            while place < len(text) and _is_letter(text[place]) and not _is_unspaced(text[place]):
+                place += 1
+        yield text[first:place]
+
+
+def _is_letter(sign: str) -> bool:
+    return (sign.isalnum() or unicodedata.category(sign)[0] == "M") and not sign.isdigit()
+
+
+def _is_unspaced(sign: str) -> bool:
+    return any(low <= ord(sign) <= high for low, high in UNSPACED)
+
+
+def sentence_around(text: str, start: int, end: int) -> str:
+    """The sentence or line that some words stand in."""
+    first = max(
+        (at + len(stop) for stop in STOPS if (at := text.rfind(stop, 0, start)) >= 0), default=0
+    )
+    last = min((at for stop in STOPS if (at := text.find(stop, end)) >= 0), default=len(text))
+    return text[first:last]
+
+
+def heads_table(answer: str, end: int) -> bool:
+    """Whether what ends at a place in an answer is the header row of a table."""
+    return _RULE.match(answer, end) is not None
+
+
+def _is_row(line: str) -> bool:
+    """Whether a line is one of a table or a record: cells, or a name before a colon."""
+    head, colon, rest = line.partition(":")
+    return "|" in line or bool(colon and rest.strip() and len(head.split()) <= LEAST_WORDS)
+
+
+def _longest(said: str) -> Matter:
+    """What a quotation is about; of one with an ellipsis the piece with the most words."""
+    return max(map(matter_of, said.replace("...", "…").split("…")), key=lambda one: one.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What all claims of an answer are held against.
+
+    Attributes:
+        question: what the question is about.
+        topic: what answer and question are about.
+        translated: the answer is not in the language of its evidence.
+    """
+
+    question: Matter
+    topic: Matter
+    translated: bool
+
+    def counts(self, claim: Matter, said: str, passage: str, start: int, end: int) -> bool:
+        """Whether a quotation that stands in a passage says anything of a claim.
+
+        It has three words, or a value or a name, and the sentence that it stands in shares a word
+        or a value with the claim; where no value is alike, with the answer or the question: links
+        of a chain share nothing with its end. A row names nobody: its passage is about the topic.
+        """
+        found = _longest(said)
+        short = found.count < LEAST_WORDS
+        line = sentence_around(passage, start, end)
+        around = matter_of(line)
+        # Whether a capital letter makes a name is seen in its sentence alone.
+        names = found.words & around.names
+        if not (found.values or (names if short else found.words)):
+            return False
+        if _is_verdict(line):
+            # Its line may hold more than the verdict: what is quoted has to be of the claim.
+            return len(found.values & claim.values) + len(found.words & claim.words) > 1
+        if short and not found.words:
+            # A value alone may be another thing's.
+            alike = len(found.values & claim.values)
+            alone = self.translated or not claim.words or around.shares_word(claim)
+            return alike > 1 or (alike == 1 and alone)
+        if around.shares_word(claim) or found.values & claim.values:
+            return True
+        if self.translated and not claim.values and not claim.names:
+            return not short
+        if around.shares_word(self.topic):
+            return True
+        row = _is_row(line) and bool(found.values or names)
+        return row and matter_of(passage).shares_word(self.topic)
+
+    def is_stated(self, claim: Matter, question: str, end: int) -> bool:
+        """Whether the question states all that a claim says, and does not ask it."""
+        behind = next((sign for sign in question[end:] if sign in CLAUSE_ENDS), "")
+        stated = claim.values <= self.question.values and claim.words <= self.question.words
+        return stated and behind not in ASKING
+
+    def asserts(self, claim: str) -> bool:
+        """Whether a claim has a value or a name that the question does not state."""
+        found = matter_of(claim)
+        german = {piece.casefold() for piece in _pieces(claim)} & GERMAN
+        names = found.names if len(german) < MOST_GERMAN else frozenset[str]()
+        return not (found.values <= self.question.values and names <= self.question.words)
+
+
+def belief_of(answer: str, question: str, passages: Sequence[str]) -> Belief:
+    """What all claims of an answer are held against."""
+    own, there = _letters_of(answer), _letters_of("\n".join(passages))
+    return Belief(
+        matter_of(question),
+        matter_of(f"{answer}\n{question}"),
+        len(own & there) < SAME_LANGUAGE * len(own),
+    )
+
+
+def _letters_of(text: str) -> set[str]:
+    return {piece.casefold() for piece in _pieces(text) if _is_letter(piece[0])}
+
+
+def _is_verdict(line: str) -> bool:
+    """Whether a sentence says of claims or to their judge that they hold."""
+    own = _letters_of(line)
+    return bool(own & VERDICTS) and bool(own & JUDGED)

@@ -1,0 +1,130 @@
+"""Why an answer is not LOW, in a few plain sentences in four languages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final
+
+from crp_integrations.dpe.records import REJECTED, Claim, Finding
+from crp_integrations.errors import ConfigError
+from crp_integrations.vocabulary import ClaimStatus
+
+MOST: Final = 5
+LONGEST: Final = 90
+# Gravest first.
+REASON_ORDER: Final = (
+    ClaimStatus.CONTRADICTED,
+    ClaimStatus.UNSUPPORTED,
+    # Of supported ones those alone that exact comparison disputes.
+    ClaimStatus.SUPPORTED,
+    ClaimStatus.NOT_CHECKED,
+)
+
+SENTENCES: Final = MappingProxyType(
+    {
+        "en": MappingProxyType(
+            {
+                "contradicted": "The answer says {wrong}; {source} says {quote}",
+                "disputed": "Exact comparison and the judge differ on {wrong}",
+                "contradicted bare": "The evidence contradicts {wrong}",
+                "unsupported": "The evidence does not support {wrong}",
+                "rejected": "A sub-agent's report rejected {wrong}",
+                "unread": "{wrong} was not read",
+                "passage": "passage {number}",
+                "question": "the question",
+                "system": "the system prompt",
+            }
+        ),
+        "de": MappingProxyType(
+            {
+                "contradicted": "In der Antwort steht {wrong}; in {source} steht {quote}",
+                "disputed": "Genauer Vergleich und Prüfmodell sind sich über {wrong} nicht einig",
+                "contradicted bare": "Die Quellen widersprechen {wrong}",
+                "unsupported": "Die Quellen belegen {wrong} nicht",
+                "rejected": "Der Bericht über einen Unteragenten verwirft {wrong}",
+                "unread": "{wrong} wurde nicht gelesen",
+                "passage": "Abschnitt {number}",
+                "question": "der Frage",
+                "system": "der Systemanweisung",
+            }
+        ),
+        "fr": MappingProxyType(
+            {
+                "contradicted": "La réponse dit {wrong} ; {source} dit {quote}",
+                "disputed": "La comparaison exacte et le juge divergent sur {wrong}",
+                "contradicted bare": "Les sources contredisent {wrong}",
+                "unsupported": "Les sources n'appuient pas {wrong}",
+                "rejected": "Le rapport sur un sous-agent rejette {wrong}",
+                "unread": "{wrong} n'a pas été lu",
+                "passage": "le passage {number}",
+                "question": "la question",
+                "system": "l'instruction système",
+            }
+        ),
+        "es": MappingProxyType(
+            {
+                "contradicted": "La respuesta dice {wrong}; {source} dice {quote}",
+                "disputed": "La comparación exacta y el juez discrepan sobre {wrong}",
+                "contradicted bare": "Las fuentes contradicen {wrong}",
+                "unsupported": "Las fuentes no respaldan {wrong}",
+                "rejected": "El informe sobre un subagente rechaza {wrong}",
+                "unread": "{wrong} no se ha leído",
+                "passage": "el pasaje {number}",
+                "question": "la pregunta",
+                "system": "la instrucción del sistema",
+            }
+        ),
+    }
+)
+
+
+def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple[str, ...]:
+    """At most five sentences on the claims that speak against an answer, gravest first."""
+    if language not in SENTENCES:
+        wanted = ", ".join(SENTENCES)
+        raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
+    words = SENTENCES[language]
+    told = [claim for claim in claims if claim.flagged or claim.disputed or is_unread(claim)]
+    told.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
+    found = (_sentence(answer, claim, words) + "." for claim in told)
+    return tuple(list(dict.fromkeys(found))[:MOST])
+
+
+def is_unread(claim: Claim) -> bool:
+    """Whether a claim asserts something and nobody read it."""
+    return claim.status is ClaimStatus.NOT_CHECKED
+
+
+def rejection(claim: Claim) -> Finding | None:
+    """The finding that a sub-agent's report rejected what a claim repeats; None for none."""
+    return next((one for one in claim.findings if one.kind == REJECTED), None)
+
+
+def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> str:
+    start, end = claim.wrong or (claim.start, claim.end)
+    wrong = _quoted(answer[start:end])
+    if claim.disputed:
+        said = words["disputed"].format(wrong=wrong)
+    elif claim.status is ClaimStatus.NOT_CHECKED:
+        said = words["unread"].format(wrong=wrong)
+    elif claim.status is ClaimStatus.UNSUPPORTED:
+        name = "rejected" if rejection(claim) else "unsupported"
+        said = words[name].format(wrong=wrong)
+    elif not claim.quotations:
+        said = words["contradicted bare"].format(wrong=wrong)
+    else:
+        first = claim.quotations[0]
+        name = first.fact_id if first.passage == 0 else "passage"
+        source = words[name if name in words else "passage"].format(number=first.passage)
+        said = words["contradicted"].format(wrong=wrong, source=source, quote=_quoted(first.text))
+    return said[:1].upper() + said[1:]
+
+
+def _quoted(text: str) -> str:
+    """Words as they stand, in quotation marks unless they are one figure with its unit."""
+    flat = " ".join(text.split()).strip(" .,;:")
+    if len(flat) > LONGEST:
+        flat = flat[:LONGEST].rsplit(" ", 1)[0] + " …"
+    plain = len(flat.split()) <= 2 and any(character.isdigit() for character in flat)
+    return flat if plain else f"“{flat}”"

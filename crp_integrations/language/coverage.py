@@ -1,0 +1,217 @@
+"""What of an answer lies in no claim: every character of it is of a named kind, or in a claim.
+
+Spec: CRP-SPEC-005 §3
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from crp_integrations.language.blocks import blocks, counting_cells
+from crp_integrations.language.text import Span, fold
+
+NonClaimKind = Literal[
+    "white space",
+    "list marker",
+    "table rule",
+    "fence",
+    "fence info string",
+    "separating mark",
+    "conjunction",
+    "reasoning",
+    # Words or figures that `segment` left out: it makes claims of them, so nobody else sees any.
+    "unread",
+]
+
+
+class Stretch(Protocol):
+    """Anything with a start and an end in the text."""
+
+    @property
+    def start(self) -> int:
+        """First offset."""
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class NonClaim:
+    """A stretch [start, end) of an answer that lies in no claim, and why."""
+
+    start: int
+    end: int
+    kind: NonClaimKind
+
+
+_TAG = re.compile(
+    r"^\s{0,12}(?P<fence>`{3,}|~{3,})"
+    r"|<(?P<close>/?)(?P<name>think|thinking|reasoning|scratchpad)\s{0,8}>",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def reasoning_spans(text: str) -> tuple[Span, ...]:
+    """The stretches in which a model thinks aloud, tags included; they are no answer.
+
+    A tag counts where it opens a line outside of a fence, so that an answer about such tags
+    stays one. A tag without an end reaches to the end of the text.
+
+    >>> [span.of("<think>Hm.</think>Yes.") for span in reasoning_spans("<think>Hm.</think>Yes.")]
+    ['<think>Hm.</think>']
+    """
+    if "<" not in text:
+        return ()
+    found: list[Span] = []
+    fence = name = ""
+    start = depth = 0
+    for match in _TAG.finditer(text):
+        if not name:
+            if match["fence"]:
+                mark = match["fence"]
+                fence = mark if not fence else "" if mark.startswith(fence) else fence
+            elif not match["close"] and not fence and _opens_line(text, match.start(), found):
+                name, start, depth = match["name"].lower(), match.start(), 1
+        elif (match["name"] or "").lower() == name:
+            depth += -1 if match["close"] else 1
+            if depth == 0:
+                found.append(Span(start, match.end()))
+                name = ""
+    if name:
+        found.append(Span(start, len(text)))
+    return tuple(found)
+
+
+def _opens_line(text: str, place: int, found: list[Span]) -> bool:
+    # A line's indent is short, so that many tags behind much white space cost no more.
+    before = text[max(0, place - 80, found[-1].end if found else 0) : place]
+    opened = place - len(before) == (found[-1].end if found else 0)
+    line = before.rpartition("\n")
+    return not line[2].strip() and (bool(line[1]) or opened)
+
+
+# Names of languages that stand behind a fence; another word there may say something.
+_LANGUAGES: Final = frozenset(
+    """asm bash bat c c# c++ clojure cmake console cpp cs csharp css csv cuda cypher dart diff
+    docker dockerfile dotenv elixir elm env erlang f# fortran fsharp go golang gradle graphql
+    groovy haskell hcl hs html http ini ipython java javascript jinja jinja2 jq js json json5
+    jsonc jsonl jsx julia kotlin kt latex less lisp log lua make makefile markdown math matlab
+    md mdx mermaid nginx nix objc ocaml output pascal patch perl php plaintext plsql powershell
+    prisma promql properties proto protobuf ps1 py pycon python python3 r rb regex rs rst ruby
+    rust sass scala scheme scss sh shell shell-session solidity sql svelte svg swift tcl
+    terraform tex text tf toml ts tsv tsx txt typescript vb vim vue wasm xml yaml yml zig
+    zsh""".split()
+)
+_INFO = re.compile(r"\s*(?P<language>[\w#+.-]+)\s*\Z")
+_MARKER = re.compile(
+    r"(?P<quote>(?:>\s?){0,4})(?:[-*+\u2022\u2023\u25aa\u25cf\u25e6\u2013]"
+    r"|\(?(?P<counter>\d{1,3}|[a-z]|[A-Z]|[ivx]{1,5})[.)])(?=\s)"
+)
+_ROMAN = {word: at for at, word in enumerate("i ii iii iv v vi vii viii ix x xi xii".split(), 1)}
+_CONJUNCTIONS = frozenset("and but yet then however moreover therefore also".split())
+_PIECE = re.compile(r"(?P<space>\s+)|(?P<word>(?:(?!\s).)+)", re.DOTALL)
+
+
+def _counters(text: str, place: int) -> tuple[int, set[tuple[str, int]]]:
+    """Where the list marker at a place ends, and what it may count, by its style."""
+    match = _MARKER.match(text, place)
+    if match is None:
+        return place, set()
+    word = match["counter"] or ""
+    if word.isdigit():
+        return match.end(), {("number", int(word))}
+    counted = {("roman", _ROMAN[word])} if word in _ROMAN else set()
+    if len(word) == 1:
+        counted.add(("letter", ord(word.lower()) - ord("a") + 1))
+    return match.end(), counted
+
+
+def _marked(text: str, reasoning: tuple[Span, ...]) -> Iterator[NonClaim]:
+    """Fences, rules, and list markers that are bullets or count up from one, in order."""
+    counted: set[tuple[str, int]] = set()
+    shown = without_reasoning(text, reasoning)
+    found = blocks(shown)
+    cells = counting_cells(shown, found)
+    for block in found:
+        start, end = block.start, block.end
+        if block.kind == "rule":
+            yield NonClaim(start, end, "table rule")
+        elif block.kind == "fence":
+            mark = start
+            while mark < end and text[mark] in "`~":
+                mark += 1
+            yield NonClaim(start, mark, "fence")
+            info = _INFO.match(text, mark, end)
+            if info is not None and info["language"].lower() in _LANGUAGES:
+                yield NonClaim(mark, end, "fence info string")
+        elif start in cells:
+            yield NonClaim(start, cells[start], "list marker")
+        elif block.kind == "item":
+            marker, counts = _counters(text, start)
+            # A zero opens a list as a one does.
+            if not counts or any(n < 2 or (style, n - 1) in counted for style, n in counts):
+                counted |= counts
+                if text[marker:end].strip():
+                    yield NonClaim(start, marker, "list marker")
+
+
+def without_reasoning(text: str, reasoning: tuple[Span, ...]) -> str:
+    """The text with line breaks in place of the reasoning, so that offsets stay."""
+    if not reasoning:
+        return text
+    pieces, place = [], 0
+    for span in reasoning:
+        pieces += [text[place : span.start], "\n" * (span.end - span.start)]
+        place = span.end
+    return "".join([*pieces, text[place:]])
+
+
+def non_claims(text: str, segments: Iterable[Stretch]) -> tuple[NonClaim, ...]:
+    """What of a text lies in none of its claims, in order; claims and these partition it.
+
+    A figure or word is no claim only as a marker of a list that counts up, as a known language
+    behind a fence, as a conjunction between two claims, or within reasoning.
+
+    Args:
+        text: an answer.
+        segments: its claims in order, as `segment` gives them.
+
+    >>> [(one.kind, one.start, one.end) for one in non_claims("1. Run.", [Span(3, 7)])]
+    [('list marker', 0, 2), ('white space', 2, 3)]
+    """
+    reasoning = reasoning_spans(text)
+    known = [NonClaim(span.start, span.end, "reasoning") for span in reasoning]
+    known = sorted([*known, *_marked(text, reasoning)], key=lambda one: one.start)
+    found: list[NonClaim] = []
+    place, next_known = 0, 0
+    for segment in (*segments, Span(len(text), len(text))):
+        joint = place > 0 and segment.start < len(text)
+        while place < segment.start:
+            while next_known < len(known) and known[next_known].end <= place:
+                next_known += 1
+            here = known[next_known] if next_known < len(known) else None
+            if here is not None and here.start <= place:
+                end = min(here.end, segment.start)
+                found.append(NonClaim(place, end, here.kind))
+            else:
+                end = min(segment.start, here.start if here is not None else len(text))
+                found.extend(_plain(text, place, end, joint=joint))
+            place = end
+        place = max(place, segment.end)
+    return tuple(found)
+
+
+def _plain(text: str, start: int, end: int, *, joint: bool) -> Iterator[NonClaim]:
+    for match in _PIECE.finditer(text, start, end):
+        word = match["word"]
+        kind: NonClaimKind = "separating mark"
+        if word is None:
+            kind = "white space"
+        elif any(character.isalnum() for character in word):
+            bare = fold(word).text.lower().strip(",;")
+            kind = "conjunction" if joint and bare in _CONJUNCTIONS else "unread"
+        yield NonClaim(match.start(), match.end(), kind)

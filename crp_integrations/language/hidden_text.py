@@ -1,0 +1,166 @@
+"""Text that a reader does not see: tags, selectors and zero-width characters that carry data."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Final, Literal
+
+HiddenKind = Literal["tags", "variation selectors", "zero width", "bidirectional override"]
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenText:
+    """A stretch [start, end) of a text that is not shown.
+
+    Attributes:
+        decoded: the words in it, escaped to printable ASCII; empty where it has none.
+    """
+
+    start: int
+    end: int
+    kind: HiddenKind
+    decoded: str = ""
+
+
+_TAGS = re.compile("[\U000e0000-\U000e007f]+")
+# Of flags by tags these are recommended for interchange: England, Scotland, Wales.
+_FLAGS: Final = frozenset({"gbeng", "gbsct", "gbwls"})
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
+_ZERO_WIDTH = (
+    "\u034f\u115f\u1160\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+)
+_RUN = re.compile(f"[{_ZERO_WIDTH}]+")
+# Fewer in a row are leavings of editors, and fewer in all than the bits of a letter say nothing.
+_FEWEST_IN_A_ROW: Final = 3
+_FEWEST_IN_ALL: Final = 8
+# Scripts whose letters are joined and parted by zero-width characters: from Hebrew to Myanmar,
+# Hangul's letters, Khmer and Mongolian, and their further blocks.
+_JOINED = re.compile(
+    "[\u0590-\u11ff\u1780-\u18af\u1950-\u1aaf\u3130-\u318f\ua840-\uabff\uac00-\ud7ff\ufb1d-\ufdff\ufe70-\ufefc\U00010a00-\U00010fff\U00011000-\U00011fff]"
+)
+_OVERRIDE = re.compile("[\u202d\u202e][^\u202c\n\u2028\u2029]*\u202c?")
+_RIGHT_TO_LEFT = re.compile("[\u202b\u2067][^\u202c\u2069\n\u2028\u2029]*[\u202c\u2069]?")
+
+
+def hidden_text(text: str) -> tuple[HiddenText, ...]:
+    r"""The stretches of a text that hide something, in order.
+
+    Spared are joiners of emoji, flags, and of scripts that join letters, a variation selector
+    behind a character that has variants, direction marks, and isolates around a script that
+    runs from right to left.
+
+    >>> [one.decoded for one in hidden_text("Yes.\U000e0068\U000e0069")]
+    ['hi']
+    """
+    if text.isascii():
+        return ()
+    found = [*_tags(text), *_selectors(text), *_zero_width(text), *_directions(text)]
+    return tuple(sorted(found, key=lambda one: (one.start, one.end)))
+
+
+def _escaped(text: str) -> str:
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _tags(text: str) -> Iterator[HiddenText]:
+    for match in _TAGS.finditer(text):
+        words = "".join(chr(ord(sign) - 0xE0000) for sign in match.group())
+        flag = text[match.start() - 1 : match.start()] == "\U0001f3f4"
+        if flag and words[-1] == "\x7f" and words[:-1] in _FLAGS:
+            continue
+        words = "".join(sign for sign in words if " " <= sign <= "~")
+        yield HiddenText(match.start(), match.end(), "tags", words)
+
+
+def _selectors(text: str) -> Iterator[HiddenText]:
+    for match in _SELECTORS.finditer(text):
+        run = match.group()
+        if len(run) == 1 and _has_variants(text[: match.start()][-1:], run):
+            continue
+        # The usual way to carry bytes in them: sixteen, and the 240 of the supplement behind.
+        codes = [ord(sign) for sign in run]
+        data = bytes(code - 0xFE00 if code < 0xE0000 else code - 0xE00F0 for code in codes)
+        yield HiddenText(match.start(), match.end(), "variation selectors", _printable(data))
+
+
+def _has_variants(base: str, selector: str) -> bool:
+    """Whether one selector may stand behind a character: an emoji, a sign, a key, or Han."""
+    if not base or selector >= "\U000e0100":
+        return bool(base) and unicodedata.category(base) == "Lo"
+    if base.isalnum() and base.isascii():
+        return base.isdigit() and selector in "\ufe0e\ufe0f"
+    return unicodedata.category(base)[0] != "L" or unicodedata.category(base) == "Lo"
+
+
+def _printable(data: bytes) -> str:
+    try:
+        words = data.decode()
+    except UnicodeDecodeError:
+        return ""
+    return _escaped(words) if words.isprintable() else ""
+
+
+def _zero_width(text: str) -> Iterator[HiddenText]:
+    scattered: list[int] = []
+    for match in _RUN.finditer(text):
+        start, end = match.span()
+        if end - start >= _FEWEST_IN_A_ROW:
+            yield HiddenText(start, end, "zero width", _bits(match.group()))
+        elif not (_JOINED.match(text[start - 1 : start]) or _JOINED.match(text, end)):
+            joins = text[start:end] == "\u200d" and _is_emoji(text, start, end)
+            scattered.extend(() if joins else range(start, end))
+    signs = "".join(text[place] for place in scattered)
+    # One sign alone marks where lines may break; two of them spell.
+    if len(signs) >= _FEWEST_IN_ALL and len(set(signs)) > 1:
+        yield HiddenText(scattered[0], scattered[-1] + 1, "zero width", _bits(signs))
+
+
+def _is_emoji(text: str, start: int, end: int) -> bool:
+    """Whether signs stand around a joiner, as within a family or a profession."""
+    before = text[max(0, start - 2) : start].rstrip("\ufe0f")[-1:]
+    behind = text[end : end + 1]
+    return all(
+        sign and unicodedata.category(sign) in ("So", "Sk", "Sm", "Po") for sign in (before, behind)
+    )
+
+
+def _bits(signs: str) -> str:
+    """The words that zero-width signs spell as bits, by whichever of them is one and nought."""
+    kinds = sorted(set(signs))
+    best = ""
+    if not 2 <= len(kinds) <= 3:
+        return best
+    for nought, one, *parting in permutations(kinds):
+        bits = signs.translate({ord(nought): "0", ord(one): "1"})
+        groups = bits.split(parting[0]) if parting else re.findall(".{8}", bits)
+        codes = [int(group, 2) for group in groups if 0 < len(group) <= 21]
+        if codes and all(32 <= code < 0xD800 for code in codes):
+            words = "".join(map(chr, codes))
+            data = words if max(codes) > 255 else _utf8(words)
+            if data.isprintable() and _weight(data) > _weight(best):
+                best = data
+    return _escaped(best)
+
+
+def _utf8(words: str) -> str:
+    try:
+        return words.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return words
+
+
+def _weight(words: str) -> int:
+    return sum(sign.isascii() and (sign.isalpha() or sign == " ") for sign in words)
+
+
+def _directions(text: str) -> Iterator[HiddenText]:
+    for match in _OVERRIDE.finditer(text):
+        yield HiddenText(match.start(), match.end(), "bidirectional override")
+    for match in _RIGHT_TO_LEFT.finditer(text):
+        # Without a letter of such a script within, it only turns others around.
+        if not any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in match.group()):
+            yield HiddenText(match.start(), match.end(), "bidirectional override")

@@ -1,0 +1,131 @@
+"""The language of a text, guessed from its script and its function words; "" where it is unsure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import Final
+
+from crp_integrations.language.memo import remembered
+
+# Closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, negations.
+_FUNCTION_WORDS: Final = {
+    "en": """the of and to is was that with for are were this from have has been which their they
+        it by at would will not on as but its does did can should if or an be you""",
+    "de": """der die das und ist nicht ein eine einer eines einem einen den dem des mit auf für von
+        zu im wird werden wurde wurden sind war sich auch bei nach oder aus dass durch über zum zur
+        als kann können hat haben es sie er ich wir am vom""",
+    "fr": """le la les des du et est une un dans pour que qui pas ne sur avec par au aux ce cette
+        sont ont été il elle ils elles vous nous se plus ou mais être avoir son sa ses leur""",
+    "es": """el la los las de del y es una un en que por con para no se su al lo como más pero sus
+        son fue está están ha han o este esta esto si cuando hay ser sin sobre""",
+    "it": """il lo la gli le di del della dei delle dell e è un una in che per con non si al alla
+        sono da dal dalla nel nella ma come più anche questo questa ha hanno stato essere o i""",
+    "pt": """o a os as do da dos das e é um uma em no na nos nas que por com para não se ao à mais
+        mas são foi está ou como seu sua ser ter tem pelo pela também""",
+    "nl": """de het een en van is niet dat die in op te voor met zijn was werd worden wordt aan ook
+        door bij naar uit om als kan hebben heeft er maar of deze dit ze hij""",
+    "pl": """i w na z do nie że się jest to od po przez dla o jak są oraz przy być który która które
+        może za ale czy tylko jego jej ich ma tym co był była było""",
+    "sv": """och att det som en ett är på av för med den till inte om har de var kan från ska vid
+        men eller när efter sin blir också""",
+    "da": """og at det som en et er på af for med den til ikke om har de var kan fra skal ved men
+        eller når efter sin bliver også""",
+    "cs": """a se v na je že s z do o k i by ve pro jako který která které jsou není byl byla bylo
+        nebo ale od po při také až být""",
+    "tr": """ve bir bu için ile da de olarak olan daha çok en ne gibi var yok değil kadar sonra
+        göre her veya ise ancak tarafından mi""",
+}  # fmt: skip
+# Scripts that one language or few are written in, by the first word of a letter's name.
+_SCRIPTS: Final = {
+    "GREEK": "el", "HEBREW": "he", "THAI": "th", "HANGUL": "ko", "DEVANAGARI": "hi",
+    "BENGALI": "bn", "TAMIL": "ta", "TELUGU": "te", "GEORGIAN": "ka", "ARMENIAN": "hy",
+    "HIRAGANA": "ja", "KATAKANA": "ja", "CJK": "zh", "CYRILLIC": "ru", "ARABIC": "ar",
+    "LATIN": "latin",
+}  # fmt: skip
+_LETTERS_OF = (("uk", frozenset("іїєґ")), ("fa", frozenset("پچژگی")))
+_WORD = re.compile(r"[^\W\d_]+")
+# Code, quotations of names and addresses are of no language.
+_ASIDE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+", re.DOTALL)
+_FEWEST_LETTERS: Final = 8
+_FEWEST_HITS: Final = 4
+_FEWEST_WORDS: Final = 3  # that differ
+# Of the words of running text two in five are function words; in lists of names there are none.
+_SHARE: Final = 0.2
+_AHEAD: Final = 1.5  # times as many as of the next language, since they share some
+
+
+@cache
+def _hits() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for language, listed in _FUNCTION_WORDS.items():
+        for word in listed.split():
+            found[word] = (*found.get(word, ()), language)
+    return found
+
+
+@remembered
+def guess_language(text: str) -> str:
+    """The ISO 639-1 code of a text's language, "" when it is unsure.
+
+    >>> guess_language("Der Vertrag endet mit dem Ablauf des Jahres und wird nicht verlängert.")
+    'de'
+    >>> guess_language("Acme Corp, Berlin")
+    ''
+    """
+    words = _WORD.findall(_ASIDE.sub(" ", text).lower())
+    script = _script(words)
+    if script != "latin":
+        letters = frozenset("".join(words))
+        return next(
+            (code for code, own in _LETTERS_OF if _fits(script, code) and letters & own), script
+        )
+    counts = dict.fromkeys(_FUNCTION_WORDS, 0)
+    different: dict[str, set[str]] = {code: set() for code in counts}
+    for word in words:
+        for code in _hits().get(word, ()):
+            counts[code] += 1
+            different[code].add(word)
+    best, second = sorted(counts, key=lambda code: (-counts[code], code))[:2]
+    sure = (
+        counts[best] >= max(_FEWEST_HITS, _SHARE * len(words), _AHEAD * counts[second])
+        and len(different[best]) >= _FEWEST_WORDS
+    )
+    return best if sure else ""
+
+
+def _fits(script: str, code: str) -> bool:
+    return (script, code) in (("ru", "uk"), ("ar", "fa"))
+
+
+def _script(words: list[str]) -> str:
+    """The script that four letters in five are of; Japanese mixes two with Han."""
+    counts: dict[str, int] = {}
+    for letter in "".join(words):
+        if unicodedata.category(letter)[0] == "L":
+            name = "LATIN" if letter < "\u0250" else unicodedata.name(letter, "").split(" ")[0]
+            code = _SCRIPTS.get(name.split("-")[0], "")
+            counts[code] = counts.get(code, 0) + 1
+    if counts.get("ja", 0) * 10 > counts.get("zh", 0):
+        counts["ja"] = counts.get("ja", 0) + counts.pop("zh", 0)
+    whole = sum(counts.values())
+    best = max(counts, key=lambda code: (counts[code], code), default="")
+    # Names and terms in Latin letters stand within texts of any script, so half is enough there.
+    share = 0.8 if best == "latin" else 0.5
+    return best if whole >= _FEWEST_LETTERS and counts[best] >= share * whole else ""
+
+
+def differs(answer: str, evidence: str) -> str:
+    """The code of an answer's language where the evidence is surely in another; else "".
+
+    One paragraph of the evidence in the answer's language is enough to be silent.
+
+    >>> differs("Die Gebühr ist nicht in dem Preis.", "The fee is not in the price of it.")
+    'de'
+    """
+    own = guess_language(answer)
+    if not own or guess_language(evidence) in ("", own):
+        return ""
+    parts = (part for part in evidence.split("\n") if part.strip())
+    return "" if any(guess_language(part) == own for part in parts) else own

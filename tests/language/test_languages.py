@@ -1,0 +1,57 @@
+"""A language is named where it is sure, and never for names, code and short texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from crp_integrations.language.languages import differs, guess_language
+
+ENGLISH = "The contract ends on 31 December and it will not be renewed by the landlord."
+TEXTS = {
+    "en": ENGLISH,
+    "de": "Der Vertrag endet am 31. Dezember und wird von dem Vermieter nicht verlängert.",
+    "fr": "Le contrat prend fin le 31 décembre et ne sera pas renouvelé par le bailleur.",
+    "es": "El contrato termina el 31 de diciembre y no se renueva por el arrendador.",
+    "it": "Il contratto termina il 31 dicembre e non sarà rinnovato dal locatore della casa.",
+    "pt": "O contrato termina em 31 de dezembro e não será renovado pelo senhorio da casa.",
+    "nl": "Het contract eindigt op 31 december en wordt niet door de verhuurder verlengd.",
+    "pl": "Umowa kończy się 31 grudnia i nie zostanie przedłużona przez wynajmującego, który jest w domu.",
+    "sv": "Avtalet upphör den 31 december och det kan inte förlängas av hyresvärden som är här.",
+    "cs": "Smlouva končí 31. prosince a nebude prodloužena, protože se na to v ní nemyslí a je to tak.",
+    "tr": "Sözleşme 31 Aralık günü sona erer ve ev sahibi tarafından bir yıl için daha uzatılmaz.",
+    "ru": "Договор заканчивается 31 декабря и не будет продлён.",
+    "uk": "Договір закінчується 31 грудня і не буде продовжений.",
+    "el": "Η σύμβαση λήγει στις 31 Δεκεμβρίου.",
+    "ar": "ينتهي العقد في 31 ديسمبر ولن يتم تجديده.",
+    "he": "החוזה מסתיים ב-31 בדצמבר ולא יחודש.",
+    "hi": "अनुबंध 31 दिसंबर को समाप्त होता है।",
+    "ja": "契約は12月31日に終了し、更新されません。",
+    "zh": "合同于12月31日到期，不再续签。",
+    "ko": "계약은 12월 31일에 종료되며 갱신되지 않습니다.",
+    "th": "สัญญาสิ้นสุดวันที่ 31 ธันวาคม",
+}
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_languages(code: str) -> None:
+    assert guess_language(TEXTS[code]) == code
+    assert differs(TEXTS[code], ENGLISH) == ("" if code == "en" else code)
+    assert differs(ENGLISH, TEXTS[code]) == ("" if code == "en" else "en")
+    assert differs(TEXTS[code], f"{ENGLISH}\n\n{TEXTS[code]}") == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "42",
+        "Acme Corp, Rue de la Paix, Paris",
+        "Los Angeles and El Paso",
+        "```python\nfor i in do: la = de\n```",
+        "Mercedes-Benz S-Klasse AMG; Bundesamt für Sicherheit in der Informationstechnik (BSI)",
+        "Renewal: 東京支店 by Ann",
+    ],
+)
+def test_names_code_and_short_texts_are_unsure(text: str) -> None:
+    assert guess_language(text) == ""
+    assert differs(text, ENGLISH) == ""
