@@ -160,6 +160,16 @@ function isMany(signs, end) {
   return figures.length > JUDGING.group && figures.every((sign) => NUMERAL.test(sign));
 }
 
+// Whether a comma parts figures of a row, as in 38,12,26, and no groups of one figure.
+function inList(signs, place) {
+  const inside = (sign) => sign === "," || DIGIT.test(sign || "");
+  let [first, last] = [place, place];
+  while (first && inside(signs[first - 1])) first -= 1;
+  while (last < signs.length && inside(signs[last])) last += 1;
+  const figures = signs.slice(first, last).join("").replace(/^,+|,+$/g, "").split(",").map((one) => Array.from(one).length);
+  return figures.length > 2 && figures.slice(1).some((size) => size !== JUDGING.group);
+}
+
 const isWord = (sign) => WRITTEN.test(sign) || (sign !== "" && ")]%°-".includes(sign));
 
 // Whether a figure begins here behind another one and what makes them one.
@@ -169,6 +179,7 @@ function isBehindSeparator({ signs, apart }, place) {
   if (isOf("separators", first)) return DIGIT.test(before) && DIGIT.test(signAt(signs, place + 1));
   if (!isOf("separators", before) || !DIGIT.test(first)) return false;
   if (before === "." && !isWord(earlier) && earlier !== ".") return true;
+  if (before === "," && inList(signs, place)) return false;
   return DIGIT.test(earlier) && (before !== "," || (figuresAt(signs, place) === JUDGING.group && !isMany(signs, place - 1)));
 }
 
@@ -177,6 +188,7 @@ function isBeforeSeparator({ signs, apart }, place, end) {
   if (end + 1 >= signs.length || apart.has(end) || !isOf("separators", signs[end])) return false;
   const figures = figuresAt(signs, end + 1);
   if (!figures || !DIGIT.test(signs[end - 1])) return false;
+  if (signs[end] === "," && inList(signs, end)) return false;
   const separate = figures === JUDGING.group && isMany(signs, end);
   return signs[end] !== "," || !(separate || figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
 }
@@ -454,41 +466,61 @@ function isVerdict(line) {
   return JUDGING.verdicts.some((word) => own.has(word)) && JUDGING.judged.some((word) => own.has(word));
 }
 
+const claimMatter = (text) => matterOf(text.replace(new RegExp(JUDGING.citation, "gi"), " "));
+
 // What all claims of an answer are held against.
 function beliefOf(said) {
-  const [own, there] = [lettersOf(said.answer), lettersOf(said.passages.map((one) => one.text).join("\n"))];
-  return { question: matterOf(said.question), topic: matterOf(`${said.answer}\n${said.question}`),
+  const texts = [...said.passages.map((one) => one.text), said.system];
+  const [own, there, question] = [lettersOf(said.answer), lettersOf(texts.join("\n")), matterOf(said.question)];
+  return { question, topic: matterOf(`${said.answer}\n${said.question}`),
+    known: new Set([...question.values, ...texts.flatMap((text) => [...matterOf(text).values])]),
     translated: shared(own, there) * 100 < JUDGING.sameLanguage * own.size };
 }
 
-function isCounting(said, claim, text, source, [start, end]) {
-  const { question, topic, translated } = said.belief;
+// Whether some words are a whole cell of a table, a list or a record.
+function isCell(text, start, end) {
+  const signs = Array.from(text);
+  const edge = (sign) => " \"'*`".includes(sign);
+  let [before, behind] = [start - 1, end];
+  while (before >= 0 && edge(signs[before])) before -= 1;
+  while (behind < signs.length && edge(signs[behind])) behind += 1;
+  return (before < 0 || JUDGING.cellBegins.includes(signs[before])) && (behind === signs.length || JUDGING.cellEnds.includes(signs[behind]));
+}
+
+// Whether a quotation says anything of a claim; values are those of all quotations of the claim.
+function isCounting(said, claim, text, source, [start, end], values) {
+  const { question, topic, known, translated } = said.belief;
   const within = (one, other) => shared(one, other) === one.size;
   if (source.id === "question" && !source.passage) {
     const next = Array.from(sliced(said.question, end)).find((sign) => JUDGING.clauseEnds.includes(sign));
-    return within(claim.values, question.values) && within(claim.words, question.words) && !JUDGING.asking.includes(next);
+    return !JUDGING.asking.includes(next) && within(claim.values, question.values) && claim.values.size + claim.words.size > 0
+      && 2 * shared(claim.words, question.words) >= claim.words.size;
   }
   const found = text.replaceAll("...", "…").split("…").map(matterOf).reduce((best, one) => (one.count > best.count ? one : best));
-  const passage = source.text;
-  const short = found.count < JUDGING.leastWords;
-  const line = lineAround(passage, start, end);
+  const line = lineAround(source.text, start, end);
   const around = matterOf(line);
-  const names = shared(found.words, around.names);
-  if (!found.values.size && !(short ? names : found.words.size)) return false;
   const alike = shared(found.values, claim.values);
   if (isVerdict(line)) return alike + shared(found.words, claim.words) > 1;
-  const near = shared(around.words, claim.words) > 0;
-  if (short && !found.words.size) return alike > 1 || (alike === 1 && (translated || !claim.words.size || near));
-  if (near || alike) return true;
+  if (!values.size && !within(claim.values, known)) return false;
+  if (alike) return true;
+  const cell = isCell(source.text, start, end);
+  const short = found.count < JUDGING.leastWords;
+  if (short) {
+    const telling = found.values.size ? values.size > 1 || !claim.values.size
+      : found.words.size > 0 && (cell || shared(found.words, around.names) > 0);
+    if (!telling) return false;
+  }
+  if (shared(around.words, claim.words) || shared(around.values, claim.values)) return true;
+  if (!source.passage || (!within(claim.values, question.values) && !values.size)) return false;
   if (translated && !claim.values.size && !claim.names.size) return !short;
   if (shared(around.words, topic.words)) return true;
-  return isRow(line) && (found.values.size > 0 || names > 0) && shared(matterOf(passage).words, topic.words) > 0;
+  return (cell || isRow(line)) && shared(matterOf(source.text).words, topic.words) > 0;
 }
 
 // Whether a claim cannot be one that asserts nothing: it has a value or a name of its own.
 function isAsserting(said, claim, text) {
   if (claim.type === "META" || /^[ \t|]*\n[ \t]*\|?[ \t]*:?--/.test(sliced(said.answer, claim.end))) return false;
-  const found = matterOf(text);
+  const found = claimMatter(text);
   const { question } = said.belief;
   const german = shared(new Set(JUDGING.german), new Set(piecesOf(text).map(foldedCase))) >= JUDGING.mostGerman;
   return shared(found.values, question.values) < found.values.size || (!german && shared(found.names, question.words) < found.names.size);
@@ -519,12 +551,12 @@ function believed(said, claim, word, shown) {
   }
   const quotations = stand.map(({ source, here }) => ({ fact_id: source.id, passage: source.passage, start: here[0], end: here[1] }));
   if (word.status === "SUPPORTED") {
-    const matter = matterOf(text);
-    const counting = stand.filter(({ words, source, here }) => isCounting(said, matter, words, source, here));
+    const [matter, values] = [claimMatter(text), new Set(stand.flatMap(({ words }) => [...matterOf(words).values]))];
+    const counting = stand.filter(({ words, source, here }) => isCounting(said, matter, words, source, here, values));
     if (!counting.length) return unread;
-    const values = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
-    const explained = values.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
-      && shared(values, matterOf(sliced(source.text, ...here)).values) === values.size);
+    const found = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
+    const explained = found.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
+      && shared(found, matterOf(sliced(source.text, ...here)).values) === found.size);
     const disputed = Boolean(exact && !explained);
     return { ...UNCHECKED, status: "SUPPORTED", quotations, disputed, wrong: disputed ? exact.wrong : null };
   }
