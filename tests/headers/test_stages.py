@@ -9,6 +9,7 @@ import pytest
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
@@ -16,9 +17,12 @@ from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.response_headers import WindowContext, render_headers
 from crp_integrations.vocabulary import ChainIntegrity, Domain, Sector
-from tests.dpe.windows import LITERAL, after
+from tests.doubles import HashEmbedder
+from tests.dpe.windows import after
 from tests.headers.header_samples import OF_STAGES_1_TO_5, SESSION, envelope, seal
 
+# The document's own arithmetic, which measures completeness and contradictions without a judge.
+LITERAL = DpeSettings(decides="composite", verifier="alignment")
 OF_STAGE_13 = frozenset({names.CHAINED_HMAC, names.CHAIN_INTEGRITY, names.REPORT_URI})
 REPORT_URI = "https://a.example/crp/v3/reports/1"
 FERRY = "The Brannock ferry carried 640 cars in 2024 and did not sail in January."
@@ -40,7 +44,7 @@ def whole(answer: str = ANSWER) -> Report:
     )
     report = examine(
         dossier,
-        embedder=None,
+        embedder=HashEmbedder(),
         verifier=AlignmentVerifier(),
         settings=LITERAL,
         policy=RegoEngine(),
@@ -130,11 +134,15 @@ def test_repetition_has_its_overlap_unless_there_is_none() -> None:
 @pytest.mark.requirement("005-10.4-1")
 def test_completeness_has_its_class_and_its_counts() -> None:
     needs = ("how many cars did the ferry carry", "when was the tower repainted")
-    answer = "The ferry carried 640 cars."
-    half = said(after(answer, sub_queries=needs, settings=LITERAL))["CRP-Quality-Completeness"]
+    answer = "The ferry did carry 640 cars."
+    half = said(after(answer, sub_queries=needs, embedder=HashEmbedder(), settings=LITERAL))[
+        "CRP-Quality-Completeness"
+    ]
     assert half == "PARTIAL; sub-queries=1/2; uncovered=when-was-the-tower-repainted"
     all_of_it = f"{answer} The tower was repainted in 2019."
-    done = said(after(all_of_it, sub_queries=needs, settings=LITERAL))["CRP-Quality-Completeness"]
+    done = said(after(all_of_it, sub_queries=needs, embedder=HashEmbedder(), settings=LITERAL))[
+        "CRP-Quality-Completeness"
+    ]
     assert done == "COMPLETE; sub-queries=2/2"
 
 

@@ -15,7 +15,6 @@ from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.judges import LITERAL
 from tests.relay.scripted_relays import (
     SESSION,
     SOUND,
@@ -40,7 +39,7 @@ REFLEXIVE = "upgrade-on-risk reflexive"
 
 def ready(open_relay: Opener, *script: object) -> tuple[Relay, ScriptedModel]:
     model = ScriptedModel(*script)
-    relay = open_relay(models=model, dpe=LITERAL, dispatch={"continue_incomplete": False})
+    relay = open_relay(models=model, dispatch={"continue_incomplete": False})
     relay.fabric.add(list(FACTS))
     return relay, model
 

@@ -289,9 +289,11 @@ import json, sys
 from crp_integrations import Relay, from_headers
 from crp_integrations.errors import SafetyHalt
 from tests.doubles import HashEmbedder, ScriptedModel
+from tests.relay.judges import MEASURED
 told = json.load(sys.stdin)
 model = ScriptedModel(told["answer"])
-with Relay.open(told["store"], embedder=HashEmbedder(), key=told["key"], models=model) as relay:
+options = {"embedder": HashEmbedder(), "key": told["key"], "models": model, "dpe": MEASURED}
+with Relay.open(told["store"], **options) as relay:
     relay.fabric.add(told["facts"])
     try:
         answer = relay.ask(told["question"], model="any/model", **from_headers(told["headers"]))
