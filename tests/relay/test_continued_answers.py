@@ -358,7 +358,7 @@ def test_a_continuation_that_cannot_be_examined_takes_nothing_back(
 
 
 def test_the_headers_of_several_windows_say_the_worst(open_relay: Opener) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {WORSE}", f"{REVENUE} {COOLING}")
+    model = ScriptedModel(WORSE, f"{REVENUE} {COOLING}")
     relay = made(open_relay, model)
     answer = relay.ask(QUESTION, **NARROW)
     first, second = windows(relay, answer.session_id)

@@ -41,8 +41,9 @@ from tests.relay.need_questions import (
 from tests.relay.scripted_relays import LOW, QUESTION, SESSION, answered, opened, session_events
 
 ASKED = f"{NEEDS[0]}?"
-# What is supported and what is not, side by side, is of critical risk.
-CRITICAL = f"{COMMISSIONED} {WORSE}"
+# What is supported and what is not, side by side, is of high risk; the latter alone of critical.
+HIGH = f"{COMMISSIONED} {INVENTED}"
+CRITICAL = WORSE
 
 
 def begun(relay: Relay, **asking: Any) -> Answer:
@@ -151,7 +152,7 @@ def test_a_budget_of_nothing_ends_the_session(open_relay: Opener) -> None:
 def test_agents_three_deep(open_relay: Opener, by_headers: bool) -> None:
     relay = made(
         open_relay,
-        ScriptedModel(*[COMMISSIONED] * 3, INVENTED),
+        ScriptedModel(*[COMMISSIONED] * 3, HIGH),
         headers={"trail_uri": "/trails/{session_id}"},
     )
     agents = [begun(relay, policy="warn-on HIGH")]
@@ -305,7 +306,7 @@ with Relay.open(told["store"], **options) as relay:
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "after"), [(INVENTED, 200, 0.85), (CRITICAL, 451, 0.65)]
+    ("answer", "status", "after"), [(HIGH, 200, 0.85), (CRITICAL, 451, 0.65)]
 )
 def test_an_agent_in_another_process_over_headers(
     open_relay: Opener, tmp_path: Path, answer: str, status: int, after: float
