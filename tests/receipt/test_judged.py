@@ -66,7 +66,7 @@ def test_a_judged_answer_replays_from_the_recorded_reply(says: Any, found: Any) 
         assert [status for status, _ in claims(receipt)] == found
         assert told["checked_by"] == "judge any/judge"
     else:
-        assert told["checked_by"] == "screen"
+        assert told["checked_by"] == "exact comparison"
     assert told["verification"] == answer.report.verification.value
     assert told["risk_score"] == round(answer.report.risk_score * 1_000_000)
     calls = receipt.content["examined"]["judged"]["calls"]
@@ -102,7 +102,7 @@ def test_every_field_of_a_report_is_told_or_left_out_on_purpose() -> None:
     assert not {*outline.OF_REPORT} & {*ELSEWHERE}
     receipt, _, _ = judged()
     told = {name for one in receipt.content["report"]["claims"] for name in one}
-    left = {"text", "reads_as", "entities", "reason"}
+    left = {"text", "reads_as", "entities", "reason", "fix", "hints"}
     assert told == set(Claim.model_fields) - left
 
 
