@@ -23,11 +23,13 @@ from crp_integrations.dpe.records import (
     Claim,
     ClaimCounts,
     Classification,
+    Completeness,
     Evidence,
     Report,
 )
-from crp_integrations.dpe.risk import Counts, assess, fidelity_score
+from crp_integrations.dpe.risk import Counts, assess, fidelity_score, quality_score
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.stages.completeness import completeness_of
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -169,6 +171,7 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     amplifiers = applicable(circumstances(report, dossier), settings.amplifiers)
     found = level_of(claims, report, dossier)
     flagged = LEVELS.index(found.risk) >= LEVELS.index(RiskLevel.MEDIUM)
+    report = with_needs(report, dossier, settings)
     flags = [flag for flag in report.flags if flag not in (ALLOWED, CONFLICT)]
     flags += [ALLOWED] * found.allowed + [CONFLICT] * any(claim.disputed for claim in claims)
     return report.model_copy(
@@ -203,6 +206,37 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
             "reasons": ()
             if found.risk is RiskLevel.LOW
             else reasons(dossier.answer, claims, language),
+        }
+    )
+
+
+def with_needs(report: Report, dossier: Dossier, settings: DpeSettings) -> Report:
+    """A report with which parts of the question its judge found answered, where it said so.
+
+    Spec: CRP-SPEC-005 §10.2
+    """
+    needs = dossier.sub_queries or ((dossier.question,) if dossier.question.strip() else ())
+    read = {one.number: one.answered for one in report.judge.needs} if report.judge else {}
+    if not needs or not read:
+        return report
+    here = [read.get(number, False) for number in range(1, len(needs) + 1)]
+    found = completeness_of(
+        needs, [False] * len(needs), here, settings.quality, dossier.windows_left
+    )
+    return with_completeness(report, found, settings)
+
+
+def with_completeness(report: Report, found: Completeness, settings: DpeSettings) -> Report:
+    """A report with another completeness, and the quality that follows from it."""
+    quality = report.quality.model_copy(update={"completeness": found})
+    return report.model_copy(
+        update={
+            "quality": quality,
+            "completeness_score": found.score,
+            "uncovered_sub_queries": found.uncovered,
+            "rqa_score": quality_score(
+                quality.repetition, found, quality.flow, quality.coherence, settings.quality
+            ),
         }
     )
 
