@@ -20,6 +20,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import (
     HIDDEN_TEXT,
+    NO_SENTENCE,
     Claim,
     ClaimCounts,
     Classification,
@@ -253,19 +254,14 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     """
     worst, counted, allowed = RiskLevel.LOW, 0, False
     high_risk = report.eu_ai_act_class is AiActClass.HIGH and dossier.system.domain is not None
-    personal = [one for one in report.personal.found if one.where == "answer"]
-    sentences = {
-        claim.sentence_index
-        for claim in claims
-        for one in personal
-        if one.start < claim.end and claim.start < one.end
-    }
+    touched = [claim for claim in claims if _has_personal_data(claim, report)]
+    sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
         if claim.disputed or any(one.kind == HIDDEN_TEXT for one in claim.findings):
             level = RiskLevel.MEDIUM
         if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
-            at_stake = high_risk or claim.sentence_index in sentences
+            at_stake = high_risk or claim in touched or claim.sentence_index in sentences
             level = RiskLevel.CRITICAL if at_stake else RiskLevel.HIGH
         elif claim.status is ClaimStatus.UNSUPPORTED and not claim.disputed:
             found = (
@@ -285,6 +281,13 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     if score is not None:
         score = round(score + FURTHER * min(counted, MOST_FURTHER), 6)
     return Level(worst, score, allowed)
+
+
+def _has_personal_data(claim: Claim, report: Report) -> bool:
+    return any(
+        one.where == "answer" and one.start < claim.end and claim.start < one.end
+        for one in report.personal.found
+    )
 
 
 def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:

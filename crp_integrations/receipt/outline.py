@@ -195,6 +195,8 @@ def _claim(claim: Claim) -> dict[str, Any]:
     told["findings"] = [_finding(one) for one in claim.findings]
     if claim.error is not None:
         told["error"] = claim.error.value
+    if claim.disputed:
+        told["disputed"] = True
     if claim.wrong is not None:
         told["wrong"] = list(claim.wrong)
     if claim.quotations:

@@ -35,7 +35,7 @@ from crp_integrations.dpe.judge.records import (
     Quotation,
 )
 from crp_integrations.dpe.judge.reply import SaidConflict, SaidNeed, Word, read_reply
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
 from crp_integrations.language.folding import Folded, locate
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
@@ -204,7 +204,7 @@ class _Reading:
                 start=start,
                 end=end,
                 reads_as=self._dossier.answer[start:end],
-                sentence_index=0,
+                sentence_index=NO_SENTENCE,
                 claim_type=ClaimType.FACTUAL,
                 specificity=0.0,
                 checked=Checked.CHECKED,

@@ -374,8 +374,10 @@ function verdictsOf(items, reply) {
     if (!numbered.has(number)) numbered.set(number, word);
   }
   for (const number of twice) numbered.delete(number);
-  const others = reply.get("unnumbered");
-  return { numbered, others: (Array.isArray(others) ? others.slice(0, JUDGING.mostListed) : []).map(wordOf).filter((word) => word && word.text) };
+  const [others, conflicts] = [reply.get("unnumbered"), reply.get("conflicts")];
+  const opposed = (Array.isArray(conflicts) ? conflicts.slice(0, JUDGING.mostListed) : []).filter((one) => one instanceof Map)
+    .map((one) => [...new Set((Array.isArray(one.get("claims")) ? one.get("claims") : []).slice(0, JUDGING.mostListed).map(numberOf))]);
+  return { numbered, opposed, others: (Array.isArray(others) ? others.slice(0, JUDGING.mostListed) : []).map(wordOf).filter((word) => word && word.text) };
 }
 
 function numberOf(value) {
@@ -626,11 +628,14 @@ function statusesOf(told, said, claims) {
   }
   for (const [[start, end], heard] of more.values()) {
     const around = found.filter((one) => one.start <= start && end <= one.end);
-    const claim = merged({ id: `u${added.length + 1}`, start, end, type: "FACTUAL" }, heard);
+    const claim = merged({ id: `u${added.length + 1}`, start, end, type: "FACTUAL", sentence: -1 }, heard);
     // Words within a numbered claim count only where they are flagged and it is not.
     if (!around.length || (isFlagged(claim) && !around.some(isFlagged))) added.push(claim);
   }
-  return [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
+  const made = [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
+  // Claims that cannot all be true, as a judge names them.
+  made.conflicts = calls.some((one) => one.opposed.some((numbers) => numbers.filter((n) => one.first <= n && n <= one.last).length > 1));
+  return made;
 }
 
 // Whether a claim asserts something and nobody read it.
@@ -638,15 +643,15 @@ const isUnread = (claim) => claim.status === "NOT_CHECKED";
 
 // An answer is as risky as its worst claim; further ones only raise the score. What is at stake:
 // a registered high-risk use, and the sentences with personal data of the answer.
-function levelOf(claims, { mode, answer, highRisk, personal, conflicts }) {
+function levelOf(claims, { mode, answer, highRisk, personal }) {
   let [worst, counted, read, unread] = [0, 0, 0, 0];
   const rank = (level) => JUDGING.levels.indexOf(level);
-  const sentences = new Set(claims.filter((claim) => personal.some((one) => one.start < claim.end && claim.start < one.end))
-    .map((claim) => claim.sentence));
+  const touched = claims.filter((claim) => personal.some((one) => one.start < claim.end && claim.start < one.end));
+  const sentences = new Set(touched.map((claim) => claim.sentence).filter((sentence) => sentence >= 0));
   for (const claim of claims) {
     let level = rank(claim.disputed || (claim.findings || []).some((one) => one.kind === JUDGING.hidden) ? "MEDIUM" : "LOW");
     if (claim.disputed) level = Math.max(level, rank("MEDIUM"));
-    else if (claim.status === "CONTRADICTED") level = rank(highRisk || sentences.has(claim.sentence) ? "CRITICAL" : "HIGH");
+    else if (claim.status === "CONTRADICTED") level = rank(highRisk || touched.includes(claim) || sentences.has(claim.sentence) ? "CRITICAL" : "HIGH");
     else if (claim.status === "UNSUPPORTED") level = Math.max(level, rank(JUDGING.specific.includes(claim.error) ? "HIGH" : JUDGING.unsupported[mode]));
     else if (isUnread(claim)) level = Math.max(level, rank("UNKNOWN"));
     if (level > rank("UNKNOWN") || isFlagged(claim)) counted += 1;
@@ -654,7 +659,7 @@ function levelOf(claims, { mode, answer, highRisk, personal, conflicts }) {
     if (!claim.status.startsWith("NOT_")) read += 1;
     worst = Math.max(worst, level);
   }
-  if (conflicts) worst = Math.max(worst, rank("MEDIUM"));
+  if (claims.conflicts) worst = Math.max(worst, rank("MEDIUM"));
   if (!WRITTEN.test(answer)) worst = Math.max(worst, rank("UNKNOWN"));
   const level = JUDGING.levels[worst];
   return { level, score: level === "UNKNOWN" ? null : JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),
