@@ -266,7 +266,8 @@ class Belief:
             return True
         if quoted.own_orders or (claim.values - self.question.values and not quoted.values):
             return False
-        if self.translated and not claim.values and not claim.names:
+        if self.translated and (quoted.values or not (claim.values or claim.names)):
+            # No word is alike: values to reckon with, or nothing that could be looked up.
             return found.count >= LEAST_WORDS
         row = cell or _is_row(line)
         return around.shares_word(self.topic) or (

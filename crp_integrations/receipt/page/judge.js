@@ -514,7 +514,7 @@ function isCounting(said, claim, text, source, [start, end], values) {
   }
   if (shared(around.words, claim.words) || shared(around.values, claim.values)) return true;
   if (!source.passage || (!within(claim.values, question.values) && !values.size)) return false;
-  if (translated && !claim.values.size && !claim.names.size) return !short;
+  if (translated && (values.size || claim.values.size + claim.names.size === 0)) return !short;
   if (shared(around.words, topic.words)) return true;
   return (cell || isRow(line)) && shared(matterOf(source.text).words, topic.words) > 0;
 }
