@@ -39,6 +39,7 @@ OF_REPORT: Final = (
 # Entities are read out of the answer again; what most claims have not is left out.
 _OF_CLAIM: Final = (
     "claim_id", "start", "end", "sentence_index", "claim_type", "checked", "attribution", "status",
+    "disputed",
 )  # fmt: skip
 _SHARES_OF_CLAIM: Final = (
     "specificity", "similarity", "entailment", "contradiction", "neutral",
