@@ -271,14 +271,9 @@ class DpeSettings(Part):
         decides: what a report comes from: the claims' statuses, as a judge, a verifier or an exact
             comparison gives them (`claims`), or the document's own arithmetic (`composite`,
             decision D13).
-        rule: how `composite` attributes claims: `cosine` is §4.3 to the letter, `alignment` the
-            better of lexical alignment and embedding similarity (decision D2).
         grounded: score from which a claim is CONTEXT_GROUNDED (§4.3).
         mixed: score from which it is MIXED (§4.3).
         specific: specificity from which an unmatched claim is UNVERIFIABLE (§4.3).
-        lexical_grounded, lexical_mixed: share of a claim's weighted words found in the context
-            that counts as `grounded`, as `mixed` (rule `alignment`).
-        embedded_windows: windows a claim is compared with by the embedder (rule `alignment`).
         fabrication_penalty, distortion_penalty, contradiction_penalty: §5.5.
         common_knowledge: names that need no source (§5.2, decision D10).
         pairs: contradiction is looked for in `all` pairs of claims that are about one thing, or
@@ -302,13 +297,9 @@ class DpeSettings(Part):
 
     verifier: Literal["none", "alignment", "lettucedetect", "nli", "minicheck"] = "none"
     decides: Literal["claims", "composite"] = "claims"
-    rule: Literal["alignment", "cosine"] = "alignment"
     grounded: float = Field(default=0.75, ge=0.0, le=1.0)
     mixed: float = Field(default=0.60, ge=0.0, le=1.0)
     specific: float = Field(default=0.30, ge=0.0, le=1.0)
-    lexical_grounded: float = Field(default=0.48, gt=0.0, lt=1.0)
-    lexical_mixed: float = Field(default=0.28, gt=0.0, lt=1.0)
-    embedded_windows: int = Field(default=2, ge=1)
 
     fabrication_penalty: float = Field(default=0.30, ge=0.0, le=1.0)
     distortion_penalty: float = Field(default=0.20, ge=0.0, le=1.0)
@@ -353,12 +344,11 @@ class DpeSettings(Part):
                 "`composite` needs `alignment` or a verifier that reads, `claims` needs `none` or "
                 "one that reads"
             )
-        for low, high, name in (
-            (self.mixed, self.grounded, "mixed and grounded"),
-            (self.lexical_mixed, self.lexical_grounded, "lexical_mixed and lexical_grounded"),
-        ):
-            if low > high:
-                raise ConfigError(f"{name} are {low:g} and {high:g}, wanted the first no larger")
+        if self.mixed > self.grounded:
+            raise ConfigError(
+                f"mixed and grounded are {self.mixed:g} and {self.grounded:g}, wanted the first "
+                "no larger"
+            )
         return self
 
     @property
@@ -380,7 +370,6 @@ class DpeSettings(Part):
             return cls(
                 verifier="alignment",
                 decides="composite",
-                rule="cosine",
                 pairs="all",
                 quality=QualitySettings.literal(),
                 omission=OmissionSettings(covered=COVERED_FACT),

@@ -1,8 +1,7 @@
-"""Labelled cases, the systems that score them, folds, and figures of scores against labels."""
+"""Labelled cases, the systems that score them, and figures of scores against labels."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,23 +10,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from crp_integrations import weights
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, FeaturesVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_sets import each
 from crp_integrations.language.text import sentence_runs, split_sentences
 from crp_integrations.ports import Embedder
-from crp_integrations.seals import sha256_hex
-from tests.bench.measure import in_one_thread
 
 CUT: Final = min(cut for cut, _ in LEVEL_CUTS)
-BINS: Final = 10
 COUNTS: Final = ("cases", "hallucinated")
 DIGITS: Final = 4
 Figures = dict[str, Any]
@@ -51,32 +45,6 @@ def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float:
         return 0.5
     total = sum(rank for rank, label in zip(ranks, labels, strict=True) if label)
     return (total - positive * (positive + 1) / 2) / (positive * negative)
-
-
-def calibration_error(likely: Sequence[float], labels: Sequence[bool]) -> float:
-    """Expected calibration error over ten equal bins."""
-    return sum(
-        abs(said - seen) * count / len(labels)
-        for _, said, seen, count in reliability(likely, labels)
-    )
-
-
-def reliability(
-    likely: Sequence[float], labels: Sequence[bool]
-) -> list[tuple[float, float, float, int]]:
-    """Lower bound, mean probability, share that is wrong and number of cases of each full bin."""
-    bins: dict[int, list[int]] = {}
-    for place, value in enumerate(likely):
-        bins.setdefault(min(BINS - 1, int(value * BINS)), []).append(place)
-    return [
-        (
-            number / BINS,
-            sum(likely[p] for p in places) / len(places),
-            sum(labels[p] for p in places) / len(places),
-            len(places),
-        )
-        for number, places in sorted(bins.items())
-    ]
 
 
 def figures(scores: Sequence[float], labels: Sequence[bool], cut: float = CUT) -> Figures:
@@ -104,8 +72,7 @@ def measured(cases: Sequence[Case], words: Sequence[Word]) -> Figures:
     """All figures of a system over cases."""
     labels = [case.hallucinated for case in cases]
     found = figures([word.score for word in words], labels)
-    likely = [word.probability for word in words]
-    found["ece"] = round(calibration_error(likely, labels), DIGITS)
+    found["unread"] = round(sum(word.unread for word in words) / max(1, len(words)), DIGITS)
     if all(case.spans is not None for case in cases):
         scores, wrong = sentence_scores(cases, words)
         found["sentence_auroc"] = round(auroc(scores, wrong), DIGITS)
@@ -180,11 +147,6 @@ class Case:
     spans: tuple[tuple[int, int], ...] | None = None
 
     @property
-    def source(self) -> str:
-        """Hash of the context; folds keep what shares it together."""
-        return sha256_hex(self.context.encode("utf-8", "replace"))
-
-    @property
     def passages(self) -> tuple[tuple[str, str], ...]:
         """The context as facts with ids."""
         return tuple(
@@ -233,32 +195,27 @@ class Word:
 
     Attributes:
         score: [0, 1], hallucinated from .20 on.
-        probability: its calibrated probability, the score itself where it has none.
         claims: start, end and risk of each claim.
         spans: what it marks.
+        unread: nothing wrong was found, and not all of it was read.
     """
 
     score: float
-    probability: float
     claims: tuple[tuple[int, int, float], ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+    unread: bool = False
 
 
 System = Callable[[Case], Word]
 
 
-def shipped() -> FeaturesVerifier:
-    """The fitted verifier that ships, its file verified."""
-    return FeaturesVerifier(weights.load("verifier").read("features.json"))
-
-
 def always_positive(case: Case) -> Word:
     """Calls everything hallucinated."""
     whole = (0, len(case.answer))
-    return Word(1.0, 1.0, ((*whole, 1.0),), (whole,))
+    return Word(1.0, ((*whole, 1.0),), (whole,))
 
 
-def engine(verifier: Verifier, embedder: Embedder | None, settings: DpeSettings) -> System:
+def engine(verifier: Verifier | None, embedder: Embedder | None, settings: DpeSettings) -> System:
     """The provenance engine with a verifier."""
 
     def say(case: Case) -> Word:
@@ -271,31 +228,19 @@ def engine(verifier: Verifier, embedder: Embedder | None, settings: DpeSettings)
 def word_of(report: Report) -> Word:
     """A report as the bench compares it."""
     claims = tuple(
-        (c.start, c.end, 1.0 - (c.entailment or 0.0) if c.unsupported is None else c.unsupported)
-        for c in report.claims
-        if c.unsupported is not None or c.entailment is not None
+        (c.start, c.end, 1.0 - c.entailment) for c in report.claims if c.entailment is not None
     )
     marked = {(f.start, f.end) for f in report.findings}
-    # Amplifiers tell what is at stake, not whether the answer is supported.
-    score = report.base_score
-    if report.hallucination_probability is None:
-        marked |= {(a, b) for a, b, risk in claims if 1.0 - risk < LEAST_ENTAILED}
-        return Word(score, score, claims, tuple(sorted(marked)))
-    return Word(score, report.hallucination_probability, claims, tuple(sorted(marked)))
+    marked |= {(a, b) for a, b, risk in claims if 1.0 - risk < LEAST_ENTAILED}
+    score = 0.0 if report.risk_score is None else report.risk_score
+    return Word(score, claims, tuple(sorted(marked)), report.risk_score is None)
 
 
 def ours(names: Sequence[str]) -> dict[str, System]:
-    """The systems of this package by name.
-
-    Args:
-        names: of `crp`, `features`, `alignment` and `literal`.
-    """
+    """The systems of this package by name: `crp`, without a judge, and `literal`."""
     found: dict[str, System] = {}
-    if "crp" in names or "features" in names:
-        system = engine(shipped(), None, DpeSettings())
-        found |= {name: system for name in ("crp", "features") if name in names}
-    if "alignment" in names:
-        found["alignment"] = engine(AlignmentVerifier(), None, DpeSettings(verifier="alignment"))
+    if "crp" in names:
+        found["crp"] = engine(None, None, DpeSettings())
     if "literal" in names:
         found["literal"] = engine(AlignmentVerifier(), Once(), DpeSettings.preset("literal"))
     return found
@@ -317,7 +262,7 @@ def peers() -> dict[str, System]:
         spans = tuple((span["start"], span["end"]) for span in found)
         score = max((float(span.get("confidence", 1.0)) for span in found), default=0.0)
         claims = tuple((s["start"], s["end"], float(s.get("confidence", 1.0))) for s in found)
-        return Word(score, score, claims, spans)
+        return Word(score, claims, spans)
 
     return {"lettucedetect": say}
 
@@ -344,49 +289,3 @@ class Once:
 
         rows = [self.embed_query(text) for text in texts]
         return np.array(rows, dtype=np.float32).reshape(len(rows), self._of.dimensions)
-
-
-RECIPE = "tests.recipes.verifier"
-
-
-def fit(data: Path, folds: int, out: Path, cache: Path | None) -> None:
-    """Fit a file for each fold of the sets in a folder.
-
-    Raises:
-        RequestError: the recipe did not end well.
-    """
-    given = ["--data", str(data), "--out", str(out), "--folds", str(folds)]
-    given += ["--cache", str(cache)] if cache else []
-    if in_one_thread(RECIPE, given) != 0:
-        raise RequestError("the folds were not fitted; the recipe needs the extra 'recipes'")
-
-
-def by_folds(folder: Path) -> System:
-    """A system that reads each answer by a file that did not see its context."""
-    assigned: dict[str, int] = json.loads((folder / "folds.json").read_text(encoding="utf-8"))
-    systems = {
-        number: engine(
-            FeaturesVerifier((folder / f"fold-{number}.json").read_bytes()), None, DpeSettings()
-        )
-        for number in sorted(set(assigned.values()))
-    }
-    first = min(systems)
-
-    def say(case: Case) -> Word:
-        return systems[assigned.get(case.source, first)](case)
-
-    return say
-
-
-def seen(cases: Sequence[Case], folder: Path | None, fitted_on: Sequence[str], digest: str) -> str:
-    """Whether what is scored was fitted on: `by folds`, `seen` or `unseen`.
-
-    Args:
-        folder: of fitted folds; None for the shipped file.
-        fitted_on: SHA-256 of the files that the shipped file was fitted on.
-        digest: SHA-256 of the file that is scored.
-    """
-    if folder is None:
-        return "seen" if digest in fitted_on else "unseen"
-    assigned = json.loads((folder / "folds.json").read_text(encoding="utf-8"))
-    return "by folds" if any(case.source in assigned for case in cases) else "unseen"

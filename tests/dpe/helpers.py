@@ -13,6 +13,9 @@ from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.ports import Embedder, Tracer
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import GroundingMode
+from tests.doubles import HashEmbedder
+
+LITERAL = DpeSettings.preset("literal")
 
 
 def check(
@@ -27,18 +30,44 @@ def check(
     vectors: FloatRows | None = None,
     tracer: Tracer | None = None,
 ) -> Report:
-    """Examine an answer; facts are named `f1`, `f2`, ….
-
-    Without an embedder the work is purely lexical.
-    """
+    """Examine an answer; facts are named `f1`, `f2`, …."""
     passages = tuple((f"f{number}", text) for number, text in enumerate(context, 1))
     return examine(
         Dossier(question, answer, passages, vectors, grounding),
         embedder=embedder,
-        verifier=verifier or AlignmentVerifier(),
+        verifier=verifier,
         settings=settings or DpeSettings(),
         tracer=tracer,
     )
+
+
+def check_literally(
+    answer: str,
+    context: Sequence[str],
+    *,
+    embedder: Embedder | None = None,
+    verifier: Verifier | None = None,
+    settings: DpeSettings = LITERAL,
+    question: str = "",
+    grounding: GroundingMode = GroundingMode.PREFERRED,
+    vectors: FloatRows | None = None,
+) -> Report:
+    """Examine an answer by the document's own arithmetic."""
+    return check(
+        answer,
+        context,
+        question=question,
+        embedder=embedder or HashEmbedder(),
+        verifier=verifier or AlignmentVerifier(),
+        settings=settings,
+        grounding=grounding,
+        vectors=vectors,
+    )
+
+
+def literal(**changes: object) -> DpeSettings:
+    """The preset `literal` with other values."""
+    return DpeSettings.model_validate({**dict(LITERAL), **changes})
 
 
 def kinds(report: Report) -> list[str]:

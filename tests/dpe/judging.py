@@ -14,7 +14,6 @@ from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.messages import ModelCall
 from crp_integrations.vocabulary import ClaimStatus, GroundingMode
 
@@ -49,9 +48,7 @@ class Case:
     @property
     def screened(self) -> Report:
         """The report of the stages without a model call, as if they had compared nothing."""
-        report = examine(
-            self.dossier, embedder=None, verifier=AlignmentVerifier(), settings=DpeSettings()
-        )
+        report = examine(self.dossier, embedder=None, verifier=None, settings=DpeSettings())
         bare = {"status": ClaimStatus.NOT_CHECKED, "error": None, "wrong": None}
         unread = {**bare, "quotations": (), "findings": ()}
         return report.model_copy(
@@ -83,7 +80,7 @@ class Case:
     def judged(self, rule: Rule) -> Report:
         """The report with what a judge that answers by a rule says."""
         run, _ = self.played(rule)
-        return judged(self.screened, self.dossier, run)
+        return judged(self.screened, self.dossier, run, DpeSettings())
 
 
 def asked(call: ModelCall) -> dict[str, Any]:

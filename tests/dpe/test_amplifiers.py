@@ -30,7 +30,6 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import State, Tools
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -133,8 +132,8 @@ def _state(about: Circumstances, base: float) -> State:
     count = about.contradictions
     return State(
         Dossier("", "x", (), system=System(sector=about.sector), loop_depth=about.loop_depth),
-        Tools(None, AlignmentVerifier(), DpeSettings()),
-        Context([]),
+        Tools(None, None, DpeSettings.preset("literal")),
+        lambda: Context([]),
         risk=Risk({}, base, level(base)),
         coherence=Coherence(contradictions=(crossing,) * count, compared=count, contradicted=count),
         repetition=Repetition(level=about.repetition),

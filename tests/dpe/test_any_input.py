@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finish
-from tests.dpe.helpers import check
+from tests.dpe.helpers import check_literally as check
 
 BITS = st.sampled_from(
     """Revenue was $4.2M in 2024.|not |unless |1/0|10^99|1e999 |\u00bd|\u00b2|[1]|[0]|[^1]|http://
@@ -76,7 +76,7 @@ def test_a_lone_surrogate_is_read_as_a_replacement_character() -> None:
 
 
 SCRIPT = """
-from tests.dpe.helpers import check
+from tests.dpe.helpers import check_literally as check
 from tests.dpe.texts import *
 from crp_integrations.dpe.stages.report import finish
 answer = "Revenue was $4.8M in 2023, and Nils Berg said it rose daily. It does not apply."

@@ -1,4 +1,4 @@
-"""Stage 2: both rules of attribution."""
+"""Stage 2 of `literal`: attribution by cosine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations.dpe.derivation import dominant
 from crp_integrations.dpe.risk import grounding_pct
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import classify
-from crp_integrations.dpe.stages.report import dominant
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.errors import ConfigError, EngineError, RequestError
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Attribution, ClaimType, GroundingMode
 from tests.doubles import HashEmbedder
-from tests.dpe.helpers import check
+from tests.dpe.helpers import LITERAL
+from tests.dpe.helpers import check as plain_check
+from tests.dpe.helpers import check_literally as check
 from tests.dpe.texts import HARBOUR, LIBRARY, TEXTS
-
-LITERAL = DpeSettings.preset("literal")
 
 
 class Dial:
@@ -49,7 +50,7 @@ GENERIC = "It is so."
 
 
 def _literal(cosine: float, answer: str) -> Attribution | None:
-    return check(answer, [FACT], embedder=Dial(cosine), settings=LITERAL).claims[0].attribution
+    return check(answer, [FACT], embedder=Dial(cosine)).claims[0].attribution
 
 
 @pytest.mark.requirement("005-4.3-2")
@@ -90,14 +91,13 @@ def test_the_bounds_themselves(score: float, specificity: float, wanted: Attribu
 def test_literal_compares_with_every_fact_by_the_embedder() -> None:
     answer = "Readers may borrow rare books only if a librarian is present."
     embedder = HashEmbedder()
-    report = check(answer, TEXTS, embedder=embedder, settings=LITERAL)
+    report = check(answer, TEXTS, embedder=embedder)
     cosines = embedder.embed_passages(list(TEXTS)) @ embedder.embed_query(answer)
     assert report.claims[0].similarity == pytest.approx(float(cosines.max()), abs=1e-5)
     given_vectors = check(
         answer,
         TEXTS,
         embedder=embedder,
-        settings=LITERAL,
         vectors=embedder.embed_passages(list(TEXTS)),
     )
     assert given_vectors.claims == report.claims
@@ -105,9 +105,9 @@ def test_literal_compares_with_every_fact_by_the_embedder() -> None:
     assert any(embedder.identity in run.engine and "cosine" in run.engine for run in report.stages)
 
 
-def test_the_literal_rule_needs_an_embedder() -> None:
+def test_the_rule_needs_an_embedder() -> None:
     with pytest.raises(ConfigError, match="needs an embedder"):
-        check("It is so.", [FACT], settings=LITERAL)
+        plain_check("It is so.", [FACT], verifier=AlignmentVerifier(), settings=LITERAL)
 
 
 def test_vectors_must_fit() -> None:
@@ -140,14 +140,16 @@ def test_every_factual_claim_has_exactly_one_attribution(
 
 @pytest.mark.requirement("005-4.2-1")
 def test_the_four_attributions_in_order_of_risk() -> None:
-    context = [HARBOUR]
-    answers = {
-        Attribution.CONTEXT_GROUNDED: "The port authority employs 640 people.",
-        Attribution.MIXED: "The port authority employs 640 people in Reykjavik.",
-        Attribution.PARAMETRIC: "Whales sing.",
-        Attribution.UNVERIFIABLE: "Doctor Quill sold 99 yachts to Monaco in 1954.",
+    cosines = {
+        Attribution.CONTEXT_GROUNDED: (1.0, SPECIFIC),
+        Attribution.MIXED: (0.7, SPECIFIC),
+        Attribution.PARAMETRIC: (0.1, GENERIC),
+        Attribution.UNVERIFIABLE: (0.1, SPECIFIC),
     }
-    reports = {name: check(answer, context) for name, answer in answers.items()}
+    reports = {
+        name: check(answer, [FACT], embedder=Dial(cosine))
+        for name, (cosine, answer) in cosines.items()
+    }
     for name, report in reports.items():
         assert [claim.attribution for claim in report.claims] == [name]
         assert report.attribution_dominant is name
@@ -161,7 +163,7 @@ def test_the_four_attributions_in_order_of_risk() -> None:
 @pytest.mark.requirement("005-4.4-1", "005-4.5-1")
 def test_grounding_counts_grounded_over_factual() -> None:
     answer = "The port authority employs 640 people. Doctor Quill sold 99 yachts to Monaco in 1954."
-    report = check(answer, [HARBOUR])
+    report = check(answer, ["The port authority employs 640 people."])
     assert report.grounding_pct == 0.5
     assert report.attribution_breakdown == {
         "CONTEXT_GROUNDED": 1,
@@ -187,44 +189,3 @@ def test_without_factual_claims(answer: str) -> None:
     assert "claims=0" in report.flags
     assert report.attribution_dominant is None
     assert report.signals["attribution"] == 0.0
-
-
-def test_without_an_embedder_the_report_says_so() -> None:
-    report = check("The port authority employs 640 people.", [HARBOUR])
-    assert "no embedder" in report.embedder
-    assert any("no embedder" in run.engine for run in report.stages)
-
-
-def test_claims_are_embedded_once_and_only_where_words_do_not_settle_it() -> None:
-    class Counting(HashEmbedder):
-        calls: list[int] = []
-
-        def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-            self.calls.append(len(texts))
-            return super().embed_passages(texts)
-
-    embedder = Counting()
-    check(HARBOUR, [HARBOUR], embedder=embedder)
-    assert embedder.calls == []
-    check(
-        "Ships pay fees. Sailors sleep in huts. Cranes are painted green.", TEXTS, embedder=embedder
-    )
-    assert len(embedder.calls) == 2
-    assert embedder.calls[0] <= 3
-    assert embedder.calls[1] <= 6
-
-
-def test_an_embedder_can_ground_a_paraphrase() -> None:
-    answer, fact = "Felines nap.", "Cats sleep all day."
-    lexical = check(answer, [fact])
-    assert lexical.claims[0].attribution is Attribution.PARAMETRIC
-
-    class Same(HashEmbedder):
-        def embed_passages(self, texts: Sequence[str]) -> FloatRows:
-            return super().embed_passages(["same"] * len(texts))
-
-    embedder = Same()
-    vectors = embedder.embed_passages([fact])
-    report = check(answer, [fact], embedder=embedder, vectors=vectors)
-    assert report.claims[0].attribution is Attribution.CONTEXT_GROUNDED
-    assert report.claims[0].evidence[0].engine == embedder.identity

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.vocabulary import Checked, ClaimType, RiskLevel
-from tests.dpe.helpers import check, kinds
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.helpers import kinds
 from tests.dpe.texts import HARBOUR, TEXTS
 
 

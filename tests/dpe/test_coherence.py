@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,14 +13,17 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import CrossContradiction, Report
-from crp_integrations.dpe.settings import DpeSettings, QualitySettings
+from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.dpe.verifier.opposition import compare
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.vocabulary import ClaimType, Severity
 from tests.doubles import HashEmbedder
+from tests.dpe import windows
+from tests.dpe.helpers import LITERAL, literal
 from tests.dpe.texts import TEXTS
-from tests.dpe.windows import LITERAL, after
+
+after = partial(windows.after, settings=LITERAL)
 
 
 def found(answer: str, *prior: str) -> list[tuple[str, Severity]]:
@@ -148,7 +152,7 @@ def test_only_above_the_threshold_is_a_pair_flagged() -> None:
         report = after(here, prior, verifier=verifier)
         assert (here, prior) in verifier.asked
         assert len(report.cross_window_contradictions) == count
-    high = DpeSettings(quality=QualitySettings(contradiction_probability=0.95))
+    high = literal(quality=QualitySettings(contradiction_probability=0.95))
     report = after("The bridge is not open.", "The bridge is open.", settings=high)
     assert report.cross_window_contradictions == ()
     assert report.quality.coherence.compared == 1
@@ -275,8 +279,8 @@ def test_many_windows_cost_in_line_with_their_length() -> None:
             (),
             prior=(PriorWindow("w1", 1, prior),),
         ),
-        embedder=None,
+        embedder=HashEmbedder(),
         verifier=verifier,
-        settings=DpeSettings(),
+        settings=literal(pairs="share"),
     )
     assert len(verifier.asked) <= 50

@@ -16,7 +16,8 @@ from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.envelope.decomposition import decompose
 from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.vocabulary import CompletenessLevel
-from tests.dpe.windows import LITERAL, after
+from tests.dpe.helpers import LITERAL
+from tests.dpe.windows import after
 
 COMPLETE, MOSTLY, PARTIAL, INCOMPLETE = CompletenessLevel
 QUESTION = (

@@ -10,7 +10,8 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages import fidelity as stage
 from crp_integrations.dpe.verifier.opposition import ALIKE, alike
 from crp_integrations.dpe.verifier.values import read
-from tests.dpe.helpers import check
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.helpers import literal
 from tests.dpe.texts import TEXTS
 
 PAIRS = [
@@ -23,7 +24,7 @@ PAIRS = [
 @pytest.mark.parametrize("pairs", ["share", "all"])
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_two_claims_that_cannot_both_be_true(first: str, second: str, pairs: str) -> None:
-    settings = DpeSettings.model_validate({"pairs": pairs})
+    settings = literal(pairs=pairs)
     report = check(f"{first} Whales sing. {second}", [first], settings=settings)
     assert report.contradiction_count == 1
     assert report.contradiction_scope == "intra"
@@ -54,7 +55,7 @@ def test_what_the_context_says_twice_is_not_the_answers_fault() -> None:
 
 def test_a_listing_that_is_not_compared_is_said_to_be() -> None:
     first, second = "The lake is 40 metres deep.", "The lake is 55 metres deep."
-    listing = DpeSettings.model_validate({"most_pair_values": 1})
+    listing = literal(most_pair_values=1)
     longer = "In 2018 the lake was 40 metres deep."
     report = check(f"{longer} {second}", [longer], settings=listing)
     assert "not-paired=1" in report.flags
@@ -110,9 +111,9 @@ def test_of_many_alike_those_with_the_nearest_values_are_taken(texts: list[str],
 def test_what_was_not_compared_is_said_to_be() -> None:
     told = "Somebody measured something."
     answer = " ".join(f"The lake was {40 + n} metres deep in {2001 + n}." for n in range(4))
-    few = DpeSettings.model_validate({"alike_claims": 1})
+    few = literal(alike_claims=1, pairs="share")
     assert "pairs-cut=2" in check(answer, [told], settings=few).flags
-    for settings in (DpeSettings(), DpeSettings.model_validate({"pairs": "all"})):
+    for settings in (literal(pairs="share"), literal(pairs="all")):
         flags = check(answer, [told], settings=settings).flags
         assert not any(flag.startswith("pairs-cut") for flag in flags)
 
@@ -125,5 +126,5 @@ def test_the_work_on_a_listing_grows_with_its_length(
     real = stage._contradict
     monkeypatch.setattr(stage, "_contradict", lambda *two: compared.append(two) or real(*two))
     answer = " ".join(f"Plant {n} was built in {1900 + n}." for n in range(count))
-    check(answer, ["Somebody built something."])
+    check(answer, ["Somebody built something."], settings=literal(pairs="share"))
     assert len(compared) <= count * DpeSettings().alike_claims

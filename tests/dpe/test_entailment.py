@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier, curve
-from tests.dpe.helpers import check
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier, curve
+from tests.dpe.helpers import check as plain_check
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.helpers import literal
 from tests.dpe.texts import HARBOUR, LIBRARY, TEXTS
 
 
@@ -91,7 +92,7 @@ def test_under_the_letter_a_verifier_does_not_overrule_a_typed_finding() -> None
         "The port authority employs 460 people.",
         [HARBOUR],
         verifier=Scripted({"460": 0.99}),
-        settings=DpeSettings(decides="composite"),
+        settings=literal(decides="composite"),
     )
     assert report.entailment_score <= 0.05
     claim = report.claims[0]
@@ -101,12 +102,11 @@ def test_under_the_letter_a_verifier_does_not_overrule_a_typed_finding() -> None
     assert claim.entailment + claim.contradiction + claim.neutral == pytest.approx(1.0)
 
 
-def test_a_verifier_of_the_users_own_decides_and_findings_stand_beside_it() -> None:
-    said = "The port authority employs 460 people."
-    kept = check(said, [HARBOUR], verifier=Scripted({"460": 0.99}))
+def test_a_verifier_of_the_users_own_decides() -> None:
+    said = "Some 640 folk work there."
+    kept = plain_check(said, [HARBOUR], verifier=Scripted({"640": 0.99}))
     assert (kept.risk_level, kept.flagged, kept.claims[0].status) == ("LOW", False, "SUPPORTED")
-    assert kept.findings
-    doubted = check(said, [HARBOUR], verifier=Scripted({"460": 0.01}))
+    doubted = plain_check(said, [HARBOUR], verifier=Scripted({"640": 0.01}))
     assert (doubted.risk_level, doubted.claims[0].status) == ("MEDIUM", "UNSUPPORTED")
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.pipeline import STAGES
+from crp_integrations.dpe.pipeline import ARITHMETIC
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.fidelity import order_of_search
 from crp_integrations.dpe.state import State, Tools
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.vocabulary import Attribution, RiskLevel
-from tests.dpe.helpers import check, kinds
-from tests.dpe.texts import HARBOUR, LIBRARY, SPACE, TEXTS
+from tests.doubles import HashEmbedder
+from tests.dpe.helpers import LITERAL, kinds
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.texts import HARBOUR, TEXTS
 
+FACT = "The port authority employs 640 people."
 INVENTED = [
     "Professor Karl Stein of Oxford discovered 57 new species of moss in 1911.",
     "The painter Lucia Ferrand sold 23 canvases to Count Orlov.",
@@ -88,33 +91,17 @@ def test_what_traces_is_not_flagged(answer: str) -> None:
 
 @pytest.mark.requirement("005-5.2-4")
 def test_every_claim_is_searched_and_ungrounded_ones_first() -> None:
-    answer = (
-        "The port authority employs 640 people. "
-        "Doctor Quill sold 99 yachts to Monaco in 1954. "
-        "The harbour of Lindmouth handled 4,200,000 tonnes of freight in 2023 for Ruud Bakker."
-    )
-    tools = Tools(None, AlignmentVerifier(), DpeSettings())
-    state = State(Dossier("", answer, (("f1", HARBOUR),)), tools, Context([HARBOUR]))
-    for _, stage in STAGES[:2]:
+    answer = "The port authority employs 640 people. Doctor Quill sold 99 yachts to Monaco in 1954."
+    tools = Tools(HashEmbedder(), AlignmentVerifier(), LITERAL)
+    state = State(Dossier("", answer, (("f1", FACT),)), tools, lambda: Context([FACT]))
+    for _, stage in ARITHMETIC[:2]:
         state = stage(state)
     assert [state.claims[p].attribution for p in order_of_search(state)] == [
         Attribution.UNVERIFIABLE,
-        Attribution.MIXED,
         Attribution.CONTEXT_GROUNDED,
     ]
-    found = {answer[f.start : f.end] for f in check(answer, [HARBOUR]).findings}
-    assert {"99", "1954", "Ruud Bakker"} <= set(found) | {w.split()[0] for w in found}
-
-
-def test_citations_of_facts() -> None:
-    context = [HARBOUR, LIBRARY, SPACE]
-    assert kinds(check("The port authority employs 640 people [1].", context)) == []
-    assert kinds(check("The port authority employs 640 people [1, 3].", context)) == []
-    answer = "The port authority employs 640 people [7]."
-    report = check(answer, context)
-    assert [(f.kind, answer[f.start : f.end]) for f in report.findings] == [
-        ("CITATION_WRONG", "[7]")
-    ]
+    found = {answer[f.start : f.end] for f in check(answer, [FACT]).findings}
+    assert {"99", "1954"} <= set(found) | {w.split()[0] for w in found}
 
 
 def test_one_defect_is_one_finding() -> None:
@@ -125,8 +112,8 @@ def test_one_defect_is_one_finding() -> None:
 
 @pytest.mark.requirement("005-3.3-2")
 def test_a_finding_in_an_opinion_enters_no_score() -> None:
-    answer = "The fee is 50 euros. I think it is a very nice arrangement [9]."
+    answer = "The fee is 50 euros. I think Ruud Bakker is a very nice man."
     report = check(answer, ["The fee is 50 euros."])
     assert [claim.claim_type.value for claim in report.claims] == ["FACTUAL", "OPINION"]
-    assert kinds(report) == ["CITATION_WRONG"]
+    assert kinds(report) == ["fabrication"]
     assert (report.fabrication_count, report.fidelity_score) == (0, 1.0)

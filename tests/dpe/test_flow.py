@@ -22,7 +22,8 @@ from crp_integrations.dpe.stages.flow import (
 )
 from crp_integrations.dpe.state import SessionText
 from crp_integrations.engines.onnx import OnnxEmbedder
-from tests.dpe.windows import LITERAL, after
+from tests.dpe.helpers import LITERAL
+from tests.dpe.windows import after
 
 # §11.2 of the document.
 W1 = "The EU AI Act classifies AI systems into four risk levels. They range from minimal to high."

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.judge.belief import belief_of, matter_of
-from crp_integrations.dpe.judge.quotation import ERRORS
+from crp_integrations.dpe.judge.reading import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import CONFLICT, judged
 from crp_integrations.dpe.records import Evidence, Finding, Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 from tests.dpe.judging import Case, Rule, contradicted, quoted, saying, supported
 
@@ -39,7 +40,7 @@ def compared(case: Case, kind: str = "NUMBER_CHANGED") -> Report:
         update={
             "findings": (found,),
             "status": ClaimStatus.CONTRADICTED,
-            "error": ERRORS[kind],
+            "error": EXACT_ERRORS[kind],
             "wrong": (start, start + 2),
             "quotations": (),
         }
@@ -50,7 +51,7 @@ def compared(case: Case, kind: str = "NUMBER_CHANGED") -> Report:
 def asked(case: Case, rule: Rule) -> Report:
     """The report over an exact finding, after a judge that answers by a rule."""
     run, _ = case.played(rule)
-    return judged(compared(case), case.dossier, run)
+    return judged(compared(case), case.dossier, run, DpeSettings())
 
 
 BOUGHT: dict[str, dict[str, Any]] = {

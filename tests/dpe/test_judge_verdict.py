@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.judge.reasons import MOST, SENTENCES, reasons
-from crp_integrations.dpe.judge.verdict import ORDER, judged, level_of, of_verifier
-from crp_integrations.dpe.records import Claim
+from crp_integrations.dpe.judge.verdict import judged
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
-    Checked,
     ClaimStatus,
     ClaimType,
     ErrorKind,
@@ -69,13 +67,6 @@ def test_nothing_found_and_everything_checked_is_low() -> None:
     report = CASE.judged(rule)
     assert (report.risk_level, report.flagged, report.reasons) == (RiskLevel.LOW, False, ())
     assert report.verification is Verification.VERIFIED
-
-
-def test_findings_of_the_stages_stand_beside_and_raise_nothing() -> None:
-    case = Case("The bridge is 300 metres long.", PASSAGES)
-    report = case.judged(saying(supported(1, (1, "312 metres long"))))
-    assert report.risk_level is RiskLevel.LOW
-    assert report.composite_score == case.screened.composite_score
 
 
 def test_what_the_reply_leaves_out_is_not_checked() -> None:
@@ -135,68 +126,6 @@ STATUS = st.tuples(
     st.sampled_from(list(ClaimType)),
 )
 MODES = st.sampled_from(list(GroundingMode))
-BANDS = {RiskLevel.LOW: (0.0, 0.2), RiskLevel.MEDIUM: (0.2, 0.45), RiskLevel.HIGH: (0.45, 0.7)}
-
-
-def _claim(status: ClaimStatus, error: ErrorKind | None, claim_type: ClaimType) -> Claim:
-    return Claim(
-        claim_id="c1",
-        text="x",
-        start=0,
-        end=1,
-        reads_as="x",
-        sentence_index=0,
-        claim_type=claim_type,
-        specificity=0.5,
-        checked=Checked.CHECKED,
-        status=status,
-        error=error,
-    )
-
-
-@given(st.lists(STATUS, max_size=20), STATUS, MODES, st.data())
-def test_adding_a_claim_never_lowers_the_risk(
-    made: list[Any], other: Any, mode: GroundingMode, data: st.DataObject
-) -> None:
-    claims = [_claim(*one) for one in made]
-    place = data.draw(st.integers(0, len(claims)))
-    before = level_of(claims, mode)
-    after = level_of([*claims[:place], _claim(*other), *claims[place:]], mode)
-    if after.score is not None:
-        assert after.score >= (before.score or 0.0)
-    assert ORDER.index(after.risk) >= ORDER.index(before.risk)
-
-
-@given(st.lists(STATUS, max_size=20), st.integers(0, 500), MODES)
-def test_true_statements_around_a_wrong_one_never_hide_it(
-    made: list[Any], many: int, mode: GroundingMode
-) -> None:
-    claims = [_claim(*one) for one in made]
-    true = [_claim(ClaimStatus.SUPPORTED, None, ClaimType.FACTUAL)] * many
-    around, alone = level_of([*true, *claims, *true], mode), level_of(claims, mode)
-    assert (around.risk, around.score) == (alone.risk, alone.score)
-
-
-@given(st.lists(STATUS, max_size=30), MODES)
-def test_score_and_level_never_disagree(made: list[Any], mode: GroundingMode) -> None:
-    claims = [_claim(*one) for one in made]
-    found = level_of(claims, mode)
-    assert (found.score is None) == (found.risk is RiskLevel.UNKNOWN)
-    if found.score is not None:
-        low, high = BANDS[found.risk]
-        assert low <= found.score < high
-    # An answer is as risky as its worst claim.
-    alone = [level_of([claim], mode).risk for claim in claims] or [RiskLevel.LOW]
-    assert found.risk is max(alone, key=ORDER.index)
-    unread = [
-        claim
-        for claim in claims
-        if claim.status is ClaimStatus.NOT_CHECKED
-        and claim.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
-    ]
-    assert (found.verification is Verification.VERIFIED) == (not unread)
-
-
 # --- what stands in no numbered claim ------------------------------------------------------------
 
 
@@ -269,7 +198,7 @@ def test_an_unnumbered_assertion_needs_its_quotation_too() -> None:
 def test_the_same_replies_give_the_same_report() -> None:
     rule = saying(RIGHT, WRONG, INVENTED, unnumbered=[_unnumbered("The bridge")])
     run, _ = CASE.played(rule)
-    written = {finish(judged(CASE.screened, CASE.dossier, run)).model_dump_json() for _ in range(3)}
+    written = {finish(judged(CASE.screened, CASE.dossier, run, DpeSettings())).model_dump_json() for _ in range(3)}
     assert len(written) == 1
     again, _ = CASE.played(rule)
     assert again == run
@@ -280,7 +209,7 @@ def test_a_changed_reply_gives_another_report() -> None:
     call = run.calls[0]
     changed = call.reply.replace('"status": "CONTRADICTED"', '"status": "SUPPORTED"')
     other = run.model_copy(update={"calls": (call.model_copy(update={"reply": changed}),)})
-    first, second = (finish(judged(CASE.screened, CASE.dossier, one)) for one in (run, other))
+    first, second = (finish(judged(CASE.screened, CASE.dossier, one, DpeSettings())) for one in (run, other))
     assert first.report_hash != second.report_hash
 
 
@@ -307,19 +236,6 @@ def test_an_answer_without_a_claim_is_not_asked_about() -> None:
     case = Case("", PASSAGES)
     report = case.judged(lambda data: pytest.fail("asked"))
     assert "judge-not-asked=no claim" in report.flags
-
-
-def test_a_verifier_s_word_as_a_status() -> None:
-    claim = _claim(ClaimStatus.NOT_CHECKED, None, ClaimType.FACTUAL)
-    said = {
-        ClaimStatus.NOT_CHECKED: {},
-        ClaimStatus.SUPPORTED: {"entailment": 0.5, "contradiction": 0.5},
-        ClaimStatus.CONTRADICTED: {"entailment": 0.4, "contradiction": 0.5},
-        ClaimStatus.UNSUPPORTED: {"entailment": 0.4, "contradiction": 0.4},
-        ClaimStatus.NOT_CHECKABLE: {"checked": Checked.NOT_CHECKABLE},
-    }
-    for status, numbers in said.items():
-        assert of_verifier(claim.model_copy(update=numbers)).status is status
 
 
 # --- reasons -------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.context import LONGEST_UNIT, Context
 from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
 from tests.doubles import HashEmbedder
-from tests.dpe.helpers import check, kinds, only
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.helpers import kinds, literal, only
 from tests.dpe.texts import HARBOUR, TEXTS
 
 TRUE = "The Lindmouth port authority employs 640 people in its northern office."
@@ -97,7 +98,7 @@ def test_what_is_beyond_the_limits_is_reported_as_not_checked() -> None:
 
 @pytest.mark.requirement("005-6.2-4")
 def test_a_claim_longer_than_the_limit_is_not_checked() -> None:
-    report = check(TRUE, [TRUE], settings=DpeSettings(longest_claim=20))
+    report = check(TRUE, [TRUE], settings=literal(longest_claim=20))
     assert report.claims[0].checked is Checked.NOT_CHECKED
     assert report.checked_share == 0.0
     assert report.risk_level is not RiskLevel.LOW

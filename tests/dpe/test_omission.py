@@ -13,7 +13,6 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import COVERED_FACT, DpeSettings, OmissionSettings
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
@@ -64,7 +63,7 @@ def _report(
             sub_queries=sub_queries,
         ),
         embedder=embedder,
-        verifier=AlignmentVerifier(),
+        verifier=None,
         settings=settings or DpeSettings(),
     )
 
@@ -153,7 +152,7 @@ def test_an_omission_is_not_incompleteness() -> None:
 
 def test_without_importances_nothing_is_said_to_be_checked() -> None:
     dossier = Dossier("", BAKERY, (("f1", FERRY),))
-    report = examine(dossier, embedder=None, verifier=AlignmentVerifier(), settings=DpeSettings())
+    report = examine(dossier, embedder=None, verifier=None, settings=DpeSettings())
     assert 10 not in [run.number for run in report.stages]
     assert "omissions-not-checked" in report.flags
     with pytest.raises(RequestError, match="importances"):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.fidelity import _near
-from tests.dpe.helpers import check, kinds
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.helpers import kinds, literal
 
 PRESETS = (DpeSettings.preset("literal"), DpeSettings())
 SENTENCES = (
@@ -24,9 +25,7 @@ SENTENCES = (
 def test_pairs_that_share_nothing_lose_no_contradiction(chosen: list[str]) -> None:
     """The published loss of `share` is 0: a contradiction needs three quarters of common words."""
     answer = " ".join(chosen)
-    share, every = (
-        check(answer, [], settings=DpeSettings(pairs=pairs)) for pairs in ("share", "all")
-    )
+    share, every = (check(answer, [], settings=literal(pairs=pairs)) for pairs in ("share", "all"))
     assert share.findings == every.findings
     opposed = [
         (a, b)

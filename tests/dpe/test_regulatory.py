@@ -15,7 +15,6 @@ from crp_integrations.dpe.dossier import Dossier, System
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings, Registration
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
@@ -33,7 +32,7 @@ def _report(
     return examine(
         Dossier("", answer, passages, system=system, **more),
         embedder=None,
-        verifier=AlignmentVerifier(),
+        verifier=None,
         settings=DpeSettings(),
         policy=policy,
     )

@@ -10,8 +10,9 @@ from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.stages.coherence import gram_overlap, level
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.vocabulary import RepetitionLevel
+from tests.dpe.helpers import LITERAL
 from tests.dpe.texts import HARBOUR, TEXTS
-from tests.dpe.windows import LITERAL, after
+from tests.dpe.windows import after
 
 NONE, MINOR, SIGNIFICANT, SEVERE = RepetitionLevel
 DEFAULT = QualitySettings()

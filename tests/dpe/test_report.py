@@ -14,7 +14,7 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.seals import sha256, window_hmac
 from crp_integrations.vocabulary import ChainIntegrity
 from tests.doubles import HashEmbedder
-from tests.dpe.helpers import check
+from tests.dpe.helpers import check_literally as check
 from tests.dpe.texts import HARBOUR, LIBRARY, TEXTS
 
 IDENTITY = {

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from crp_integrations.dpe.risk import Counts, assess, fidelity_score, level, signals
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.vocabulary import GroundingMode, RiskLevel
-from tests.dpe.helpers import check, kinds
+from tests.dpe.helpers import check_literally as check
+from tests.dpe.helpers import kinds
 from tests.dpe.texts import HARBOUR, TEXTS
 
 SETTINGS = DpeSettings()

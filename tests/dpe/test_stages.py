@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
-from crp_integrations.dpe.pipeline import STAGES, examine
+from crp_integrations.dpe.pipeline import ARITHMETIC, FURTHER, examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finish
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.vocabulary import AiActClass, ClaimType, Domain, RiskLevel, Sector, Severity
+from tests.doubles import HashEmbedder
+from tests.dpe.helpers import LITERAL
 
 FERRY = "The Brannock ferry carried 640 cars in 2024 and did not sail in January."
 TOWER = "The water tower was repainted green in 2019 after the long drought."
@@ -26,7 +27,10 @@ EARLIER = "The Brannock ferry carried 640 cars in 2024."
 def _report(answer: str = ANSWER, **about: object) -> Report:
     fields = {
         "importances": (0.95, 0.75),
-        "sub_queries": ("how many cars did the ferry carry", "when was the water tower repainted"),
+        "sub_queries": (
+            "cars that the Brannock ferry carried in 2024",
+            "when was the water tower repainted",
+        ),
         "prior": (PriorWindow("crp_win_1", 1, EARLIER),),
         "windows_left": 1,
         "system": System(Domain.GENERAL_INFORMATION, Sector.FINANCIAL, True),
@@ -35,9 +39,9 @@ def _report(answer: str = ANSWER, **about: object) -> Report:
     }
     return examine(
         Dossier("", answer, (("f1", FERRY), ("f2", TOWER)), **fields),  # type: ignore[arg-type]
-        embedder=None,
+        embedder=HashEmbedder(),
         verifier=AlignmentVerifier(),
-        settings=DpeSettings(),
+        settings=LITERAL,
         policy=RegoEngine(),
     )
 
@@ -53,7 +57,9 @@ def test_thirteen_stages_run_in_the_documents_order() -> None:
         "omission detection", "personal data detection", "regulatory classification",
         "report generation",
     ]  # fmt: skip
-    assert [name.split(".")[1] for name, _ in STAGES] == [str(n) for n in range(1, 13)]
+    assert [name.split(".")[1] for name, _ in (*ARITHMETIC, *FURTHER)] == [
+        str(n) for n in range(1, 13)
+    ]
     # Stage 3 splits: each finding of it is of one of its three parts.
     kinds = {finding.kind for finding in report.findings if finding.stage == 3}
     assert {"fabrication", "NUMBER_CHANGED", "contradiction"} <= kinds

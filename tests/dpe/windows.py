@@ -11,8 +11,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.ports import Embedder
-
-LITERAL = DpeSettings.preset("literal")
+from tests.doubles import HashEmbedder
 
 
 def after(
@@ -30,6 +29,8 @@ def after(
         PriorWindow(f"w{number}", number, window) if isinstance(window, str) else window
         for number, window in enumerate(prior, 1)
     )
+    if settings is not None and settings.decides == "composite":
+        verifier, embedder = verifier or AlignmentVerifier(), embedder or HashEmbedder()
     return examine(
         Dossier(
             "",
@@ -40,6 +41,6 @@ def after(
             windows_left=windows_left,
         ),
         embedder=embedder,
-        verifier=verifier or AlignmentVerifier(),
+        verifier=verifier,
         settings=settings or DpeSettings(),
     )

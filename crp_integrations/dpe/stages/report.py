@@ -25,7 +25,6 @@ from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
-from crp_integrations.dpe.stages.attribution import LEXICAL
 from crp_integrations.dpe.stages.fidelity import counted, unpaired
 from crp_integrations.dpe.state import State
 from crp_integrations.seals import digest, sha256
@@ -40,6 +39,7 @@ from crp_integrations.vocabulary import (
     Severity,
 )
 
+NO_EMBEDDER: Final = "lexical, no embedder"
 RUN = StageRun(number=13, name="report generation", engine="report@1")
 # What is sealed around the hash is not part of what is hashed.
 UNHASHED = frozenset({"report_hash", "hmac", "chain_integrity"})
@@ -89,7 +89,7 @@ def write_report(state: State) -> Report:
         flags=_flags(state),
         stages=(*state.stages, RUN),
         verifier=verifier.identity if verifier else COMPARISON,
-        embedder=embedder.identity if embedder is not None else LEXICAL,
+        embedder=embedder.identity if embedder is not None else NO_EMBEDDER,
         thresholds=_thresholds(state),
         response_content_hash=sha256(state.dossier.answer),
         **_EMPTY,

@@ -1,31 +1,24 @@
-"""How a claim stands to the context: what supports it, what contradicts it, what has no source.
+"""How a claim stands to the context: the sentence it comes from, and what differs there.
 
-This is the one comparison of the room. Stages 2 and 3 run it over the whole context; the
-default verifier runs it over the windows that it is given.
+The look-ups of `literal`: a value that stands nowhere has no source, and a value, a denial or a
+condition that differs from the nearest sentence's is a distortion.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.dpe.verifier.context import Context, Unit
-from crp_integrations.dpe.verifier.opposition import (
-    Flip,
-    denied_before,
-    flipped,
-    likeness,
-    stripped,
-)
 from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
-from crp_integrations.dpe.verifier.value_origins import explained, follows, swap
-from crp_integrations.dpe.verifier.value_origins import untraced as untraced_in
-from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name
-from crp_integrations.dpe.verifier.word_edits import Edits
-from crp_integrations.language.negation import negations, without_answer
-from crp_integrations.language.quantities import Quantity
+from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name, same_value
+from crp_integrations.language.negation import (
+    dropped_conditions,
+    negations,
+    polarity_differs,
+    without_answer,
+)
 from crp_integrations.language.text import Span
 
 THRESHOLDS: Final[dict[str, float]] = {
@@ -47,12 +40,6 @@ VALUE_WEIGHT: Final = 1.5
 CHOICE_WEIGHT: Final = 0.5
 # Two sentences that only together hold a claim's words support it a little less than one.
 UNION: Final = 0.92
-# "validated: False" denies what it names, without a word that a sentence would deny it by.
-_FIELD_DENIED = re.compile(r"(?i):\s*[\"']?(?:false|none|no|null|n/a)\b")
-_UNLESS = re.compile(r"(?i)\bunless\b")
-_IF = re.compile(r"(?i)\b(?:if|when|where|as long as|so long as|provided|providing)\b")
-# Share of the source's words that a freely worded claim has before a denial is missed in it.
-_MUTUAL = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +55,19 @@ class Change:
     passage: int
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A negation on one side only.
+
+    Attributes:
+        claim: the cue in the claim, the whole claim when it has none.
+        source: the cue in the source, the whole source when it has none.
+    """
+
+    claim: Span
+    source: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,6 @@ class Alignment:
     flip: Flip | None = None
     condition: Span | None = None
 
-    @property
-    def contradicted(self) -> bool:
-        """Whether the source says something else."""
-        return bool(self.changes) or self.flip is not None or self.condition is not None
-
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
@@ -118,52 +113,73 @@ def align(
     """Lay one claim beside the context.
 
     Spec: CRP-SPEC-005 §5.2, §5.3
+
+    Args:
+        sentence: of the answer, in which a condition may stand that the claim lacks.
+        known: texts beside the passages whose values need no other source.
+        common: names that need no source.
     """
     text, sentence = without_answer(text), without_answer(sentence)
     claim = read(text)
     found = _candidates(claim, context)
     if not found:
-        if (unit := context.quoted(text)) is not None:
-            return Alignment(1.0, (unit,))
-        return Alignment(0.0, (), untraced=untraced_in(claim.values, claim, context, known, common))
-    # Quoted words keep their values; only a sentence quoted to its end keeps its sense.
+        return Alignment(0.0, (), untraced=_untraced(claim.values, context, known, common))
+    # Words that stand in a passage as they are were not changed; only a condition may be gone.
     whole = context.verbatim(text)
     best = max(
         found,
         key=lambda c: (
             whole and context.holds(c.unit, text),
-            not (whole and denied_before(text, c.source)),
             round(c.choice, 6),
             -len(c.slots.rivals),
         ),
     )
-    full = whole and context.within(best.unit, sentence or text)
+    condition = _condition(sentence or text, best)
+    rests_on = _rests_on(best, found, claim)
+    if whole:
+        support = _lexical(claim, best, found, context, 0)
+        return Alignment(support, rests_on, condition=condition)
     changes: list[Change] = []
-    open_: list[Value] = list(best.slots.missing)
     # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
-    open_ += [value for value in best.slots.matched if value.family == "name"]
+    open_ = [value for value in best.slots.matched if value.family == "name"]
+    open_ += best.slots.missing
     for rival in best.slots.rivals:
-        if whole or not _is_change(rival.claim, rival.strength, best, found, claim, context, known):
-            if not whole:
-                open_.append(rival.claim)
-            continue
-        at = best.unit.start + rival.source.start
-        end = best.unit.start + rival.source.end
-        changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
-    edits = Edits(claim, best.source)
-    if not whole:
-        changes += _edited(claim, best, edits, found, changes, context)
-    untraced = () if whole else untraced_in(open_, claim, context, known, common)
+        if _is_change(rival.claim, rival.strength, best, found, context, known):
+            start = best.unit.start
+            at, end = start + rival.source.start, start + rival.source.end
+            changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
+        else:
+            open_.append(rival.claim)
     return Alignment(
         lexical=_lexical(claim, best, found, context, len(changes)),
-        units=_rests_on(best, found, claim),
+        units=rests_on,
         changes=tuple(changes),
-        untraced=untraced,
-        flip=None
-        if full
-        else _flip(claim, best, edits, found, whole, bool(sentence), bool(changes)),
-        condition=None if full else _condition(claim, sentence or text, best),
+        untraced=_untraced(open_, context, known, common),
+        flip=_flip(claim, best),
+        condition=condition,
     )
+
+
+def _untraced(
+    values: Iterable[Value], context: Context, known: Iterable[str], common: Iterable[str]
+) -> tuple[Value, ...]:
+    """The values that stand nowhere, in order."""
+    allowed = {name.casefold() for name in common}
+    asked = [value for text in known for value in read(text).values]
+    return tuple(
+        value
+        for value in sorted(values, key=lambda v: v.start)
+        if value.text.casefold() not in allowed and not _stands(value, context, asked)
+    )
+
+
+def _stands(value: Value, context: Context, asked: list[Value]) -> bool:
+    """Whether a passage or the question has a value."""
+    if value.family == "name":
+        names = (other.text for other in asked if other.family == "name")
+        return context.has_name(value.text) or any(same_name(value.text, name) for name in names)
+    figures = (other for other in asked if other.family != "name")
+    return context.has_figure(value) or any(same_value(value, other) for other in figures)
 
 
 def _weights(claim: Reading, context: Context) -> dict[str, float]:
@@ -230,7 +246,6 @@ def _is_change(
     power: float,
     best: _Compared,
     found: list[_Compared],
-    claim: Reading,
     context: Context,
     known: Iterable[str],
 ) -> bool:
@@ -238,15 +253,7 @@ def _is_change(
     limits = THRESHOLDS
     if best.frame < limits["conflict_frame"] or power < limits["conflict_slot"]:
         return False
-    if value.family == "name":
-        if explained(value, claim, context):
-            return False
-        elsewhere = context.has_name(value.text) or any(same_name(value.text, k) for k in known)
-    else:
-        if follows(value, claim, context):
-            return False
-        elsewhere = bool(context.places(value)) or context.has_clock(value)
-    if not elsewhere:
+    if not _stands(value, context, [other for text in known for other in read(text).values]):
         return True
     if best.frame < limits["firm_frame"] or power < limits["firm_slot"]:
         return False
@@ -303,94 +310,22 @@ def _overlap(one: _Compared, other: _Compared) -> bool:
     return one.unit.start < other.unit.end and other.unit.start < one.unit.end
 
 
-def _edited(
-    claim: Reading,
-    best: _Compared,
-    edits: Edits,
-    found: list[_Compared],
-    known: list[Change],
-    context: Context,
-) -> list[Change]:
-    """Units and names replaced in a near copy, and two values in each other's place."""
-
-    def change(own: Value, other: Value) -> Change:
-        start = best.unit.start
-        return Change(own, other, best.unit.passage, start + other.start, start + other.end)
-
-    changes = []
-    for own, other in edits.units():
-        if any(c.claim.start < own.end and own.start < c.claim.end for c in known):
-            continue
-        mine, theirs = (
-            Value(span.start, span.end, span.of(text), "quantity", "quantity")
-            for span, text in ((own, claim.text), (other, best.source.text))
-        )
-        changes.append(change(mine, theirs))
-    for own, name in edits.renamed():
-        if not any(context.has_word(word) for word in own.of(claim.text).split()):
-            changes.append(
-                change(Value(own.start, own.end, own.of(claim.text), "name", "name"), name)
-            )
-    if best.frame >= THRESHOLDS["firm_frame"] and not known:
-        swapped = swap(claim, best.source, [c.source for c in found if c is not best])
-        if swapped is not None:
-            changes.append(change(swapped.first, swapped.source))
-    return changes
-
-
-def _flip(
-    claim: Reading,
-    best: _Compared,
-    edits: Edits,
-    found: list[_Compared],
-    whole: bool,
-    known: bool,
-    changed: bool,
-) -> Flip | None:
-    if whole:
-        # Without its sentence a quoted clause may have left its own "not" in the next clause.
-        return denied_before(claim.text, best.source) if known else None
-    if _says_unless(claim.text, best.source.text) or _says_unless(best.source.text, claim.text):
+def _flip(claim: Reading, best: _Compared) -> Flip | None:
+    """What one of the two denies and the other asserts in the same words."""
+    if best.frame < THRESHOLDS["negation_frame"] or not polarity_differs(
+        claim.text, best.source.text
+    ):
         return None
-    flip = _opposed(claim, best, edits, changed)
-    if flip is None:
-        return None
-    # Another sentence may say just this.
-    others = (Edits(claim, other.source) for other in found if other is not best)
-    return None if any(other.same for other in others) else flip
+    return Flip(_cue(claim), _cue(best.source))
 
 
-def _opposed(claim: Reading, best: _Compared, edits: Edits, changed: bool) -> Flip | None:
-    if edits.nearly:
-        seen = edits.denied() or (None if changed else edits.turned())
-        if seen is not None or not edits.moved:
-            return Flip(*seen) if seen is not None else None
-    if edits.silent or _FIELD_DENIED.search(best.source.text):
-        return None
-    if len(claim.stems & best.source.stems) < _MUTUAL * len(best.source.stems):
-        # It says a small part of the sentence, and the denial is as likely in another part.
-        return None
-    frame = best.frame if best.slots.rivals else max(best.frame, likeness(claim, best.source))
-    if frame < THRESHOLDS["negation_frame"]:
-        return None
-    # "At least" for "at most" is a changed figure already.
-    turned = any(
-        isinstance(rival.claim.of, Quantity)
-        and isinstance(rival.source.of, Quantity)
-        and {rival.claim.of.bound, rival.source.of.bound} == {"least", "most"}
-        for rival in best.slots.rivals
-    )
-    return flipped(claim, best.source, opposites=not turned)
+def _cue(reading: Reading) -> Span:
+    """The first negation of a text, the whole text where it has none."""
+    return next(iter(negations(reading.text)), Span(0, len(reading.text)))
 
 
-def _says_unless(one: str, other: str) -> bool:
-    """Whether one says "unless" where the other says "if" and denies something."""
-    if _UNLESS.search(one) is None or _UNLESS.search(other) is not None:
-        return False
-    return _IF.search(other) is not None and bool(negations(other))
-
-
-def _condition(claim: Reading, sentence: str, best: _Compared) -> Span | None:
+def _condition(sentence: str, best: _Compared) -> Span | None:
+    """A condition of the source that the answer's sentence leaves out."""
     if best.frame < THRESHOLDS["condition_frame"]:
         return None
-    return stripped(claim, sentence, best.source)
+    return next(iter(dropped_conditions(sentence, best.source.text)), None)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from crp_integrations.dpe.verifier.slots import Slot, slots_of
 from crp_integrations.dpe.verifier.values import (
     Reading,
     Value,
@@ -22,27 +21,16 @@ from crp_integrations.dpe.verifier.values import (
     read,
     same_value,
 )
-from crp_integrations.language.dates import WEEK, weekdays
 from crp_integrations.language.lexical_overlap import OverlapIndex
 from crp_integrations.language.memo import remembered_of_sentences
-from crp_integrations.language.names import countries_of, state_code
-from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain, split_sentences
-from crp_integrations.language.words import content_stems, stem
+from crp_integrations.language.words import stem
 
 # A sentence without an end, as in a table or a log, is read in stretches with an overlap.
 LONGEST_UNIT = 700
 UNIT_STEP = 500
-AND = frozenset({"and", "or", "to"})
 # Addresses and names of code are one word each: their parts elsewhere are no trace.
 _ADDRESS = re.compile(r"://|www\.|\w@\w|\w_\w|^--\w")
-_FIGURE = re.compile(r"\d+(?:\.\d+)*")
-_ACRONYM = re.compile(r"\b[A-Z]{2,5}\b")
-_GOVERNMENT = "government"
-_STEP = re.compile(r"\bsteps? \d")
-_QUARTER = re.compile(r"q([1-4])")
-_QUARTERS = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"))
-_DAY = re.compile(r"\b(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b")
 # White space parts words without being looked for: what is left is split at it.
 _GAP = re.compile(r"[^\w\s]+")
 # What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap. One set of
@@ -143,19 +131,9 @@ class Context:
         """The units that share most with a claim, best first."""
         return [self.units[place] for place in self._index.nearest(claim, count)]
 
-    def quoted(self, text: str) -> Unit | None:
-        """The first unit that has a text as it is, for texts of function words alone."""
-        if not self.verbatim(text):
-            return None
-        return next((unit for unit in self.units if self.holds(unit, text)), None)
-
     def holds(self, unit: Unit, text: str) -> bool:
         """Whether a unit has a text as it is."""
         return _wording(text) in _wording(self.text(unit))
-
-    def within(self, unit: Unit, sentence: str) -> bool:
-        """Whether a sentence repeats a whole unit."""
-        return _wording(self.text(unit)) in _wording(sentence)
 
     def span_around(self, unit: Unit, longest: int) -> tuple[int, int]:
         """The stretch of the passage with the unit and its neighbours, where they fit."""
@@ -178,24 +156,12 @@ class Context:
         return [read(passage) for passage in self.told]
 
     @cached_property
-    def slots(self) -> list[dict[int, Slot]]:
-        """For every whole passage the slot of each of its values, by where the value starts."""
-        return [
-            {v.start: slot for v, slot in zip(r.values, slots_of(r), strict=True)}
-            for r in self.readings
-        ]
-
-    @cached_property
     def _plain(self) -> list[str]:
         return [f" {_row(passage)} " for passage in self.told]
 
     @cached_property
     def _wordings(self) -> list[str]:
         return [_wording(passage) for passage in self.told]
-
-    @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(word for text in self._plain for word in text.split())
 
     @cached_property
     def _stems(self) -> frozenset[str]:
@@ -208,116 +174,25 @@ class Context:
     def has_name(self, name: str) -> bool:
         """Whether a name stands anywhere in the context, in this or a related form.
 
-        Its words in a row, all of its words in one sentence, an acronym of it, or a name it is
-        the acronym of.
+        Its words in a row, all of its words, an acronym of it, or a name it is the acronym of.
         """
-        words = name_words(name)
         row = _row(name)
-        if not row or self._has(row):
+        if not row or any(f" {row} " in text for text in self._plain):
             return True
-        quarter = _QUARTER.fullmatch(row)
-        if quarter is not None:
-            spelled = _QUARTERS[int(quarter[1]) - 1]
-            return any(self._has(f"{word} quarter") for word in spelled)
-        if _ADDRESS.search(name):
+        if _ADDRESS.search(name) or any(character.isdigit() for character in name):
             return False
-        if (code := state_code(name)) and any(
-            re.search(rf"\b{code}\b", passage) for passage in self.passages
-        ):
+        words = name_words(name)
+        if words and all(stem(word) in self._stems for word in words):
             return True
-        if (days := weekdays(name)) and days <= self._days:
-            return True
-        squeezed = row.replace(" ", "")
-        if name.isupper() and any(f" {squeezed} " in text for text in self._plain_acronyms):
-            return True
-        if _ACRONYM.search(name) and any(f" {row} " in text for text in self._plain_acronyms):
-            return True
-        if _STEP.match(row) and not any(_STEP.search(text) for text in self._plain):
-            # The answer's own steps: the context numbers none.
-            return True
-        if any(character.isdigit() for character in name):
-            head, *numbers = row.split()
-            if len(numbers) > 1 and all(
-                number.isdigit() for number in numbers if number not in AND
-            ):
-                # "steps 7 and 8": each has its own place.
-                return all(
-                    self._has(f"{head.removesuffix('s')} {number}")
-                    for number in numbers
-                    if number not in AND
-                )
-            loose = re.compile(r" " + r" ?".join(map(re.escape, row.split())) + r" ")
-            return any(loose.search(text) for text in self._plain)
-        if words and all(self._related(word) for word in words):
-            return True
-        if _GOVERNMENT in words and any(map(countries_of, words)):
-            # "The Russian Government" is what stands for Russia.
-            return all(self._related(word) for word in words if word != _GOVERNMENT)
         return any(is_form_of(name, other) for other in self._names)
 
-    def has_word(self, word: str) -> bool:
-        """Whether a word stands anywhere, itself or in another form."""
-        return stem(alike(plain(word))) in self._stems
-
-    def _has(self, row: str) -> bool:
-        return any(f" {row} " in text for text in self._plain)
-
-    @cached_property
-    def _plain_acronyms(self) -> list[str]:
-        """The passages with the points of acronyms left out, so that "U.S." is "US"."""
-        return [f" {_row(p.replace('.', ''))} " for p in self.told]
-
-    def _related(self, word: str) -> bool:
-        """Whether the context has the word's stem, or one that it grew from."""
-        base = stem(word)
-        if base in self._stems:
-            return True
-        if any(country in self._words for country in countries_of(word)):
-            return True
-        parts = [part for part in re.split(r"[-./]", word) if part]
-        return len(parts) > 1 and all(stem(part) in self._stems for part in parts)
-
-    def has_clock(self, value: Value) -> bool:
-        """Whether a time of day stands in the context in figures of any width, as "9:0"."""
-        if not isinstance(value.of, Quantity) or value.of.unit != "clock":
-            return False
-        hour, minute = divmod(int(value.of.value), 60)
-        written = re.compile(rf"(?<![\d:])0?{hour}:0?{minute}(?![\d:])")
-        return any(written.search(passage) for passage in self.passages)
-
-    @cached_property
-    def _days(self) -> frozenset[str]:
-        """The days of the week that are named, in full or by their short names."""
-        short = (day for text in self.told for day in _DAY.findall(text))
-        named = (day for day in WEEK if any(f" {day} " in text for text in self._plain))
-        return frozenset(named).union(*(weekdays(day) for day in short))
-
-    @cached_property
-    def whole_week(self) -> bool:
-        """Whether every day of the week is named, so that "seven days a week" is said."""
-        return all(any(f" {day} " in text for text in self._plain) for day in WEEK)
-
-    def places(self, value: Value) -> list[tuple[int, Value]]:
-        """Every place of the context whose value agrees with a claim's date or quantity."""
-        return [
-            (passage, other)
-            for passage, reading in enumerate(self.readings)
+    def has_figure(self, value: Value) -> bool:
+        """Whether a claim's date or quantity stands anywhere in the context."""
+        return any(
+            other.family != "name" and same_value(value, other)
+            for reading in self.readings
             for other in reading.values
-            if other.family != "name" and same_value(value, other)
-        ]
-
-    @cached_property
-    def stems_by_passage(self) -> list[frozenset[str]]:
-        """The stems of each passage."""
-        return [frozenset(content_stems(text)) for text in self.passages]
-
-    def has_figure(self, figure: str) -> bool:
-        """Whether a figure stands somewhere by itself or in a name."""
-        return figure in self._figures
-
-    @cached_property
-    def _figures(self) -> frozenset[str]:
-        return frozenset(found for text in self.told for found in _FIGURE.findall(text))
+        )
 
     def verbatim(self, text: str) -> bool:
         """Whether a text stands in some passage as it is, but for spaces and punctuation."""

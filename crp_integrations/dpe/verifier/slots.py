@@ -12,14 +12,10 @@ from dataclasses import dataclass
 
 from crp_integrations.dpe.verifier.values import PERIOD, Reading, Value, same_value
 from crp_integrations.language.dates import DateMention, compatible
-from crp_integrations.language.quantities import Quantity, same_kind
+from crp_integrations.language.quantities import Quantity
 
 # Content words on each side of a value that describe its slot.
 REACH = 3
-# A figure this surely in another's slot, and less surely in its own by the margin, was moved.
-AWAY = 0.75
-MARGIN = 0.25
-_OTHER_WAY = {"from": "to", "to": "from"}
 _LED = re.compile(r"(?i)\b(by|in|at|on|from|to|for|with|of|under|near|since|until)\s(?:the\s)?\Z")
 
 
@@ -183,16 +179,9 @@ def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slot
         if found > 0.0 and id(value) not in taken and id(other) not in taken:
             taken |= {id(value), id(other)}
             rivals.append(Pair(value, other, found))
-    matched = [value for value in claim.values if said[id(value)]]
-    moved = [
-        away
-        for value in matched
-        if (away := _away(claim, value, said[id(value)], source, places, id(value) in partner))
-    ]
-    swapped = {id(away.claim) for away in moved}
     return Slots(
-        tuple(value for value in matched if id(value) not in swapped),
-        (*rivals, *moved),
+        tuple(value for value in claim.values if said[id(value)]),
+        tuple(rivals),
         tuple(value for value in left if id(value) not in taken),
     )
 
@@ -213,61 +202,3 @@ def _led_alike(claim: Reading, value: Value, source: Reading, other: Value) -> f
     way = _LED.search(claim.text, max(0, value.start - 12), value.start)
     there = _LED.search(source.text, max(0, other.start - 12), other.start)
     return 0.2 if way and there and way[1].lower() == there[1].lower() else 0.0
-
-
-def _away(
-    claim: Reading,
-    value: Value,
-    equal: list[Value],
-    source: Reading,
-    places: dict[int, Slot],
-    paired: bool,
-) -> Pair | None:
-    """A figure in another one's place; "from" and "to" right before it settle the matter."""
-    way = _way(claim, value)
-    ways = {_way(source, other) for other in equal}
-    if not way or way not in ways | {_OTHER_WAY[name] for name in ways if name}:
-        return _moved(value, equal, source, places, paired)
-    if way in ways:
-        return None
-    for other in source.values:
-        if _alike(value, other) and not same_value(value, other) and _way(source, other) == way:
-            return Pair(value, other, 1.0)
-    return None
-
-
-def _way(reading: Reading, value: Value) -> str:
-    before = reading.text[max(0, value.start - 5) : value.start].lower().split()
-    return before[-1] if value.family == "quantity" and before and before[-1] in _OTHER_WAY else ""
-
-
-def _moved(
-    value: Value, equal: list[Value], source: Reading, places: dict[int, Slot], paired: bool
-) -> Pair | None:
-    """A figure that the source has, but that stands here where the source has another one."""
-    if value.family == "name":
-        return None
-
-    here = places[id(value)]
-
-    def power(other: Value) -> float:
-        return strength(here, places[id(other)], name=True)
-
-    if paired and not here.left:
-        # It opens a reordered clause; what follows it now says nothing of what it belonged to.
-        return None
-    at_home = max(power(other) for other in equal)
-    if at_home > (AWAY - MARGIN if paired else AWAY):
-        return None
-    rivals = [o for o in source.values if _alike(value, o) and not same_value(value, o)]
-    best = max(rivals, key=power, default=None)
-    if best is None or power(best) < max(AWAY, at_home):
-        return None
-    return Pair(value, best, 1.0)
-
-
-def _alike(one: Value, other: Value) -> bool:
-    """Whether two values measure the same: a percentage does not move to a price's place."""
-    if isinstance(one.of, Quantity) and isinstance(other.of, Quantity):
-        return same_kind(one.of, other.of)
-    return one.kind == other.kind
