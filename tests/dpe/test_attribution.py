@@ -87,6 +87,7 @@ def test_the_bounds_themselves(score: float, specificity: float, wanted: Attribu
     assert classify(score, specificity, DpeSettings()) is wanted
 
 
+@pytest.mark.requirement("005-4.3-5")
 @pytest.mark.requirement("005-4.3-1")
 def test_literal_compares_with_every_fact_by_the_embedder() -> None:
     answer = "Readers may borrow rare books only if a librarian is present."

@@ -182,3 +182,33 @@ def test_figures_of_forty_digits() -> None:
         f"The sum is {digits}.25 units.", [f"The sum is {digits}.3 units or 0.{digits}."]
     )
     assert report.risk_level is not RiskLevel.LOW
+
+
+STEPS = ["Drain the tank for 20 minutes.", "Rinse the filter with cold water."]
+
+
+@pytest.mark.requirement("005-3.3-3")
+def test_an_instruction_is_checked_where_the_source_has_one_like_it() -> None:
+    report = check("1. Rinse the filter with cold water.", STEPS)
+    claim = report.claims[0]
+    assert (claim.claim_type, claim.checked) == (ClaimType.PROCEDURAL, Checked.CHECKED)
+    assert claim.evidence[0].fact_id == "f2"
+    other = check("1. Install the spare wheel.", STEPS).claims[0]
+    assert (other.claim_type, other.checked) == (ClaimType.PROCEDURAL, Checked.NOT_CHECKABLE)
+    assert other.evidence == ()
+    changed = check("1. Drain the tank for 50 minutes.", STEPS)
+    assert kinds(changed) == ["NUMBER_CHANGED"]
+
+
+@pytest.mark.requirement("005-3.4-2")
+@pytest.mark.parametrize(
+    "joint", [" and it", ", and it", "; it", ", but it", ", which", " while it", " although it"]
+)
+def test_a_fabricated_half_of_a_compound_sentence_is_found(joint: str) -> None:
+    fact = "The port employs 640 people. It handled 12,000 ships. The old crane was sold to Oslo."
+    answer = f"The port employs 640 people{joint} was founded by Nils Quill in 1720."
+    report = check(answer, [fact])
+    found = [answer[f.start : f.end] for f in report.findings]
+    assert any("1720" in text for text in found), found
+    assert not any("640" in text for text in found)
+    assert report.claims_total >= 2

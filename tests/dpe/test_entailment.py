@@ -102,6 +102,7 @@ def test_under_the_letter_a_verifier_does_not_overrule_a_typed_finding() -> None
     assert claim.entailment + claim.contradiction + claim.neutral == pytest.approx(1.0)
 
 
+@pytest.mark.requirement("005-6.2-1")
 def test_a_verifier_of_the_users_own_decides() -> None:
     said = "Some 640 folk work there."
     kept = plain_check(said, [HARBOUR], verifier=Scripted({"640": 0.99}))
@@ -130,6 +131,7 @@ def test_the_curve_is_monotone(first: float, second: float) -> None:
     assert 0.0 <= curve(low) <= curve(high) <= 1.0
 
 
+@pytest.mark.requirement("005-6.2-1")
 def test_the_heuristic_is_not_called_nli() -> None:
     report = check(HARBOUR, [HARBOUR])
     assert report.verifier == "alignment@1"

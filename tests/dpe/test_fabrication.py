@@ -108,12 +108,3 @@ def test_one_defect_is_one_finding() -> None:
     report = check("The port authority employs 460 people.", [HARBOUR])
     assert kinds(report) == ["NUMBER_CHANGED"]
     assert report.fabrication_count == 0
-
-
-@pytest.mark.requirement("005-3.3-2")
-def test_a_finding_in_an_opinion_enters_no_score() -> None:
-    answer = "The fee is 50 euros. I think Ruud Bakker is a very nice man."
-    report = check(answer, ["The fee is 50 euros."])
-    assert [claim.claim_type.value for claim in report.claims] == ["FACTUAL", "OPINION"]
-    assert kinds(report) == ["fabrication"]
-    assert (report.fabrication_count, report.fidelity_score) == (0, 1.0)

@@ -112,7 +112,7 @@ def test_topics_are_compared_by_jaccard() -> None:
     report = after(other, port)
     assert report.quality.flow.shifted
     assert not report.quality.flow.expected
-    asked = after(other, port, sub_queries=["Tulips in gardens"])
+    asked = after(other, port, sub_queries=["Gardens with tulips bloom"], settings=LITERAL)
     assert asked.quality.flow.shifted
     assert asked.quality.flow.expected
     assert asked.flow_remediation is None

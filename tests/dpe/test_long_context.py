@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.context import LONGEST_UNIT, Context
 from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
 from tests.doubles import HashEmbedder
@@ -14,6 +13,7 @@ from tests.dpe.texts import HARBOUR, TEXTS
 
 TRUE = "The Lindmouth port authority employs 640 people in its northern office."
 FALSE = TRUE.replace("640", "460")
+FREIGHT = "The harbour handled 4,200,000 tonnes of freight in 2023."
 
 
 def _plants(count: int) -> list[str]:
@@ -79,19 +79,18 @@ def test_a_long_context_with_an_embedder() -> None:
 
 @pytest.mark.requirement("005-6.2-4")
 def test_what_is_beyond_the_limits_is_reported_as_not_checked() -> None:
-    answer = f"{TRUE} The harbour handled 4,200,000 tonnes of freight in 2023."
-    settings = DpeSettings(most_claims=1)
-    report = check(answer, [TRUE, HARBOUR], settings=settings)
+    answer = f"{TRUE} {FREIGHT}"
+    settings = literal(most_claims=1)
+    report = check(answer, [TRUE, FREIGHT], settings=settings)
     assert [claim.checked for claim in report.claims] == [Checked.CHECKED, Checked.NOT_CHECKED]
     first, second = report.claims
     share = (first.end - first.start) / (first.end - first.start + second.end - second.start)
     assert report.checked_share == pytest.approx(share)
-    assert "not-checked=1" in report.flags
     assert second.attribution is not Attribution.CONTEXT_GROUNDED
     assert second.entailment is None
     assert report.entailment_score == 0.0
     assert report.risk_level is not RiskLevel.LOW
-    clean = check(answer, [TRUE, HARBOUR])
+    clean = check(answer, [TRUE, FREIGHT])
     assert clean.checked_share == 1.0
     assert clean.risk_level is RiskLevel.LOW
 

@@ -13,10 +13,12 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import COVERED_FACT, DpeSettings, OmissionSettings
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Severity
+from tests.doubles import HashEmbedder
 
 FERRY = "The ferry to Brannock sails at nine and carries forty cars."
 TOWER = "The water tower was repainted green during the long drought."
@@ -63,7 +65,7 @@ def _report(
             sub_queries=sub_queries,
         ),
         embedder=embedder,
-        verifier=None,
+        verifier=AlignmentVerifier(),
         settings=settings or DpeSettings(),
     )
 
@@ -120,15 +122,17 @@ def test_one_sentence_that_uses_the_fact_is_enough() -> None:
 
 
 @pytest.mark.requirement("005-12.2-1")
-def test_default_takes_the_embedders_own_threshold_and_names_it() -> None:
+def test_the_embedders_own_threshold_is_taken_and_named() -> None:
     cosines = {FERRY: 1.0, "It rains.": 0.5}
     calibrated = _Angles(cosines, {"omission": 0.45})
-    report = _report("It rains.", [(FERRY, 0.9)], embedder=calibrated)
+    carded = DpeSettings(verifier="alignment", decides="composite", omission=OmissionSettings())
+    report = _report("It rains.", [(FERRY, 0.9)], embedder=calibrated, settings=carded)
     assert report.omissions == ()
     assert [run.engine for run in report.stages if run.number == 10] == [
         "cosine@1 with angles/2 from 0.45"
     ]
-    assert len(_report("It rains.", [(FERRY, 0.9)], embedder=_Angles(cosines)).omissions) == 1
+    plain = _report("It rains.", [(FERRY, 0.9)], embedder=_Angles(cosines), settings=carded)
+    assert len(plain.omissions) == 1
     literal = DpeSettings.preset("literal")
     assert literal.omission.covered == COVERED_FACT == 0.60
     strict = _report("It rains.", [(FERRY, 0.9)], embedder=calibrated, settings=literal)
@@ -137,15 +141,16 @@ def test_default_takes_the_embedders_own_threshold_and_names_it() -> None:
 
 @pytest.mark.requirement("005-12.1-1", "005-15.2-2")
 def test_an_omission_is_not_incompleteness() -> None:
-    question = ("when does the ferry to Brannock sail",)
+    question = ("The ferry to Brannock sails at nine",)
+    words = {"embedder": HashEmbedder(), "settings": DpeSettings.preset("literal")}
     facts = [(FERRY, 0.9), (TOWER, 0.9)]
-    answered = _report(FERRY, facts, sub_queries=question)
+    answered = _report(FERRY, facts, sub_queries=question, **words)
     assert [omission.fact_id for omission in answered.omissions] == ["f2"]
     assert answered.uncovered_sub_queries == ()
-    evaded = _report(TOWER + " " + BAKERY, facts, sub_queries=question)
+    evaded = _report(TOWER + " " + BAKERY, facts, sub_queries=question, **words)
     assert [omission.fact_id for omission in evaded.omissions] == ["f1"]
     assert evaded.uncovered_sub_queries == question
-    neither = _report(BAKERY, [(FERRY, 0.1)], sub_queries=question)
+    neither = _report(BAKERY, [(FERRY, 0.1)], sub_queries=question, **words)
     assert neither.omissions == ()
     assert neither.uncovered_sub_queries == question
 

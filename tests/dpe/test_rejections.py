@@ -144,21 +144,6 @@ def test_of_many_flagged_claims_the_first_are_given_on() -> None:
     assert len(rejected_claims(examine(answer, context))) <= MOST
 
 
-def test_what_a_sub_agent_invented_is_no_source_in_other_words() -> None:
-    """The invented name stands in the rejected claim, and stays an invention above."""
-    said = "The Aldbury bridge was designed by Hans Gruber."
-    told = rejected_claims(examine(said, ["The Aldbury bridge opened in 1921."], "Who built it?"))
-    assert told[0].wrong
-    answer = "Hans Gruber is the engineer whom the town honours for it with a statue."
-    for claims in ((), told):
-        report = examine(
-            answer, [], QUESTION, conversation=conversation(said), rejected=claims, grounding="open"
-        )
-        alone = examine(answer, ["The Aldbury bridge opened in 1921."], QUESTION, rejected=claims)
-        assert alone.fabrication_count == 1
-        assert report.fabrication_count == (1 if claims else 0)
-
-
 def test_a_report_that_allows_a_claim_rejects_none() -> None:
     """Under `open` a model may say what it knows, and the report is of LOW risk."""
     (claim,) = examine(SAID, CONTEXT, QUESTION).claims
@@ -192,3 +177,13 @@ def test_a_verifier_of_the_users_own_waves_no_repeat_through() -> None:
     assert report.checked_by == "unsure@1"
     assert report.claims[0].reason == rejected()[0].reason
     assert report.risk_level is RiskLevel.HIGH
+
+
+def test_what_a_sub_agent_invented_is_no_source_in_other_words() -> None:
+    """The invented name stands in the rejected claim, and stays an invention above."""
+    said = "The Aldbury bridge was designed by Hans Gruber."
+    told = (RejectedClaim(text=said, said=said, wrong="Hans Gruber", reason="It is invented."),)
+    answer = "Hans Gruber is the engineer whom the town honours for it with a statue."
+    for claims in ((), told):
+        report = examine(answer, [], QUESTION, conversation=conversation(said), rejected=claims)
+        assert report.risk_level is not RiskLevel.LOW

@@ -14,8 +14,9 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.seals import sha256, window_hmac
 from crp_integrations.vocabulary import ChainIntegrity
 from tests.doubles import HashEmbedder
+from tests.dpe.helpers import check as plain_check
 from tests.dpe.helpers import check_literally as check
-from tests.dpe.texts import HARBOUR, LIBRARY, TEXTS
+from tests.dpe.texts import HARBOUR, LIBRARY, SENTENCES
 
 IDENTITY = {
     "session_id": "crp_sess_7f3a9bc2d4e1f083",
@@ -26,7 +27,7 @@ IDENTITY = {
 
 
 def _finished(answer: str = HARBOUR, number: int = 1) -> Report:
-    return finish(check(answer, TEXTS), window_number=number, **IDENTITY)
+    return finish(check(answer, SENTENCES), window_number=number, **IDENTITY)
 
 
 @pytest.mark.requirement("005-15.2-1", "005-15.2-5")
@@ -92,7 +93,7 @@ def test_the_golden_seal() -> None:
 
 
 def test_stages_that_ran_are_named_and_no_others() -> None:
-    report = check(HARBOUR, TEXTS, embedder=HashEmbedder())
+    report = check(HARBOUR, SENTENCES, embedder=HashEmbedder())
     assert [run.number for run in report.stages] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13]
     assert all(run.engine and run.name for run in report.stages)
     assert report.embedder == "hash-embedder/256"
@@ -112,16 +113,16 @@ def test_a_tracer_sees_each_stage() -> None:
             return opened()
 
     tracer = Listening()
-    check(HARBOUR, TEXTS, tracer=tracer)
+    plain_check(HARBOUR, SENTENCES, tracer=tracer)
     assert tracer.steps == [
-        "dpe.index", "dpe.1.claims", "dpe.2.attribution", "dpe.3.fidelity", "dpe.4.entailment",
-        "dpe.5.risk", "dpe.6.coherence", "dpe.7.repetition", "dpe.8.completeness", "dpe.9.flow",
+        "dpe.1.claims", "dpe.2.comparison", "dpe.4.verifier", "dpe.6.coherence", "dpe.7.repetition", "dpe.8.completeness", "dpe.9.flow",
         "dpe.10.omission", "dpe.11.personal", "dpe.12.regulatory", "dpe.13.report",
     ]  # fmt: skip
 
 
+@pytest.mark.requirement("005-7.2-5")
 def test_the_report_names_every_threshold() -> None:
-    thresholds = check(HARBOUR, TEXTS).thresholds
+    thresholds = check(HARBOUR, SENTENCES).thresholds
     settings = DpeSettings()
     for name in ("grounded", "mixed", "specific", "fabrication_penalty", "attribution_weight"):
         assert thresholds[name] == getattr(settings, name)
@@ -131,12 +132,12 @@ def test_the_report_names_every_threshold() -> None:
 def test_the_same_dossier_gives_the_same_report() -> None:
     answers = [HARBOUR.replace("640", "460"), "Doctor Quill sold 99 yachts.", ""]
     for answer in answers:
-        assert check(answer, TEXTS) == check(answer, TEXTS)
+        assert check(answer, SENTENCES) == check(answer, SENTENCES)
 
 
 def test_evidence_points_into_the_facts() -> None:
-    report = check(HARBOUR + " " + LIBRARY, TEXTS)
-    facts = {f"f{number}": text for number, text in enumerate(TEXTS, 1)}
+    report = check(HARBOUR + " " + LIBRARY, SENTENCES)
+    facts = {f"f{number}": text for number, text in enumerate(SENTENCES, 1)}
     seen = 0
     for claim in report.claims:
         for evidence in claim.evidence:

@@ -10,8 +10,8 @@ from crp_integrations.dpe.risk import Counts, assess, fidelity_score, level, sig
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.vocabulary import GroundingMode, RiskLevel
 from tests.dpe.helpers import check_literally as check
-from tests.dpe.helpers import kinds
-from tests.dpe.texts import HARBOUR, TEXTS
+from tests.dpe.helpers import kinds, literal
+from tests.dpe.texts import HARBOUR, SENTENCES, TEXTS
 
 SETTINGS = DpeSettings()
 MODES = (GroundingMode.OPEN, GroundingMode.PREFERRED, GroundingMode.STRICT)
@@ -120,6 +120,7 @@ def test_one_state_scores_open_at_most_preferred_at_most_strict(state: Counts) -
 POOL = [*HARBOUR.split(". "), "Whales sing", "Doctor Quill sold 99 boats", "I think so", "It is so"]
 
 
+@pytest.mark.requirement("003-13.2-4", "005-4.2-2")
 @given(places=st.lists(st.integers(0, len(POOL) - 1), max_size=6))
 def test_one_answer_scores_open_at_most_preferred_at_most_strict(places: list[int]) -> None:
     answer = ". ".join(POOL[place] for place in places)
@@ -127,6 +128,7 @@ def test_one_answer_scores_open_at_most_preferred_at_most_strict(places: list[in
     assert scores == sorted(scores)
 
 
+@pytest.mark.requirement("003-13.2-2", "003-13.2-3")
 def test_a_parametric_claim_under_each_mode() -> None:
     answer = "Whales sing."
     open_, preferred, strict = (check(answer, [HARBOUR], grounding=mode) for mode in MODES)
@@ -138,13 +140,26 @@ def test_a_parametric_claim_under_each_mode() -> None:
 
 
 def test_risk_means_something() -> None:
-    assert check(HARBOUR, TEXTS).risk_level is RiskLevel.LOW
-    changed = check("The port authority employs 460 people.", TEXTS)
+    assert check(HARBOUR, SENTENCES).risk_level is RiskLevel.LOW
+    changed = check("The port authority employs 460 people.", SENTENCES)
     assert changed.composite_score >= 0.20
-    one_in_many = check(HARBOUR.replace("640", "460"), TEXTS)
+    one_in_many = check(HARBOUR.replace("640", "460"), SENTENCES)
     assert one_in_many.composite_score >= 0.20
     assert one_in_many.base_score < changed.base_score
-    invented = check("Doctor Quill sold 99 yachts to Monaco in 1954.", TEXTS)
+    invented = check("Doctor Quill sold 99 yachts to Monaco in 1954.", SENTENCES)
     assert invented.risk_level is RiskLevel.CRITICAL
-    worse = check(HARBOUR.replace("640", "460") + " Doctor Quill sold 99 yachts in 1954.", TEXTS)
+    worse = check(
+        HARBOUR.replace("640", "460") + " Doctor Quill sold 99 yachts in 1954.", SENTENCES
+    )
     assert worse.composite_score > one_in_many.composite_score
+
+
+@pytest.mark.requirement("005-21.3-1")
+def test_an_operator_gives_weights_of_its_own() -> None:
+    own = literal(
+        attribution_weight=0.4, fidelity_weight=0.3, entailment_weight=0.2, specificity_weight=0.1
+    )
+    answer = "Doctor Quill sold 99 yachts. The port authority employs 460 people."
+    report, usual = check(answer, SENTENCES, settings=own), check(answer, SENTENCES)
+    total = sum(own.weights[name] * value for name, value in report.signals.items())
+    assert report.base_score == pytest.approx(total) != usual.base_score

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,12 @@ from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.relay.conditional_requests import cap_tier, uncapped
 from crp_integrations.vocabulary import QualityTier
-from tests.dpe.windows import after
+from tests.dpe import windows
+from tests.dpe.helpers import LITERAL
 from tests.headers.header_samples import envelope, report
 
 DEFAULT = QualitySettings()
+after = partial(windows.after, settings=LITERAL)
 SCORE = st.floats(0, 1)
 
 
@@ -43,7 +47,6 @@ def test_it_is_neither_the_envelopes_score_nor_the_risk() -> None:
     assert not hasattr(first, "quality_score")
     assert not hasattr(first, "envelope_score")
     assert not hasattr(envelope(), "rqa_score")
-    assert first.risk_score == first.composite_score
 
 
 def test_one_contradicted_claim_of_two_halves_the_coherence() -> None:
@@ -105,7 +108,7 @@ def test_each_stage_finds_its_own_fault() -> None:
     good = after(
         "Building on this, the port authority trains its people each year. Tulips in gardens near "
         "the port bloom early.",
-        first, sub_queries=["Tulips in gardens"],
+        first, sub_queries=["Tulips in gardens near the port"],
     )  # fmt: skip
     assert good.cross_window_contradictions == ()
     assert good.repetition_level.value == "NONE"

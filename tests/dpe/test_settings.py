@@ -47,6 +47,7 @@ def test_weights_out_of_order_are_refused(
         )
 
 
+@pytest.mark.requirement("005-7.2-5")
 @pytest.mark.requirement("005-16.2-1", "005-16.3-2")
 def test_other_weights_in_order_are_taken() -> None:
     settings = DpeSettings(
@@ -55,12 +56,12 @@ def test_other_weights_in_order_are_taken() -> None:
     assert sum(settings.weights.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.requirement("005-4.3-5")
 def test_presets() -> None:
     assert DpeSettings.preset("default") == DpeSettings()
     literal = DpeSettings.preset("literal")
-    assert (literal.rule, literal.grounded, literal.mixed, literal.pairs) == (
-        "cosine", 0.75, 0.60, "all",
-    )  # fmt: skip
+    assert (literal.decides, literal.verifier, literal.pairs) == ("composite", "alignment", "all")
+    assert (literal.grounded, literal.mixed) == (0.75, 0.60)  # fmt: skip
     assert literal.weights == DpeSettings().weights
     with pytest.raises(ConfigError, match="'letter'"):
         DpeSettings.preset("letter")
@@ -72,7 +73,7 @@ def test_no_setting_moves_the_cuts() -> None:
     assert not {name for name in DpeSettings.model_fields if "critical" in name or "cut" in name}
 
 
-@pytest.mark.parametrize("fields", [{"mixed": 0.8}, {"lexical_mixed": 0.9}])
+@pytest.mark.parametrize("fields", [{"mixed": 0.8}, {"grounded": 0.5}])
 def test_thresholds_in_the_wrong_order_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="wanted the first no larger"):
         DpeSettings(**fields)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from crp_integrations.language.text import split_sentences
+
 HARBOUR = (
     "The harbour of Lindmouth handled 4,200,000 tonnes of freight in 2023. "
     "Its north pier was opened on 2024-03-12 by the engineer Clara Voss. "
@@ -35,3 +37,5 @@ SPACE = (
     "Data are sent at 2 Mbps unless the Sun stands between the probe and Earth."
 )
 TEXTS = (HARBOUR, LIBRARY, MEDICINE, SPACE)
+# One fact a sentence, as cosine wants them.
+SENTENCES = tuple(span.of(text) for text in TEXTS for span in split_sentences(text))

@@ -180,7 +180,11 @@ def _attributed(
 def _by_cosine(state: State, embedder: Embedder) -> list[Scored]:
     """The best cosine of each claim with every whole fact."""
     passages = state.dossier.passages
-    wanted = [claim for claim in state.claims if claim.claim_type is not ClaimType.OPINION]
+    wanted = [
+        claim
+        for claim in state.claims
+        if claim.claim_type is not ClaimType.OPINION and claim.checked is not Checked.NOT_CHECKED
+    ]
     if not wanted or not passages:
         return [(0.0, ())] * len(state.claims)
 

@@ -40,6 +40,8 @@ VALUE_WEIGHT: Final = 1.5
 CHOICE_WEIGHT: Final = 0.5
 # Two sentences that only together hold a claim's words support it a little less than one.
 UNION: Final = 0.92
+# Share of the source's other words that the answer repeats when a condition was dropped.
+MUCH: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,4 +330,12 @@ def _condition(sentence: str, best: _Compared) -> Span | None:
     """A condition of the source that the answer's sentence leaves out."""
     if best.frame < THRESHOLDS["condition_frame"]:
         return None
-    return next(iter(dropped_conditions(sentence, best.source.text)), None)
+    missing = dropped_conditions(sentence, best.source.text)
+    rest = {
+        word.stem
+        for word in best.source.words
+        if not any(span.start <= word.start < span.end for span in missing)
+    }
+    # Of a long sentence that is hardly said the condition may belong to something else.
+    said = {word.stem for word in read(sentence).words}
+    return next(iter(missing), None) if len(rest & said) >= MUCH * len(rest) else None
