@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.audit.records import Event
 from crp_integrations.dpe.judge.records import JudgeRun
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import Claim, ClaimCounts, Report
 from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.errors import StepStopped
 from crp_integrations.governance.settings import StepMeasurement, StepSettings
@@ -318,7 +318,7 @@ class WindowTrace(Record):
         depth: agents around it.
         turn: the model call in the agent's run; 0 where no agent counts them.
         risk_level: of its answer; empty where none was examined.
-        flagged_claims: claims that the evidence contradicts or does not support.
+        claims: how many of its claims were read, and what came of them.
         duration_us: microseconds from its beginning to its seal, by the relay's clock.
         pack: None where it ended before there was one.
         evaluated: None where no answer was examined against a pack.
@@ -342,7 +342,7 @@ class WindowTrace(Record):
     depth: int = Field(default=0, ge=0)
     turn: int = Field(default=0, ge=0)
     risk_level: str = ""
-    flagged_claims: int = Field(default=0, ge=0)
+    claims: ClaimCounts = ClaimCounts()
     distortions: int = Field(default=0, ge=0)
     duration_us: int = Field(default=0, ge=0)
     pack: PackTrace | None = None
