@@ -57,8 +57,9 @@ def main() -> None:
     )
     context = alone | model | StrOutputParser() | retriever | format_docs
     chain = RunnablePassthrough.assign(context=context) | answer | model
-    # Let an answer out after its verdict, or not at all.
-    chain = CRPGate.around(chain, "halt-on MEDIUM")  # added
+    # Let an answer out after its verdict, or not at all. With `judge="openai/gpt-4o-mini"` every
+    # answer is read; without one `unchecked allow` says that what nobody read may pass.
+    chain = CRPGate.around(chain, "halt-on MEDIUM; unchecked allow")  # added
 
     history: list[tuple[str, str]] = []
     for question in ("Who runs it, the Meridian reactor?", "And what did they earn in 2023?"):

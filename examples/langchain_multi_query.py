@@ -64,8 +64,9 @@ def main() -> None:
     prompt = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
     found = {"context": retriever | format_docs, "question": RunnablePassthrough()}
     chain = found | prompt | model
-    # Let an answer out after its verdict, or not at all.
-    chain = CRPGate.around(chain, "halt-on MEDIUM")  # added
+    # Let an answer out after its verdict, or not at all. With `judge="openai/gpt-4o-mini"` every
+    # answer is read; without one `unchecked allow` says that what nobody read may pass.
+    chain = CRPGate.around(chain, "halt-on MEDIUM; unchecked allow")  # added
 
     answer = chain.invoke("Who operates the Meridian reactor and what does it deliver?")
     print("answer:", answer.content)
