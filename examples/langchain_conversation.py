@@ -17,7 +17,7 @@ from crp_integrations.langchain import CRPGate, CRPRetriever  # added
 
 TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
-    "The Meridian reactor is operated by Northfield Energy under a forty-year licence.",
+    "The Meridian reactor is operated by Northfield Energy.",
     "Northfield Energy reported revenue of $4.2 million in 2023.",
     "The cooling system does not draw water from the river during summer.",
 ]
