@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from crp_integrations.messages import ModelCall, Reply
 from tests.servers import Double, Recorded, openai_double
 
 NAME = "openai/judge-1"
@@ -49,6 +50,47 @@ def by_figures(asked: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found.append({**verdict, "status": "SUPPORTED"})
     return {"id": asked["id"], "claims": found, "unnumbered": []}
+
+
+def by_words(verdicts: Mapping[str, Mapping[str, Any]]) -> Verdicts:
+    """Recorded verdicts: a claim gets the first one whose words it holds; else it is supported
+    by the passage that shares most words with it.
+    """
+
+    def said(asked: Mapping[str, Any]) -> dict[str, Any]:
+        found = []
+        for number, claim in claims_of(asked):
+            passage, text = max(asked["passages"], key=lambda one: _shared(claim, one[1]))
+            own = next((one for words, one in verdicts.items() if words in claim), None)
+            told = own or {"status": "SUPPORTED", "quotes": [{"in": passage, "text": text}]}
+            found.append({"n": number, **told})
+        return {"id": asked["id"], "claims": found, "unnumbered": []}
+
+    return said
+
+
+class ScriptedJudge:
+    """A judge of the pages of the documentation: verdicts that a model might give."""
+
+    model_name = "gpt-4o-mini"
+
+    def __init__(self, verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._said = by_words(verdicts)
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer what a judge is asked."""
+        texts = [str(one.content) for one in call.messages]
+        return Reply(text=reply_to(texts, self._said), model=self.model_name)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        return self.call(call)
+
+
+def changed(wrong: str, quote: str, passage: str = "1", kind: str = "NUMBER") -> dict[str, Any]:
+    """The verdict that a claim contradicts what a passage says."""
+    quotes = [{"in": passage, "text": quote}]
+    return {"status": "CONTRADICTED", "kind": kind, "wrong": wrong, "quotes": quotes}
 
 
 def reply_to(texts: Iterable[str], verdicts: Verdicts = by_figures) -> str:

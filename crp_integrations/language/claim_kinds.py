@@ -202,7 +202,7 @@ _RHETORIC = re.compile(r"did\s+you\s+know\b|who\s+knew\b", _I)
 _LEAD_IN = re.compile(
     r"(?:here(?:'s|\s+(?:is|are))|below\s+(?:is|are)|(?:these|this|they|it)\s+(?:is|are)"
     r"|(?:the\s+)?(?:following|next)(?:\s+(?:is|are))?|(?:hier|das|dies)\s+(?:ist|sind)|voici|estos?\s+son"
-    r"|aqui\s+(?:esta|estan|tienes))\b[^:.,;]{0,60}:\W*\Z",
+    rf"|aqui\s+(?:esta|estan|tienes)|quot(?:ed|ing)\s+from\s+{SOURCE})\b[^:.,;]{{0,60}}:\W*\Z",
     _I,
 )
 # Behind these in a refusal something of its own is said.

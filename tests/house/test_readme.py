@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Here, script
-from tests.house.pages import Block, blocks, words
+from tests.house.pages import Block, blocks, page_script, words
+from tests.judges import by_words, changed, judge_double, judging
 from tests.requirements.rows import ROOT
 
 README = ROOT / "README.md"
@@ -59,6 +60,14 @@ your_models = [{"model_name": "main", "litellm_params": {"model": "extractive/be
 Path("notes").mkdir()
 Path("notes/policy.md").write_text(FACT)
 """
+# What the judge of the first example says.
+REFUND = changed(
+    "you get the rest of the month back",
+    "The fee of a month that has begun is not refunded",
+    "2",
+    "NEGATION",
+)
+PRICE = {"status": "SUPPORTED", "quotes": [{"in": "1", "text": "costs 4.20 euros a month"}]}
 # What the README says of where the reports are.
 REPORTS = """
 print("langchain", chain.invoke(question).response_metadata["crp"]["risk_level"])
@@ -69,10 +78,11 @@ print("litellm", response.crp["risk_level"], response.choices[0].message.content
 
 def _page(path: Path, folder: Path) -> Path:
     """A script of a page's code."""
-    code = [block.body for block in blocks(path) if block.language == "python"]
+    code = [page_script(path)]
     if path == README:
+        code = [block.body for block in CODE]
         # Two of its blocks name their result `response`.
-        code = [YOURS, *code[:3], "response_of_index = response", *code[3:], REPORTS]
+        code = [*code[:2], YOURS, *code[2:4], "response_of_index = response", *code[4:], REPORTS]
     made = folder / "page.py"
     made.write_text("\n\n".join(code), encoding="utf-8")
     return made
@@ -85,12 +95,16 @@ def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_code_of_the_readme_runs_in_order(tmp_path: Path) -> None:
-    # In an interpreter of its own, as whoever tries it would.
-    done = script(_page(README, tmp_path), cwd=tmp_path)
+    # In an interpreter of its own, as whoever tries it would; the judge is a server here.
+    said = by_words({"If you cancel": REFUND, "You pay": PRICE})
+    with judge_double(answers=judging(said)) as server:
+        judge = {"OPENAI_API_BASE": server.url, "OPENAI_API_KEY": "sk-judge"}
+        done = script(_page(README, tmp_path), cwd=tmp_path, **judge)
     assert done.returncode == 0, done.stderr[-3000:]
-    # The picture of a checked answer is what the code above it prints.
-    (shown,) = [block.body for block in blocks(README) if block.language == "text"]
-    assert done.stdout.startswith(shown)
+    # The pictures of checked answers are what the code above them prints.
+    shown = [block.body for block in blocks(README) if block.language == "text"]
+    assert len(shown) == 2
+    assert done.stdout.startswith("".join(shown))
     # A chain whose model says 60 days is caught; the one that quotes is not.
     assert "langchain HIGH" in done.stdout
     assert "llama_index " in done.stdout
@@ -109,35 +123,23 @@ def test_the_readme_has_at_most_700_words_beside_code() -> None:
     assert words(README) <= 700
 
 
-def test_the_readmes_accuracy_is_that_of_the_pages() -> None:
-    def page(name: str) -> str:
-        return " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
-
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in README.read_text(encoding="utf-8").splitlines()
-        if re.match(r"\| (no model|Claude|a simulated)", line)
-    ]
-    screen = judge = page("evidence/accuracy.md")
-    assert len(rows) == 7
-    for name, flagged, passed in rows:
-        if "one change" in name:
-            assert "97 of 97 harmless ones" in screen and "flags 87 of 87" in screen
-            assert (flagged, passed) == ("0 of 97", "0 of 87")
-        elif name.startswith("no model"):
-            # The page gives the other side of each share.
-            right, wrong = (f"{100 - float(cell.split()[0]):.1f} %" for cell in (flagged, passed))
-            assert right in screen and wrong in screen, name
-        else:
-            assert f"| {flagged} | {passed} |" in judge, name
+def test_the_readmes_accuracy_is_that_of_the_page() -> None:
+    page = " ".join((ROOT / "docs/evidence/accuracy.md").read_text(encoding="utf-8").split())
+    text = README.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| (nobody|Claude|a capable)", line)]
+    assert len(rows) == 5
+    for row in rows:
+        for cell in re.findall(r"[\d,]+ of [\d,]+(?= \|)", row):
+            # The other three of a row follow from what is flagged and what is LOW.
+            assert cell in page or cell.startswith("0 of "), row
 
 
 def test_the_readmes_selection_is_that_of_the_page() -> None:
     text = README.read_text(encoding="utf-8")
-    head, _, row = text[text.index("| this package |") :].splitlines()[:3]
+    head, _, row = text[text.index("| a store |") :].splitlines()[:3]
     shown = dict(zip(head.strip("| ").split(" | "), row.strip("| ").split(" | "), strict=True))
     names = {
-        "this package": "**crp (default)**", "rank fusion": "rank fusion of the two, k = 60",
+        "a store": "**crp (default)**", "`CRPRetriever.wrap`": "`CRPRetriever.wrap` over a dense retriever", "rank fusion": "rank fusion of the two, k = 60",
         "BM25": "stemmed BM25 (bm25s)",
     }  # fmt: skip
     table = (ROOT / "docs" / "evidence" / "selection.md").read_text(encoding="utf-8")

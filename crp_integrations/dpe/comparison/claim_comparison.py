@@ -206,13 +206,17 @@ class _Comparison:
             update={"status": ClaimStatus.SUPPORTED, "quotations": self._quoted(match)}
         )
 
-    def _quoted(self, match: Match) -> tuple[Quotation, ...]:
+    def _quoted(self, match: Match, place: int | None = None) -> tuple[Quotation, ...]:
+        """The parts of the clause; first the one with a place, since reasons quote the first."""
         id_, text = self.evidence.passages[match.sentence.passage]
+        parts = match.clause.parts
+        if place is not None:
+            parts = tuple(sorted(parts, key=lambda part: not part[0] <= place < part[1]))
         return tuple(
             Quotation(
                 fact_id=id_, passage=match.sentence.passage + 1, start=a, end=b, text=text[a:b]
             )
-            for a, b in match.clause.parts
+            for a, b in parts
         )
 
     def _contradicted(
@@ -268,7 +272,7 @@ class _Comparison:
         return claim.model_copy(
             update={
                 "status": ClaimStatus.CONTRADICTED, "error": error, "wrong": (start, end),
-                "quotations": self._quoted(first), "findings": (*claim.findings, finding),
+                "quotations": self._quoted(first, place[0]), "findings": (*claim.findings, finding),
             }
         )  # fmt: skip
 
