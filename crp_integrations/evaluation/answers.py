@@ -50,6 +50,7 @@ class AnswerCase:
     Attributes:
         domain: what the answers are grouped by; the file's name where a row names none.
         marked: the wrong stretches; empty for a right answer, and where they are not known.
+        needs: parts of the question; empty to take it apart by rules.
     """
 
     name: str
@@ -60,6 +61,7 @@ class AnswerCase:
     wrong: bool
     marked: tuple[Marked, ...] = ()
     style: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ def _case(row: dict[str, Any], domain: str) -> AnswerCase:
             Marked(int(one["start"]), int(one["end"]), str(one["type"])) for one in row["spans"]
         ),
         style=str(row.get("style") or ""),
+        needs=tuple(map(_text, row.get("needs") or ())),
     )
 
 
@@ -158,6 +161,7 @@ def screened(
         case.question or None,
         settings=settings,
         verifier=verifier,
+        sub_queries=case.needs,
     )
     return Screened(case, report, dossier, chosen.dpe)
 
