@@ -217,7 +217,7 @@ def test_parts_inherit_the_budget_whole_and_the_smallest_goes_on(open_relay: Ope
     model = Parted(
         **{
             NEEDS[0]: f"{COMMISSIONED} {INVENTED}",
-            NEEDS[1]: f"{REVENUE} {INVENTED}",
+            NEEDS[1]: f"{COMMISSIONED} {INVENTED}",
             NEEDS[2]: WORSE,
             QUESTION: WHOLE,
         }
