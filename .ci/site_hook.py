@@ -1,5 +1,7 @@
 """What MkDocs does with the pages besides: anchors as GitHub makes them, no links out of the site.
 
+Decision records are no part of the search: whoever searches wants what holds, and not why.
+
 The pages are read in a checkout too, where a link to a file beside `docs/` leads somewhere.
 """
 
@@ -9,6 +11,7 @@ import posixpath
 import re
 from typing import Any
 
+RECORDS = "adr/"
 LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)\s#]*)(?:#[^)\s]*)?\)")
 
 
@@ -22,6 +25,9 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """A link to a file of the repository outside `docs/` becomes the file's path."""
+    if page.file.src_uri.startswith(RECORDS):
+        # Material reads this as it would stand in the page's front matter.
+        page.meta["search"] = {"exclude": True}
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
 
     def told(found: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.terminal import plain
-from crp_integrations.dpe.claim_evidence import Passages, quotes
+from crp_integrations.dpe.claim_evidence import Passages, is_hidden, quotes, remarks_of
 from crp_integrations.errors import RequestError
 from crp_integrations.markup import counted
 from crp_integrations.records import Part
@@ -31,12 +31,8 @@ STANDARD_INPUT = "-"
 # The file that GitHub shows below a run, by the variable that names it.
 SUMMARY = "GITHUB_STEP_SUMMARY"
 LEVELS = tuple(RiskLevel)
-# The claims that a table of answers counts.
-COUNTED = {
-    "wrong": ClaimStatus.CONTRADICTED,
-    "unsupported": ClaimStatus.UNSUPPORTED,
-    "not checked": ClaimStatus.NOT_CHECKED,
-}
+# The claims that a table of answers counts, by the fields of a report's counts.
+COUNTED = ("read", "supported", "wrong", "unread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +258,11 @@ def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
     title = f"{counted(len(done), 'answer')} checked"
     table = Table("answer", "risk", *COUNTED, "why", title=title, title_justify="left")
     for one in done:
-        count = Counter(claim.status for claim in one.report.claims)
         level = one.report.risk_level
         table.add_row(
             Text(plain(one.name)),
             Text(level.value, style=terminal.RISK_STYLE[level]),
-            *(str(count[status]) for status in COUNTED.values()),
+            *(str(getattr(one.report.claim_counts, name)) for name in COUNTED),
             Text(plain(next(iter(one.report.reasons), ""))),
         )
     levels = Counter(one.report.risk_level for one in done)
@@ -280,14 +275,17 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
     lines = []
     for one in done:
         lines += [f"### {_cell(one.name)}: {one.report.risk_level}", ""]
+        lines += [f"{one.report.claim_counts}, by {_cell(one.report.checked_by)}", ""]
         lines += [f"- {_cell(reason)}" for reason in one.report.reasons]
         lines += ["", "| status | claim | evidence |", "|---|---|---|"]
         for claim in one.report.claims:
             found = quotes(claim, one.passages, judged=one.report.was_read)
             evidence = "; ".join(f"“{quote.text}” ({quote.name})" for quote in found)
-            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(evidence)} |")
-            if claim.flagged:
-                typer.echo(_annotation(one, claim, evidence))
+            remarks = "; ".join(remarks_of(claim))
+            beside = "; ".join(filter(None, (evidence, remarks)))
+            lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(beside)} |")
+            if claim.flagged or claim.disputed or any(map(is_hidden, claim.findings)):
+                typer.echo(_annotation(one, claim, evidence, remarks))
         lines.append("")
     if path := os.environ.get(SUMMARY):
         with Path(path).open("a", encoding="utf-8") as file:
@@ -296,13 +294,15 @@ def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
         typer.echo("\n".join(lines))
 
 
-def _annotation(one: CheckedAnswer, claim: Claim, evidence: str) -> str:
+def _annotation(one: CheckedAnswer, claim: Claim, evidence: str, remarks: str) -> str:
     kind = "error" if claim.status is ClaimStatus.CONTRADICTED else "warning"
     place = ""
     if one.file:
         line = one.text.count("\n", 0, claim.start) + 1
         place = f"file={_escaped(one.file, ':,')},line={line},"
-    said = f"{' '.join(claim.text.split())} The context: {evidence or 'nothing of it'}"
+    # Characters that no reader sees are shown by the remark that decodes them.
+    said = f"{_line(claim.text)} The context: {evidence or 'nothing of it'}"
+    said += f" ({remarks})" if remarks else ""
     return f"::{kind} {place}title={claim.status}::{_escaped(said)}"
 
 
@@ -311,5 +311,9 @@ def _escaped(text: str, more: str = "") -> str:
     return text.translate({ord(c): f"%{ord(c):02X}" for c in f"%\r\n{more}"})
 
 
+def _line(text: str) -> str:
+    return " ".join(plain(text, whole=True).split())
+
+
 def _cell(text: str) -> str:
-    return " ".join(plain(text, whole=True).split()).replace("|", "\\|").replace("<", "&lt;")
+    return _line(text).replace("|", "\\|").replace("<", "&lt;")

@@ -32,14 +32,13 @@ from crp_integrations.evaluation.answers import (
     oracle,
     prompts,
     read_cases,
-    recorded,
-    replies,
     screened,
     verdict,
 )
 from crp_integrations.evaluation.context_rot import find_questions, measure_rot
 from crp_integrations.evaluation.data_sets import find
 from crp_integrations.evaluation.figures import doubt_curve, figures
+from crp_integrations.evaluation.recorded_replies import recorded, replies
 from crp_integrations.evaluation.selection import (
     AUTO,
     BUDGETS,
@@ -269,8 +268,10 @@ class OracleKind(StrEnum):
 _COLUMNS = (
     ("right", "right"),
     ("right_flagged", "flagged"),
+    ("right_unknown", "unknown"),
     ("wrong", "wrong"),
     ("wrong_passed", "passed"),
+    ("wrong_unknown", "unknown"),
     ("wrong_high", "HIGH"),
     ("stretch_met", "met"),
     ("stretch_overlap", "overlap"),
@@ -293,7 +294,8 @@ def answers(
         Path | None, typer.Option("--prompts", help="Write the judge's prompts, without labels.")
     ] = None,
     replies_from: Annotated[
-        Path | None, typer.Option("--replies", help="Replies to those prompts, by name.")
+        Path | None,
+        typer.Option("--replies", help="Replies to those prompts, by name: texts or objects."),
     ] = None,
     use_oracle: Annotated[
         OracleKind | None,
@@ -310,8 +312,9 @@ def answers(
 ) -> None:
     """Score verdicts on labelled answers: right ones that are flagged, wrong ones that pass.
 
-    Without a judge the screen alone is scored. A row of the data has id, question, passages,
-    answer, hallucinated and spans; or id, evidence, claim and label.
+    Without a judge the exact comparison alone is scored, and most answers are UNKNOWN: they are
+    not flagged, and are counted in a column of their own. A row of the data has id, question,
+    passages, answer, hallucinated and spans; or id, evidence, claim and label.
     """
     ways = [bool(judge), replies_from is not None, use_oracle is not None]
     if sum(ways) > 1:

@@ -22,6 +22,7 @@ from crp_integrations.dpe.claim_evidence import (
     findings_of,
     judge_of,
     quotes,
+    remarks_of,
 )
 from crp_integrations.markup import counted
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
@@ -270,6 +271,7 @@ def _claim(claim: Claim, passages: Passages, *, judged: bool) -> tuple[Text, Tex
         shown.append(Text(said, style="red"))
     if claim.reason:
         shown.append(Text(plain(claim.reason, whole=True)))
+    shown += [Text(plain(one, whole=True), style="yellow") for one in remarks_of(claim)]
     return text, Text("\n").join(shown)
 
 

@@ -12,7 +12,7 @@ from crp_integrations.vocabulary import ClaimStatus
 
 if TYPE_CHECKING:
     from crp_integrations.dpe.judge.records import Quotation
-    from crp_integrations.dpe.records import Claim, Report
+    from crp_integrations.dpe.records import Claim, Finding, Report
 
 # Name and text of each passage by the id that a report gives it.
 Passages = Mapping[str, tuple[str, str]]
@@ -84,10 +84,33 @@ def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
     """What is wrong with a claim, and what the context has instead; empty for nothing."""
     if claim.error is None:
         return "", ""
-    # A judge's word stands alone; what the stages before it found are hints.
-    findings = () if judged else claim.findings
+    # A judge's word stands alone, and hidden text is a remark.
+    findings = () if judged else [one for one in claim.findings if not is_hidden(one)]
     expected = next((one.expected for one in findings if one.expected), "")
     return ", ".join(dict.fromkeys(one.kind for one in findings)) or claim.error.value, expected
+
+
+def is_hidden(finding: Finding) -> bool:
+    """Whether a finding is on text that a reader does not see."""
+    # The module of the records needs this one.
+    from crp_integrations.dpe.records import HIDDEN_TEXT
+
+    return finding.kind == HIDDEN_TEXT
+
+
+def remarks_of(claim: Claim) -> list[str]:
+    """What a reader should know of a claim besides: text that it hides, and hints.
+
+    Hidden words are escaped to printable ASCII where they were found.
+    """
+    hidden = [one.reason for one in claim.findings if is_hidden(one)]
+    names = ", ".join(dict.fromkeys(" ".join(one.text.split()) for one in claim.hints))
+    disputed = ["exact comparison finds it wrong, and the judge supports it"]
+    return [
+        *hidden,
+        *(disputed if claim.disputed else []),
+        *([f"not in the evidence: {names}"] if names else []),
+    ]
 
 
 def judge_of(report: Report) -> str:

@@ -20,14 +20,17 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import (
     HIDDEN_TEXT,
+    NO_SENTENCE,
     Claim,
     ClaimCounts,
     Classification,
+    Completeness,
     Evidence,
     Report,
 )
-from crp_integrations.dpe.risk import Counts, assess, fidelity_score
+from crp_integrations.dpe.risk import Counts, assess, fidelity_score, quality_score
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.stages.completeness import completeness_of
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -169,6 +172,7 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     amplifiers = applicable(circumstances(report, dossier), settings.amplifiers)
     found = level_of(claims, report, dossier)
     flagged = LEVELS.index(found.risk) >= LEVELS.index(RiskLevel.MEDIUM)
+    report = with_needs(report, dossier, settings)
     flags = [flag for flag in report.flags if flag not in (ALLOWED, CONFLICT)]
     flags += [ALLOWED] * found.allowed + [CONFLICT] * any(claim.disputed for claim in claims)
     return report.model_copy(
@@ -207,6 +211,37 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     )
 
 
+def with_needs(report: Report, dossier: Dossier, settings: DpeSettings) -> Report:
+    """A report with which parts of the question its judge found answered, where it said so.
+
+    Spec: CRP-SPEC-005 §10.2
+    """
+    needs = dossier.sub_queries or ((dossier.question,) if dossier.question.strip() else ())
+    read = {one.number: one.answered for one in report.judge.needs} if report.judge else {}
+    if not needs or not read:
+        return report
+    here = [read.get(number, False) for number in range(1, len(needs) + 1)]
+    found = completeness_of(
+        needs, [False] * len(needs), here, settings.quality, dossier.windows_left
+    )
+    return with_completeness(report, found, settings)
+
+
+def with_completeness(report: Report, found: Completeness, settings: DpeSettings) -> Report:
+    """A report with another completeness, and the quality that follows from it."""
+    quality = report.quality.model_copy(update={"completeness": found})
+    return report.model_copy(
+        update={
+            "quality": quality,
+            "completeness_score": found.score,
+            "uncovered_sub_queries": found.uncovered,
+            "rqa_score": quality_score(
+                quality.repetition, found, quality.flow, quality.coherence, settings.quality
+            ),
+        }
+    )
+
+
 def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level:
     """The level of the worst claim, and a score that further claims only raise.
 
@@ -219,19 +254,14 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     """
     worst, counted, allowed = RiskLevel.LOW, 0, False
     high_risk = report.eu_ai_act_class is AiActClass.HIGH and dossier.system.domain is not None
-    personal = [one for one in report.personal.found if one.where == "answer"]
-    sentences = {
-        claim.sentence_index
-        for claim in claims
-        for one in personal
-        if one.start < claim.end and claim.start < one.end
-    }
+    touched = [claim for claim in claims if _has_personal_data(claim, report)]
+    sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
         if claim.disputed or any(one.kind == HIDDEN_TEXT for one in claim.findings):
             level = RiskLevel.MEDIUM
         if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
-            at_stake = high_risk or claim.sentence_index in sentences
+            at_stake = high_risk or claim in touched or claim.sentence_index in sentences
             level = RiskLevel.CRITICAL if at_stake else RiskLevel.HIGH
         elif claim.status is ClaimStatus.UNSUPPORTED and not claim.disputed:
             found = (
@@ -251,6 +281,13 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     if score is not None:
         score = round(score + FURTHER * min(counted, MOST_FURTHER), 6)
     return Level(worst, score, allowed)
+
+
+def _has_personal_data(claim: Claim, report: Report) -> bool:
+    return any(
+        one.where == "answer" and one.start < claim.end and claim.start < one.end
+        for one in report.personal.found
+    )
 
 
 def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:

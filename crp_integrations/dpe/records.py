@@ -264,6 +264,9 @@ REJECTED: Final = "rejected"
 HIDDEN_TEXT: Final = "HIDDEN_TEXT"
 """Kind of a finding on characters of an answer that a reader does not see."""
 
+NO_SENTENCE: Final = -1
+"""Number of the sentence of a claim that a judge found between the numbered ones."""
+
 LONGEST: Final = 400
 
 

@@ -12,6 +12,7 @@ from crp_integrations.dpe.claim_evidence import (
     findings_of,
     judge_of,
     quotes,
+    remarks_of,
 )
 from crp_integrations.markup import counted, escaped, folded, listed, marked, pieces
 from crp_integrations.vocabulary import ClaimStatus, RepetitionLevel, RiskLevel
@@ -128,7 +129,7 @@ def _claim(claim: Claim, passages: Passages, *, judged: bool) -> str:
     finding, expected = findings_of(claim, judged=judged)
     finding = finding.replace("_", " ").lower()
     finding += f": the context has “{expected}”" if expected else ""
-    notes = [one for one in (finding, claim.reason) if one]
+    notes = [one for one in (finding, claim.reason, *remarks_of(claim)) if one]
     said = "".join(f'<p class="crp-text crp-quiet" dir="auto">{escaped(one)}</p>' for one in notes)
     found = quotes(claim, passages, judged=judged)
     nearest = "" if claim.status in DECIDED else "nearest: "

@@ -26,7 +26,6 @@ from crp_integrations.language.claims import segment as segment_claims
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.doors import screened_answer
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import ClaimStatus
 
 FORM: Final = (
     "id, question, passages (or context), answer, hallucinated (true or false) and spans (start, "
@@ -51,6 +50,7 @@ class AnswerCase:
     Attributes:
         domain: what the answers are grouped by; the file's name where a row names none.
         marked: the wrong stretches; empty for a right answer, and where they are not known.
+        needs: parts of the question; empty to take it apart by rules.
     """
 
     name: str
@@ -61,6 +61,7 @@ class AnswerCase:
     wrong: bool
     marked: tuple[Marked, ...] = ()
     style: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ def _case(row: dict[str, Any], domain: str) -> AnswerCase:
             Marked(int(one["start"]), int(one["end"]), str(one["type"])) for one in row["spans"]
         ),
         style=str(row.get("style") or ""),
+        needs=tuple(map(_text, row.get("needs") or ())),
     )
 
 
@@ -159,6 +161,7 @@ def screened(
         case.question or None,
         settings=settings,
         verifier=verifier,
+        sub_queries=case.needs,
     )
     return Screened(case, report, dossier, chosen.dpe)
 
@@ -208,7 +211,7 @@ def _overlap(claims: Sequence[Claim], case: AnswerCase) -> float | None:
     return len(flagged & marked) / len(flagged | marked)
 
 
-# --- prompts out, replies in -------------------------------------------------------------------
+# --- prompts and a judge made from the marks ---------------------------------------------------
 
 
 def prompts(
@@ -220,84 +223,6 @@ def prompts(
         if call is not None:
             messages = [{"role": str(m.role), "content": m.content} for m in call.messages]
             yield {"name": one.case.name, "messages": messages}
-
-
-def replies(path: Path) -> dict[str, str | dict[str, Any]]:
-    """Replies by the name of their case: a text, or verdicts with quotations as offsets."""
-
-    def row(one: dict[str, Any]) -> tuple[str, str | dict[str, Any]]:
-        reply = one["reply"]
-        if not isinstance(reply, str | dict):
-            raise TypeError("no reply")
-        return str(one["name"]), reply
-
-    return dict(each(path, "name and reply", row))
-
-
-def recorded(of: Screened, reply: str | Mapping[str, Any]) -> Callable[[ModelCall], JudgeReply]:
-    """Answers the first call of a case with a recorded reply, and no other."""
-    asked: list[ModelCall] = []
-
-    def ask(call: ModelCall) -> JudgeReply:
-        asked.append(call)
-        if len(asked) > 1:
-            return JudgeReply(error="NotRecorded")
-        if isinstance(reply, str):
-            return JudgeReply(text=reply, model="recorded")
-        id_ = json.loads(call.messages[1].content)["id"]
-        return JudgeReply(text=json.dumps(_whole(of, reply, id_)), model="recorded")
-
-    return ask
-
-
-def _whole(of: Screened, reply: Mapping[str, Any], id_: str) -> dict[str, Any]:
-    """A reply with its quotations put together again from the texts."""
-    texts = {str(number): text for number, text in enumerate(of.case.passages, 1)}
-    texts["q"] = of.case.question
-    claims = []
-    for one in reply["claims"]:
-        claim = of.report.claims[one["n"] - 1]
-        quotes = [
-            {"in": place, "text": texts[place][start:end] if end else "not in the passage"}
-            for place, start, end in one.get("quotes", ())
-        ]
-        wrong = one.get("wrong")
-        found = {"n": one["n"], "status": one["status"], "kind": one.get("kind"), "quotes": quotes}
-        claims.append({**found, "wrong": claim.text[slice(*wrong)] if wrong else ""})
-    return {"id": id_, "claims": claims, "unnumbered": []}
-
-
-def shortened(of: Screened, reply: str) -> dict[str, Any]:
-    """A reply without texts: statuses by claim, quotations and wrong words as offsets.
-
-    A quotation that does not stand where the reply says has the offsets 0 and 0.
-    """
-    done = verdict(of, recorded(of, reply))
-    if done.report.judge is None or not done.report.checked_by.startswith("judge"):
-        raise RequestError(f"the reply to {of.case.name!r:.80} holds no verdicts on it")
-    start = reply.index("{")
-    said = json.JSONDecoder().raw_decode(reply, start)[0]["claims"]
-    by_number = dict(enumerate(done.report.claims, 1))
-    claims = []
-    for one in said:
-        claim = by_number[one["n"]]
-        row: dict[str, Any] = {"n": one["n"], "status": one["status"]}
-        if one.get("kind"):
-            row["kind"] = one["kind"]
-        if claim.wrong:
-            row["wrong"] = [claim.wrong[0] - claim.start, claim.wrong[1] - claim.start]
-        stands = claim.status is not ClaimStatus.NOT_CHECKED
-        row["quotes"] = (
-            [[_place(q.passage), q.start, q.end] for q in claim.quotations]
-            if stands
-            else [[str(q["in"]), 0, 0] for q in one.get("quotes", ())]
-        )
-        claims.append(row)
-    return {"claims": claims}
-
-
-def _place(passage: int) -> str:
-    return str(passage) if passage else "q"
 
 
 def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCall], JudgeReply]:

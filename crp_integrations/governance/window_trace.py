@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter
 from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.audit.records import Event
 from crp_integrations.dpe.judge.records import JudgeRun
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import Claim, ClaimCounts, Report
 from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.errors import StepStopped
 from crp_integrations.governance.settings import StepMeasurement, StepSettings
@@ -26,7 +26,14 @@ from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.ports import Tracer
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import Attribution, DropReason, EventType, QualityTier, RiskLevel
+from crp_integrations.vocabulary import (
+    Attribution,
+    ClaimStatus,
+    DropReason,
+    EventType,
+    QualityTier,
+    RiskLevel,
+)
 
 # What a claim that rests on the context is called (CRP-SPEC-005 §4.2).
 CITES = frozenset({Attribution.CONTEXT_GROUNDED, Attribution.MIXED})
@@ -36,7 +43,7 @@ class ClaimCitation(NamedTuple):
     """A claim and a fact that the verifier rests it on.
 
     Attributes:
-        holds: no finding of the verifier speaks against the claim.
+        holds: nothing was found against the claim.
     """
 
     claim_id: str
@@ -81,9 +88,12 @@ class WindowEvaluation(Part):
 
 
 def find_citations(report: Report) -> Iterator[ClaimCitation]:
-    """The report's citations: each fact that a claim is attributed to, once a claim."""
+    """The report's citations: each fact that a claim is attributed to, once a claim.
+
+    A claim that a fact contradicts cites it wrongly.
+    """
     for claim in report.claims:
-        if claim.attribution in CITES:
+        if claim.attribution in CITES or claim.status is ClaimStatus.CONTRADICTED:
             for fact_id in dict.fromkeys(one.fact_id for one in claim.evidence):
                 yield ClaimCitation(claim.claim_id, fact_id, _holds(claim))
 
@@ -123,7 +133,7 @@ def evaluate_window(report: Report, envelope: Envelope, usage: Usage) -> WindowE
 
 
 def _holds(claim: Claim) -> bool:
-    return not claim.findings
+    return not (claim.flagged or claim.disputed)
 
 
 def check_guardrails(measured: Sequence[StepMeasurement], settings: StepSettings) -> None:
@@ -308,7 +318,7 @@ class WindowTrace(Record):
         depth: agents around it.
         turn: the model call in the agent's run; 0 where no agent counts them.
         risk_level: of its answer; empty where none was examined.
-        flagged_claims: claims that the evidence contradicts or does not support.
+        claims: how many of its claims were read, and what came of them.
         duration_us: microseconds from its beginning to its seal, by the relay's clock.
         pack: None where it ended before there was one.
         evaluated: None where no answer was examined against a pack.
@@ -332,7 +342,7 @@ class WindowTrace(Record):
     depth: int = Field(default=0, ge=0)
     turn: int = Field(default=0, ge=0)
     risk_level: str = ""
-    flagged_claims: int = Field(default=0, ge=0)
+    claims: ClaimCounts = ClaimCounts()
     distortions: int = Field(default=0, ge=0)
     duration_us: int = Field(default=0, ge=0)
     pack: PackTrace | None = None

@@ -183,6 +183,8 @@ class Folded:
             return False
         if before == "." and not (_word(text, at - 2) or text[max(0, at - 2) : at - 1] == "."):
             return True
+        if before == "," and _in_list(text, at):
+            return False
         one = text[max(0, at - 2) : at - 1].isdigit()
         return one and (before != "," or (figures == GROUP and not _many(text, at - 1)))
 
@@ -196,6 +198,8 @@ class Folded:
             return False
         if text[end] != ",":
             return True
+        if _in_list(text, end):
+            return False
         apart = figures == GROUP and _many(text, end)
         return not (apart or figures > GROUP or _DECIMAL.search(text[at:end]))
 
@@ -212,6 +216,17 @@ def _many(text: str, end: int) -> bool:
     """Whether more figures than a group of thousands has end at a place."""
     figures = text[max(0, end - GROUP - 1) : end]
     return len(figures) > GROUP and figures.isdecimal()
+
+
+def _in_list(text: str, at: int) -> bool:
+    """Whether a comma parts figures of a row, as in `38,12,26`, and no groups of one figure."""
+    first = last = at
+    while first and (text[first - 1].isdigit() or text[first - 1] == ","):
+        first -= 1
+    while last < len(text) and (text[last].isdigit() or text[last] == ","):
+        last += 1
+    figures = text[first:last].strip(",").split(",")
+    return len(figures) > 2 and any(len(one) != GROUP for one in figures[1:])
 
 
 def _word(text: str, at: int) -> bool:

@@ -330,7 +330,9 @@ def _window_attributes(trace: WindowTrace) -> dict[str, Value]:
     if trace.risk_level:
         said |= {
             "crp.risk.level": trace.risk_level,
-            "crp.claims.flagged": trace.flagged_claims,
+            "crp.claims.read": trace.claims.read,
+            "crp.claims.flagged": trace.claims.wrong,
+            "crp.claims.unread": trace.claims.unread,
             "crp.distortions": trace.distortions,
         }
     return {**said, ERROR_TYPE: trace.error} if trace.error else said

@@ -87,6 +87,7 @@ class Metrics:
         )
         self._citations = counter("crp_citations", "Citations by whether they hold.", "held")
         self._risk = counter("crp_risk", "Answers by risk level.", "level")
+        self._claims = counter("crp_claims", "Claims of answers by what came of them.", "read")
         self._precision = histogram(
             "crp_precision_proxy", "Share of a pack that its answer rests on.", SHARE_BOUNDS
         )
@@ -131,6 +132,8 @@ class Metrics:
     def sealed(self, trace: WindowTrace) -> None:
         """Count a window."""
         self._windows.labels(trace.outcome).inc()
+        for read in ("supported", "wrong", "unread"):
+            self._claims.labels(read).inc(getattr(trace.claims, read))
         if trace.pack is not None:
             self._packed_one(trace.pack)
         if trace.evaluated is not None:

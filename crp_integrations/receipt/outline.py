@@ -39,6 +39,7 @@ OF_REPORT: Final = (
 # Entities are read out of the answer again; what most claims have not is left out.
 _OF_CLAIM: Final = (
     "claim_id", "start", "end", "sentence_index", "claim_type", "checked", "attribution", "status",
+    "disputed",
 )  # fmt: skip
 _SHARES_OF_CLAIM: Final = (
     "specificity", "similarity", "entailment", "contradiction", "neutral",
@@ -195,6 +196,8 @@ def _claim(claim: Claim) -> dict[str, Any]:
     told["findings"] = [_finding(one) for one in claim.findings]
     if claim.error is not None:
         told["error"] = claim.error.value
+    if claim.disputed:
+        told["disputed"] = True
     if claim.wrong is not None:
         told["wrong"] = list(claim.wrong)
     if claim.quotations:

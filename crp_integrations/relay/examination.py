@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from crp_integrations.dpe.catalogue import catalogue
-from crp_integrations.dpe.derivation import derive
+from crp_integrations.dpe.derivation import derive, with_completeness
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Live
 from crp_integrations.dpe.pipeline import Engines, Examination, examine
 from crp_integrations.dpe.records import Claim, RejectedClaim, Report
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.stages.completeness import completeness_of
 from crp_integrations.dpe.stages.report import finished
 from crp_integrations.envelope.continuation import next_window_number
 from crp_integrations.envelope.decomposition import decompose
@@ -195,7 +196,19 @@ def _with_windows(
     ]
     last = next(a.report for a in reversed(answers) if a.report.was_read)
     read = report.changed(claims=tuple(claims), checked_by=last.checked_by, judge=last.judge)
-    return derive(read, dossier, settings) if settings.decides == "claims" else read
+    if settings.decides != "claims":
+        return read
+    made = derive(read, dossier, settings)
+    parts = [answer.report.quality.completeness for answer in answers]
+    if not dossier.sub_queries or all(part.level is None for part in parts):
+        return made
+    # A window is asked for what those before it left open.
+    covered = {need for part in parts for need in part.covered}
+    here = [need in covered for need in dossier.sub_queries]
+    found = completeness_of(
+        dossier.sub_queries, [False] * len(here), here, settings.quality, dossier.windows_left
+    )
+    return with_completeness(made, found, settings)
 
 
 def examine_dossier(

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import ClaimCounts, Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.settings import StepMeasurement
 from crp_integrations.governance.window_trace import (
@@ -253,7 +253,7 @@ def observe(
                 depth=end.depth,
                 turn=end.turn,
                 risk_level=report.risk_level.value if examined else "",
-                flagged_claims=sum(claim.flagged for claim in report.claims),
+                claims=report.claim_counts if examined else ClaimCounts(),
                 distortions=report.distortion_count,
                 duration_us=microseconds_between(end.began or now, now),
                 pack=pack() if pack else None,

@@ -20,16 +20,15 @@ from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answers import (
     OracleVerifier,
     ScoredAnswer,
+    Screened,
     oracle,
     prompts,
     read_cases,
-    recorded,
-    replies,
     screened,
-    shortened,
     verdict,
 )
 from crp_integrations.evaluation.figures import auroc, figures
+from crp_integrations.evaluation.recorded_replies import recorded, replies, shortened
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -113,7 +112,7 @@ def test_prompts_hold_no_label(data: Path) -> None:
         assert one["name"] == row["id"]
         assert set(one) == {"name", "messages"}
         user = json.loads(one["messages"][1]["content"])
-        assert set(user) == {"id", "question", "passages", "answer"}
+        assert set(user) == {"id", "question", "needs", "passages", "answer"}
 
 
 def test_a_reply_without_texts_says_the_same(data: Path) -> None:
@@ -129,6 +128,104 @@ def test_a_reply_without_texts_says_the_same(data: Path) -> None:
         assert [c.quotations for c in first.report.claims] == [
             c.quotations for c in again.report.claims
         ]
+
+
+def whole_reply(case_id: str) -> dict[str, Any]:
+    """What a judge says of the wrong row, with everything that the schema has."""
+    return {
+        "id": case_id,
+        "claims": [
+            {"n": 1, "status": "SUPPORTED", "quotes": [
+                {"in": "passage 1", "text": "Lunch costs 12 euros"}, {"in": "2", "text": "Dinner"},
+            ]},
+            {"n": 2, "status": "CONTRADICTED", "quotes": [{"in": "2", "text": "costs 35 euros"}],
+             "kind": "NUMBER", "wrong": "12", "reason": "It is 35.",
+             "fix": "Dinner costs 35 euros."},
+        ],
+        "unnumbered": [{"text": "is cheaper", "status": "UNSUPPORTED", "quotes": []}],
+        "needs": [{"n": 1, "answered": True, "by": [2]}],
+        "conflicts": [
+            {"claims": [1, 2], "reason": "They differ."},
+            {"claims": [], "passages": [
+                {"in": "1", "text": "12 euros"}, {"in": "2", "text": "35 euros"},
+            ]},
+        ],
+    }  # fmt: skip
+
+
+def wrong_row(path: Path) -> tuple[Screened, str]:
+    """The wrong row, and the id that a reply to it repeats."""
+    one = screened(read_cases([path])[1])
+    call = one.inquiry("m").call()
+    assert call is not None
+    return one, json.loads(call.messages[1].content)["id"]
+
+
+def outcome(one: Screened, reply: str | dict[str, Any]) -> list[Any]:
+    report = verdict(one, recorded(one, reply)).report
+    assert report.judge is not None
+    claims = [
+        (c.text, c.status, c.error, c.wrong, c.fix, c.quotations) for c in report.claims
+    ]  # fmt: skip
+    conflicts = [(c.claims, c.quotations) for c in report.judge.conflicts]
+    return [claims, report.judge.needs, conflicts]
+
+
+def test_the_short_form_keeps_fixes_needs_and_conflicts(data: Path) -> None:
+    one, case_id = wrong_row(data)
+    whole = whole_reply(case_id)
+    short = shortened(one, f"Here it is:\n```json\n{json.dumps(whole)}\n```")
+    assert short["claims"][1]["fix"] == [13, 15, "35"]
+    assert short["needs"] == [{"n": 1, "answered": True, "by": [2]}]
+    assert "euros" not in json.dumps(short)
+    expected = outcome(one, json.dumps(whole))
+    assert expected[0][-1][4] == "Dinner costs 35 euros."
+    assert len(expected[1]) == 1
+    assert len(expected[2]) == 2
+    assert outcome(one, short) == expected
+
+
+def test_a_reply_is_read_as_a_text_and_as_an_object_alike(data: Path) -> None:
+    one, case_id = wrong_row(data)
+    whole = whole_reply(case_id)
+    assert outcome(one, whole) == outcome(one, json.dumps(whole))
+    without_id = {name: value for name, value in whole.items() if name != "id"}
+    assert outcome(one, without_id) == outcome(one, whole)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"name": "a/1", "reply": 5},
+        {"name": "a/1"},
+        {"name": "a/1", "reply": {"verdict": "fine"}},
+        {"name": "a/1", "reply": {"claims": "all of them"}},
+        {"name": "a/1", "reply": {"claims": [5]}},
+    ],
+)
+def test_a_line_that_holds_no_reply_is_named(data: Path, tmp_path: Path, row: Any) -> None:
+    path = tmp_path / "back.jsonl"
+    path.write_text(json.dumps({"name": "a/2", "reply": "no"}) + "\n" + json.dumps(row))
+    given = ["eval", "answers", "--data", str(data), "--replies", str(path)]
+    done = CliRunner().invoke(app, given)
+    assert isinstance(done.exception, RequestError)
+    assert "back.jsonl line 2 is not an object with name and reply" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 99}, {"n": "two"}, {"n": None}, {"quotes": 5}, {"quotes": [5]},
+        {"quotes": [["7", 0, 4]]}, {"quotes": [["1", "a", "b"]]}, {"quotes": [[]]},
+        {"wrong": [9]}, {"wrong": [-4, 900]}, {"fix": [1, 2]}, {"fix": {}}, {"status": []},
+    ],
+)  # fmt: skip
+def test_an_odd_verdict_leaves_its_claim_unread(data: Path, change: dict[str, Any]) -> None:
+    one, _ = wrong_row(data)
+    row = {"n": 1, "status": "SUPPORTED", "quotes": [["1", 0, 20]], **change}
+    reply = {"claims": [row], "needs": 3, "conflicts": [4], "unnumbered": [{"text": []}]}
+    done = verdict(one, recorded(one, reply))
+    assert done.report.judge is not None
 
 
 def test_auroc_counts_ties_half(data: Path) -> None:
@@ -154,6 +251,7 @@ def test_the_command_writes_prompts_and_scores_replies(data: Path, tmp_path: Pat
     done = run.invoke(app, given)
     assert done.exit_code == 0, done.output
     assert "judge_when doubt" in done.output
+    assert done.output.split("\n")[0].split().count("unknown") == 2
     done = run.invoke(app, [*given, "--json"])
     assert json.loads(done.stdout)["all"]["wrong_passed"] == 0.0
 
@@ -182,17 +280,18 @@ def scored(name: str, files: list[Path]) -> dict[str, Any]:
 def test_recorded_replies_to_realistic_answers() -> None:
     found = scored("field", sorted((DATA / "field").glob("*.jsonl.gz")))
     assert found["right"] + found["wrong"] == 220
-    assert found["right_flagged"] <= 0.05
-    assert found["wrong_passed"] <= 0.07
-    assert found["stretch_met"] >= 0.90
+    assert found["right_flagged"] == 0.0
+    assert found["right_unknown"] <= 0.02
+    assert found["wrong_passed"] == 0.0
+    assert found["stretch_met"] >= 0.95
     assert found["one_call"] >= 0.98
 
 
 @with_data
 def test_recorded_replies_to_statements_over_records() -> None:
     found = scored("infotabs", [DATA / "verification" / "infotabs_train.jsonl.gz"])
-    assert found["right_flagged"] <= 0.20
-    assert found["wrong_passed"] <= 0.20
+    assert found["right_flagged"] <= 0.12
+    assert found["wrong_passed"] <= 0.08
 
 
 @with_data

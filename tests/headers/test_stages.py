@@ -11,15 +11,18 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import finish
-from crp_integrations.dpe.verifier.features_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.response_headers import WindowContext, render_headers
 from crp_integrations.vocabulary import ChainIntegrity, Domain, Sector
+from tests.doubles import HashEmbedder
 from tests.dpe.windows import after
 from tests.headers.header_samples import OF_STAGES_1_TO_5, SESSION, envelope, seal
 
+# The document's own arithmetic, which measures completeness and contradictions without a judge.
+LITERAL = DpeSettings(decides="composite", verifier="alignment")
 OF_STAGE_13 = frozenset({names.CHAINED_HMAC, names.CHAIN_INTEGRITY, names.REPORT_URI})
 REPORT_URI = "https://a.example/crp/v3/reports/1"
 FERRY = "The Brannock ferry carried 640 cars in 2024 and did not sail in January."
@@ -41,9 +44,9 @@ def whole(answer: str = ANSWER) -> Report:
     )
     report = examine(
         dossier,
-        embedder=None,
+        embedder=HashEmbedder(),
         verifier=AlignmentVerifier(),
-        settings=DpeSettings(),
+        settings=LITERAL,
         policy=RegoEngine(),
     )
     return finish(report, session_id=SESSION, window_id="crp_win_0123456789abcdef")
@@ -101,15 +104,15 @@ def test_stage_13_emits_seal_integrity_and_report() -> None:
 @pytest.mark.requirement("005-5.4-2")
 def test_contradictions_of_an_answer_with_itself() -> None:
     inner = "The tower has 40 floors. The tower has 60 floors."
-    assert said(after(inner))["CRP-Safety-Contradictions"] == "1; scope=intra"
-    both = said(after(inner, "The tower has 80 floors."))
+    assert said(after(inner, settings=LITERAL))["CRP-Safety-Contradictions"] == "1; scope=intra"
+    both = said(after(inner, "The tower has 80 floors.", settings=LITERAL))
     assert both["CRP-Safety-Contradictions"] == "3; scope=both"
     assert said(after("The tower is high."))["CRP-Safety-Contradictions"] == "0"
 
 
 @pytest.mark.requirement("005-8.4-2")
 def test_contradictions_of_an_answer_with_an_earlier_window() -> None:
-    headers = said(after("Revenue increased 20%.", "Revenue decreased 5%."))
+    headers = said(after("Revenue increased 20%.", "Revenue decreased 5%.", settings=LITERAL))
     assert headers["CRP-Safety-Contradictions"] == "1; scope=cross-window"
     found = parse_response(headers).contradictions
     assert found is not None
@@ -131,11 +134,15 @@ def test_repetition_has_its_overlap_unless_there_is_none() -> None:
 @pytest.mark.requirement("005-10.4-1")
 def test_completeness_has_its_class_and_its_counts() -> None:
     needs = ("how many cars did the ferry carry", "when was the tower repainted")
-    answer = "The ferry carried 640 cars."
-    half = said(after(answer, sub_queries=needs))["CRP-Quality-Completeness"]
+    answer = "The ferry did carry 640 cars."
+    half = said(after(answer, sub_queries=needs, embedder=HashEmbedder(), settings=LITERAL))[
+        "CRP-Quality-Completeness"
+    ]
     assert half == "PARTIAL; sub-queries=1/2; uncovered=when-was-the-tower-repainted"
     all_of_it = f"{answer} The tower was repainted in 2019."
-    done = said(after(all_of_it, sub_queries=needs))["CRP-Quality-Completeness"]
+    done = said(after(all_of_it, sub_queries=needs, embedder=HashEmbedder(), settings=LITERAL))[
+        "CRP-Quality-Completeness"
+    ]
     assert done == "COMPLETE; sub-queries=2/2"
 
 

@@ -331,7 +331,7 @@ def test_another_answer_is_refused() -> None:
 def test_engines_at_hand_are_asked_again() -> None:
     receipt = asked()
     tools = Tools(
-        embedder=HashEmbedder(), verifier=default_verifier("features"), policy=RegoEngine()
+        embedder=HashEmbedder(), verifier=default_verifier("alignment"), policy=RegoEngine()
     )
     found = replay(receipt, tools)
     assert found.part("catalogue").state == EQUAL
@@ -344,7 +344,7 @@ def test_an_engine_that_says_something_else_is_told() -> None:
     def doubt(content: dict[str, Any]) -> None:
         content["examined"]["signals"][0]["value"]["claims"][0] += 40_000
 
-    found = replay(changed(asked(), doubt), Tools(verifier=default_verifier("features")))
+    found = replay(changed(asked(), doubt), Tools(verifier=default_verifier("alignment")))
     one = found.part("signals")
     assert one.state == DIFFERS
     assert one.place == "examined.signals[0] (attribution.reading)"

@@ -21,7 +21,7 @@ from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
 from tests.relay.conftest import FACTS
 
-ENGINES = Tools(embedder=HashEmbedder(), verifier=default_verifier("features"))
+ENGINES = Tools(embedder=HashEmbedder(), verifier=default_verifier("alignment"))
 
 
 def ids(receipt: Receipt) -> list[str]:

@@ -84,7 +84,7 @@ def test_the_engines_say_it_again(relay: Relay, receipts: list[Receipt]) -> None
     tools = Tools(
         counter=relay._world.counter_for("gpt-4o"),
         embedder=default_embedder(),
-        verifier=default_verifier("features"),
+        verifier=default_verifier("alignment"),
         policy=RegoEngine(),
     )
     for receipt in receipts:

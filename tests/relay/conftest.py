@@ -8,6 +8,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
+from tests.relay.judges import MEASURED
 
 KEY = "ab" * 32
 FACTS = (
@@ -24,8 +25,11 @@ Opener = Callable[..., Relay]
 @pytest.fixture
 def open_relay() -> Opener:
     def opener(store: Any = None, **options: Any) -> Relay:
-        # Most of these tests are of what the specifications do by themselves.
-        profile = {} if "settings" in options else {"profile": "protocol"}
+        # Most of these tests are of what the specifications do by themselves, and by their own
+        # arithmetic; a judge's word needs the default.
+        profile: dict[str, Any] = {} if "settings" in options else {"profile": "protocol"}
+        if not options.keys() & {"settings", "judge", "dpe"}:
+            profile["dpe"] = MEASURED
         return Relay.open(
             MemoryStore() if store is None else store,
             **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **profile, **options},

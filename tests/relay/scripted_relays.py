@@ -18,13 +18,11 @@ from tests.relay.conftest import FACTS, Opener
 SESSION = "crp_sess_" + "a" * 16
 QUESTION = "How many megawatts does the Meridian reactor deliver?"
 OPERATOR = "Who operates the Meridian reactor?"
-# Answers whose risk the engine names alike with every verifier that ships.
+# Answers by their risk: by the document's arithmetic, and LOW and HIGH by a comparison too.
 LOW = FACTS[0]
-HIGH = "The Meridian reactor delivers 900 megawatts."
-CRITICAL = (
-    f"{FACTS[0]} The Meridian reactor delivers 900 megawatts. "
-    "The reactor was designed by Hans Gruber in 1998 and cost $88 billion."
-)
+CHANGED = "The Meridian reactor delivers 900 megawatts."
+CRITICAL = f"{CHANGED} The reactor was designed by Hans Gruber in 1998 and cost $88 billion."
+HIGH = f"{FACTS[0]} {CRITICAL}"
 # What a verification of a reflexive answer says when it finds nothing.
 SOUND = "NONE"
 
@@ -38,11 +36,10 @@ def opened(open_relay: Opener, *script: Any, **options: Any) -> tuple[Relay, Scr
 
 
 def medium(open_relay: Opener) -> str:
-    """An answer of medium risk: one name that stands nowhere."""
-    text = f"{LOW} It was designed by Hans Gruber."
-    relay, _ = opened(open_relay, text)
+    """An answer of medium risk by the document's arithmetic: one figure is another."""
+    relay, _ = opened(open_relay, CHANGED)
     assert answered(relay).report.risk_level is RiskLevel.MEDIUM
-    return text
+    return CHANGED
 
 
 def priced(text: str, prompt: int = 10, completion: int = 5) -> Reply:

@@ -18,6 +18,7 @@ from crp_integrations.relay.turn import Turn
 from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
+from tests.relay.judges import MEASURED
 from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
@@ -261,7 +262,9 @@ def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
 
 
 # A need that the continuation covers anew explains a change of topic, so none counts as covered.
-LOW_NEW = {"quality": {"covered_words": 1.0, "covering": "words"}}
+LOW_NEW = MEASURED.model_copy(
+    update={"quality": MEASURED.quality.model_copy(update={"covered": 1.0})}
+)
 
 
 @pytest.mark.requirement("005-11.5-1")
@@ -355,7 +358,7 @@ def test_a_continuation_that_cannot_be_examined_takes_nothing_back(
 
 
 def test_the_headers_of_several_windows_say_the_worst(open_relay: Opener) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {WORSE}", f"{REVENUE} {COOLING}")
+    model = ScriptedModel(WORSE, f"{REVENUE} {COOLING}")
     relay = made(open_relay, model)
     answer = relay.ask(QUESTION, **NARROW)
     first, second = windows(relay, answer.session_id)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Answer, Relay, asked_by, from_headers, result_of
-from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.records import REJECTED, RejectedClaim
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import read_upward as up_headers
@@ -41,8 +41,9 @@ from tests.relay.need_questions import (
 from tests.relay.scripted_relays import LOW, QUESTION, SESSION, answered, opened, session_events
 
 ASKED = f"{NEEDS[0]}?"
-# What is supported and what is not, side by side, is of critical risk.
-CRITICAL = f"{COMMISSIONED} {WORSE}"
+# What is supported and what is not, side by side, is of high risk; the latter alone of critical.
+HIGH = f"{COMMISSIONED} {INVENTED}"
+CRITICAL = WORSE
 
 
 def begun(relay: Relay, **asking: Any) -> Answer:
@@ -151,7 +152,7 @@ def test_a_budget_of_nothing_ends_the_session(open_relay: Opener) -> None:
 def test_agents_three_deep(open_relay: Opener, by_headers: bool) -> None:
     relay = made(
         open_relay,
-        ScriptedModel(*[COMMISSIONED] * 3, INVENTED),
+        ScriptedModel(*[COMMISSIONED] * 3, HIGH),
         headers={"trail_uri": "/trails/{session_id}"},
     )
     agents = [begun(relay, policy="warn-on HIGH")]
@@ -289,9 +290,11 @@ import json, sys
 from crp_integrations import Relay, from_headers
 from crp_integrations.errors import SafetyHalt
 from tests.doubles import HashEmbedder, ScriptedModel
+from tests.relay.judges import MEASURED
 told = json.load(sys.stdin)
 model = ScriptedModel(told["answer"])
-with Relay.open(told["store"], embedder=HashEmbedder(), key=told["key"], models=model) as relay:
+options = {"embedder": HashEmbedder(), "key": told["key"], "models": model, "dpe": MEASURED}
+with Relay.open(told["store"], **options) as relay:
     relay.fabric.add(told["facts"])
     try:
         answer = relay.ask(told["question"], model="any/model", **from_headers(told["headers"]))
@@ -303,7 +306,7 @@ with Relay.open(told["store"], embedder=HashEmbedder(), key=told["key"], models=
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "after"), [(INVENTED, 200, 0.85), (CRITICAL, 451, 0.65)]
+    ("answer", "status", "after"), [(HIGH, 200, 0.85), (CRITICAL, 451, 0.65)]
 )
 def test_an_agent_in_another_process_over_headers(
     open_relay: Opener, tmp_path: Path, answer: str, status: int, after: float
@@ -417,7 +420,8 @@ def test_flagged_claims_go_up_by_headers_and_are_flagged_above(open_relay: Opene
     assert names.FLAGGED_CLAIMS not in begun(made(open_relay, ScriptedModel(wrong))).headers
     above.take(parent, up)
     told = begun(above, session_id=parent).report
-    assert any(claim.reason == up.flagged[0].reason for claim in told.claims)
+    assert told.flagged
+    assert any(one.kind == REJECTED for claim in told.claims for one in claim.findings)
 
 
 def test_a_result_for_a_session_that_is_not_known_is_held_nowhere(open_relay: Opener) -> None:

@@ -20,6 +20,7 @@ from crp_integrations.vocabulary import (
 )
 from tests.relay.conftest import FACTS, Opener
 from tests.relay.scripted_relays import (
+    CHANGED,
     CRITICAL,
     HIGH,
     LOW,
@@ -56,7 +57,7 @@ def test_a_risk_above_the_threshold_is_asked_again_with_what_was_wrong(open_rela
     assert second.temperature == remedies.REDISPATCH_TEMPERATURE == 0.2
     assert second.seed not in (None, 7)
     # The claim is quoted as the model wrote it, before the facts and not among them.
-    words = remedies.against_unsupported([HIGH])
+    words = f"- {CHANGED}"
     assert words in system(second).split("<context>")[0]
     assert words not in system(first)
     assert second.messages[-1] == first.messages[-1]
@@ -205,14 +206,14 @@ def test_a_refused_model_in_a_redispatch_ends_the_window_as_failed(open_relay: O
 
 @pytest.mark.requirement("005-8.3-2", "005-18.1-1", "005-19.1-2")
 def test_a_critical_contradiction_is_asked_again_without_permission(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, LOW, HIGH, FACTS[1], SOUND)
+    relay, model = opened(open_relay, LOW, CHANGED, FACTS[1], SOUND)
     second = continued(relay, answered(relay), QUESTION)
     _, asked, again = answers_asked(model)
     assert second.text == FACTS[1]
     assert second.report.contradiction_scope == "none"
     words = system(again).split("<context>")[0]
     assert "contradicts what was said before" in words
-    assert f"\n  Now: {HIGH}\n" in words
+    assert f"\n  Now: {CHANGED}\n" in words
     earlier = words.partition("- Earlier: ")[2].partition("\n")[0]
     assert "412 megawatts" in earlier
     assert earlier in LOW
@@ -227,7 +228,7 @@ def test_a_critical_contradiction_is_asked_again_without_permission(open_relay: 
 @pytest.mark.requirement("005-8.3-2", "005-8.4-2", "005-5.4-2")
 def test_it_is_asked_again_twice_and_then_says_so(open_relay: Opener) -> None:
     relay, model = opened(
-        open_relay, LOW, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else HIGH
+        open_relay, LOW, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else CHANGED
     )
     second = continued(relay, answered(relay), QUESTION)
     assert len(answers_asked(model)) == 4

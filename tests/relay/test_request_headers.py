@@ -45,7 +45,7 @@ from tests.relay.need_questions import (
 )
 
 ASKED = f"{NEEDS[0]}?"
-CRITICAL = f"{COMMISSIONED} {WORSE}"
+CRITICAL = WORSE
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
 # One usable value of every request header.
 EVERY = {

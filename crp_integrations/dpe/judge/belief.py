@@ -181,6 +181,50 @@ def _longest(said: str) -> Matter:
     return max(map(matter_of, said.replace("...", "…").split("…")), key=lambda one: one.count)
 
 
+# Signs between which a word is a whole cell of a table, a list or a record.
+CELL_BEGINS: Final = frozenset("|{[(,:;=\t\n")
+CELL_ENDS: Final = frozenset("|}]),;\t\n")
+_CELL_EDGES: Final = frozenset(" \"'*`")
+# "[2]" and "(source 2)" point at a passage, and their figures are none of a claim's.
+CITATION: Final = r"\[\^?\d{1,3}(?:\s?[,;]\s?\d{1,3})*\]|\((?:source|passage)s?\s\d{1,3}\)"
+_CITATION: Final = re.compile(CITATION, re.IGNORECASE)
+
+
+def claim_matter(text: str) -> Matter:
+    """What a claim is about, without its citations."""
+    return matter_of(_CITATION.sub(" ", text))
+
+
+def is_cell(text: str, start: int, end: int) -> bool:
+    """Whether some words are a whole cell of a table, a list or a record."""
+    before, behind = start - 1, end
+    while before >= 0 and text[before] in _CELL_EDGES:
+        before -= 1
+    while behind < len(text) and text[behind] in _CELL_EDGES:
+        behind += 1
+    begins = before < 0 or text[before] in CELL_BEGINS
+    return begins and (behind == len(text) or text[behind] in CELL_ENDS)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedWords:
+    """A quotation where it stands, and what the others of its claim quote.
+
+    Attributes:
+        said: the judge's words.
+        source: the text that they stand in, from `start` to `end`.
+        values: of all quotations of the claim that stand.
+        own_orders: the source is the system prompt, whose orders are no evidence.
+    """
+
+    said: str
+    source: str
+    start: int
+    end: int
+    values: frozenset[str]
+    own_orders: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Belief:
     """What all claims of an answer are held against.
@@ -188,54 +232,70 @@ class Belief:
     Attributes:
         question: what the question is about.
         topic: what answer and question are about.
+        known: the values of the evidence and of the question.
         translated: the answer is not in the language of its evidence.
     """
 
     question: Matter
     topic: Matter
+    known: frozenset[str]
     translated: bool
 
-    def counts(self, claim: Matter, said: str, passage: str, start: int, end: int) -> bool:
-        """Whether a quotation that stands in a passage says anything of a claim.
+    def counts(self, claim: Matter, quoted: QuotedWords) -> bool:
+        """Whether a quotation says anything of a claim.
 
-        It has three words, or a value or a name, and the sentence that it stands in shares a word
-        or a value with the claim; where no value is alike, with the answer or the question: links
-        of a chain share nothing with its end. A row names nobody: its passage is about the topic.
+        It shares a value with it, or it has three words, a value, a name or a whole cell, and
+        stands in a sentence that is about the claim; or about the answer or the question, since
+        the links of a chain share nothing with its end. A claim with a value that stands nowhere
+        needs values to follow from.
         """
-        found = _longest(said)
-        short = found.count < LEAST_WORDS
-        line = sentence_around(passage, start, end)
+        found = _longest(quoted.said)
+        line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
-        # Whether a capital letter makes a name is seen in its sentence alone.
-        names = found.words & around.names
-        if not (found.values or (names if short else found.words)):
-            return False
         if _is_verdict(line):
             # Its line may hold more than the verdict: what is quoted has to be of the claim.
             return len(found.values & claim.values) + len(found.words & claim.words) > 1
-        if short and not found.words:
-            # A value alone may be another thing's.
-            alike = len(found.values & claim.values)
-            alone = self.translated or not claim.words or around.shares_word(claim)
-            return alike > 1 or (alike == 1 and alone)
-        if around.shares_word(claim) or found.values & claim.values:
+        if not quoted.values and not claim.values <= self.known:
+            return False
+        if found.values & claim.values:
             return True
-        if self.translated and not claim.values and not claim.names:
-            return not short
-        if around.shares_word(self.topic):
+        cell = is_cell(quoted.source, quoted.start, quoted.end)
+        if found.count < LEAST_WORDS and not self._is_telling(claim, found, around, quoted, cell):
+            return False
+        if around.shares_word(claim) or around.values & claim.values:
             return True
-        row = _is_row(line) and bool(found.values or names)
-        return row and matter_of(passage).shares_word(self.topic)
+        if quoted.own_orders or (claim.values - self.question.values and not quoted.values):
+            return False
+        if self.translated and (quoted.values or not (claim.values or claim.names)):
+            # No word is alike: values to reckon with, or nothing that could be looked up.
+            return found.count >= LEAST_WORDS
+        row = cell or _is_row(line)
+        return around.shares_word(self.topic) or (
+            row and matter_of(quoted.source).shares_word(self.topic)
+        )
+
+    def _is_telling(
+        self, claim: Matter, found: Matter, around: Matter, quoted: QuotedWords, cell: bool
+    ) -> bool:
+        """Whether fewer than three words say something: a name, a cell, values to reckon with."""
+        if found.values:
+            return len(quoted.values) > 1 or not claim.values
+        return bool(found.words) and (cell or bool(found.words & around.names))
 
     def is_stated(self, claim: Matter, question: str, end: int) -> bool:
-        """Whether the question states all that a claim says, and does not ask it."""
+        """Whether the question states what a claim says, by half of its words, and does not ask it.
+
+        A claim is a question's words in another person, so that not every word is the same.
+        """
         behind = next((sign for sign in question[end:] if sign in CLAUSE_ENDS), "")
-        stated = claim.values <= self.question.values and claim.words <= self.question.words
-        return stated and behind not in ASKING
+        if behind in ASKING or not claim.values <= self.question.values:
+            return False
+        alike = len(claim.words & self.question.words)
+        return bool(claim.values or claim.words) and 2 * alike >= len(claim.words)
 
     def asserts(self, claim: str) -> bool:
         """Whether a claim has a value or a name that the question does not state."""
-        found = matter_of(claim)
+        found = claim_matter(claim)
         german = {piece.casefold() for piece in _pieces(claim)} & GERMAN
         names = found.names if len(german) < MOST_GERMAN else frozenset[str]()
         return not (found.values <= self.question.values and names <= self.question.words)
@@ -244,9 +304,11 @@ class Belief:
 def belief_of(answer: str, question: str, passages: Sequence[str]) -> Belief:
     """What all claims of an answer are held against."""
     own, there = _letters_of(answer), _letters_of("\n".join(passages))
+    asked = matter_of(question)
     return Belief(
-        matter_of(question),
+        asked,
         matter_of(f"{answer}\n{question}"),
+        asked.values.union(*(matter_of(text).values for text in passages)),
         len(own & there) < SAME_LANGUAGE * len(own),
     )
 

@@ -16,7 +16,14 @@ from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.belief import Matter, belief_of, heads_table, matter_of
+from crp_integrations.dpe.judge.belief import (
+    Matter,
+    QuotedWords,
+    belief_of,
+    claim_matter,
+    heads_table,
+    matter_of,
+)
 from crp_integrations.dpe.judge.messages import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.reasons import rejection
 from crp_integrations.dpe.judge.records import (
@@ -28,7 +35,7 @@ from crp_integrations.dpe.judge.records import (
     Quotation,
 )
 from crp_integrations.dpe.judge.reply import SaidConflict, SaidNeed, Word, read_reply
-from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
 from crp_integrations.language.folding import Folded, locate
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
@@ -133,7 +140,9 @@ class _Reading:
         # What the question states, and what the user stated before it.
         self._question = "\n".join([dossier.question, *before])
         self._belief = belief_of(
-            dossier.answer, self._question, [text for _, text in dossier.passages]
+            dossier.answer,
+            self._question,
+            [*(text for _, text in dossier.passages), dossier.instructions],
         )
         self._sources: dict[str, tuple[str, int, str, Folded]] = {}
         self._words: dict[int, list[_Heard]] = {}
@@ -195,7 +204,7 @@ class _Reading:
                 start=start,
                 end=end,
                 reads_as=self._dossier.answer[start:end],
-                sentence_index=0,
+                sentence_index=NO_SENTENCE,
                 claim_type=ClaimType.FACTUAL,
                 specificity=0.0,
                 checked=Checked.CHECKED,
@@ -225,8 +234,9 @@ class _Reading:
         stand = [(text, place) for text, place in said if place is not None]
         quotations = tuple(place for _, place in stand)
         if word.status is ClaimStatus.SUPPORTED:
-            matter = matter_of(claim.text)
-            counting = [one for text, one in stand if self._counts(matter, text, one)]
+            values = frozenset[str]().union(*(matter_of(text).values for text, _ in stand))
+            matter = claim_matter(claim.text)
+            counting = [one for text, one in stand if self._counts(matter, text, one, values)]
             if not counting:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
@@ -253,13 +263,17 @@ class _Reading:
             }
         )
 
-    def _counts(self, claim: Matter, said: str, found: Quotation) -> bool:
+    def _counts(self, claim: Matter, said: str, found: Quotation, values: frozenset[str]) -> bool:
         if found.fact_id == QUESTION_ID and not found.passage:
             return self._belief.is_stated(claim, self._question, found.end)
-        passage = self._dossier.instructions
-        if found.passage:
-            passage = self._dossier.passages[found.passage - 1][1]
-        return self._belief.counts(claim, said, passage, found.start, found.end)
+        own_orders = not found.passage
+        source = (
+            self._dossier.instructions
+            if own_orders
+            else self._dossier.passages[found.passage - 1][1]
+        )
+        quoted = QuotedWords(said, source, found.start, found.end, values, own_orders)
+        return self._belief.counts(claim, quoted)
 
     def _explained(self, claim: Claim, counting: Sequence[Quotation]) -> bool:
         """Whether another passage than the finding's states the value that was found wrong."""

@@ -160,6 +160,16 @@ function isMany(signs, end) {
   return figures.length > JUDGING.group && figures.every((sign) => NUMERAL.test(sign));
 }
 
+// Whether a comma parts figures of a row, as in 38,12,26, and no groups of one figure.
+function inList(signs, place) {
+  const inside = (sign) => sign === "," || DIGIT.test(sign || "");
+  let [first, last] = [place, place];
+  while (first && inside(signs[first - 1])) first -= 1;
+  while (last < signs.length && inside(signs[last])) last += 1;
+  const figures = signs.slice(first, last).join("").replace(/^,+|,+$/g, "").split(",").map((one) => Array.from(one).length);
+  return figures.length > 2 && figures.slice(1).some((size) => size !== JUDGING.group);
+}
+
 const isWord = (sign) => WRITTEN.test(sign) || (sign !== "" && ")]%°-".includes(sign));
 
 // Whether a figure begins here behind another one and what makes them one.
@@ -169,6 +179,7 @@ function isBehindSeparator({ signs, apart }, place) {
   if (isOf("separators", first)) return DIGIT.test(before) && DIGIT.test(signAt(signs, place + 1));
   if (!isOf("separators", before) || !DIGIT.test(first)) return false;
   if (before === "." && !isWord(earlier) && earlier !== ".") return true;
+  if (before === "," && inList(signs, place)) return false;
   return DIGIT.test(earlier) && (before !== "," || (figuresAt(signs, place) === JUDGING.group && !isMany(signs, place - 1)));
 }
 
@@ -177,6 +188,7 @@ function isBeforeSeparator({ signs, apart }, place, end) {
   if (end + 1 >= signs.length || apart.has(end) || !isOf("separators", signs[end])) return false;
   const figures = figuresAt(signs, end + 1);
   if (!figures || !DIGIT.test(signs[end - 1])) return false;
+  if (signs[end] === "," && inList(signs, end)) return false;
   const separate = figures === JUDGING.group && isMany(signs, end);
   return signs[end] !== "," || !(separate || figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
 }
@@ -362,8 +374,10 @@ function verdictsOf(items, reply) {
     if (!numbered.has(number)) numbered.set(number, word);
   }
   for (const number of twice) numbered.delete(number);
-  const others = reply.get("unnumbered");
-  return { numbered, others: (Array.isArray(others) ? others.slice(0, JUDGING.mostListed) : []).map(wordOf).filter((word) => word && word.text) };
+  const [others, conflicts] = [reply.get("unnumbered"), reply.get("conflicts")];
+  const opposed = (Array.isArray(conflicts) ? conflicts.slice(0, JUDGING.mostListed) : []).filter((one) => one instanceof Map)
+    .map((one) => [...new Set((Array.isArray(one.get("claims")) ? one.get("claims") : []).slice(0, JUDGING.mostListed).map(numberOf))]);
+  return { numbered, opposed, others: (Array.isArray(others) ? others.slice(0, JUDGING.mostListed) : []).map(wordOf).filter((word) => word && word.text) };
 }
 
 function numberOf(value) {
@@ -454,41 +468,61 @@ function isVerdict(line) {
   return JUDGING.verdicts.some((word) => own.has(word)) && JUDGING.judged.some((word) => own.has(word));
 }
 
+const claimMatter = (text) => matterOf(text.replace(new RegExp(JUDGING.citation, "gi"), " "));
+
 // What all claims of an answer are held against.
 function beliefOf(said) {
-  const [own, there] = [lettersOf(said.answer), lettersOf(said.passages.map((one) => one.text).join("\n"))];
-  return { question: matterOf(said.question), topic: matterOf(`${said.answer}\n${said.question}`),
+  const texts = [...said.passages.map((one) => one.text), said.system];
+  const [own, there, question] = [lettersOf(said.answer), lettersOf(texts.join("\n")), matterOf(said.question)];
+  return { question, topic: matterOf(`${said.answer}\n${said.question}`),
+    known: new Set([...question.values, ...texts.flatMap((text) => [...matterOf(text).values])]),
     translated: shared(own, there) * 100 < JUDGING.sameLanguage * own.size };
 }
 
-function isCounting(said, claim, text, source, [start, end]) {
-  const { question, topic, translated } = said.belief;
+// Whether some words are a whole cell of a table, a list or a record.
+function isCell(text, start, end) {
+  const signs = Array.from(text);
+  const edge = (sign) => " \"'*`".includes(sign);
+  let [before, behind] = [start - 1, end];
+  while (before >= 0 && edge(signs[before])) before -= 1;
+  while (behind < signs.length && edge(signs[behind])) behind += 1;
+  return (before < 0 || JUDGING.cellBegins.includes(signs[before])) && (behind === signs.length || JUDGING.cellEnds.includes(signs[behind]));
+}
+
+// Whether a quotation says anything of a claim; values are those of all quotations of the claim.
+function isCounting(said, claim, text, source, [start, end], values) {
+  const { question, topic, known, translated } = said.belief;
   const within = (one, other) => shared(one, other) === one.size;
   if (source.id === "question" && !source.passage) {
     const next = Array.from(sliced(said.question, end)).find((sign) => JUDGING.clauseEnds.includes(sign));
-    return within(claim.values, question.values) && within(claim.words, question.words) && !JUDGING.asking.includes(next);
+    return !JUDGING.asking.includes(next) && within(claim.values, question.values) && claim.values.size + claim.words.size > 0
+      && 2 * shared(claim.words, question.words) >= claim.words.size;
   }
   const found = text.replaceAll("...", "…").split("…").map(matterOf).reduce((best, one) => (one.count > best.count ? one : best));
-  const passage = source.text;
-  const short = found.count < JUDGING.leastWords;
-  const line = lineAround(passage, start, end);
+  const line = lineAround(source.text, start, end);
   const around = matterOf(line);
-  const names = shared(found.words, around.names);
-  if (!found.values.size && !(short ? names : found.words.size)) return false;
   const alike = shared(found.values, claim.values);
   if (isVerdict(line)) return alike + shared(found.words, claim.words) > 1;
-  const near = shared(around.words, claim.words) > 0;
-  if (short && !found.words.size) return alike > 1 || (alike === 1 && (translated || !claim.words.size || near));
-  if (near || alike) return true;
-  if (translated && !claim.values.size && !claim.names.size) return !short;
+  if (!values.size && !within(claim.values, known)) return false;
+  if (alike) return true;
+  const cell = isCell(source.text, start, end);
+  const short = found.count < JUDGING.leastWords;
+  if (short) {
+    const telling = found.values.size ? values.size > 1 || !claim.values.size
+      : found.words.size > 0 && (cell || shared(found.words, around.names) > 0);
+    if (!telling) return false;
+  }
+  if (shared(around.words, claim.words) || shared(around.values, claim.values)) return true;
+  if (!source.passage || (!within(claim.values, question.values) && !values.size)) return false;
+  if (translated && (values.size || claim.values.size + claim.names.size === 0)) return !short;
   if (shared(around.words, topic.words)) return true;
-  return isRow(line) && (found.values.size > 0 || names > 0) && shared(matterOf(passage).words, topic.words) > 0;
+  return (cell || isRow(line)) && shared(matterOf(source.text).words, topic.words) > 0;
 }
 
 // Whether a claim cannot be one that asserts nothing: it has a value or a name of its own.
 function isAsserting(said, claim, text) {
   if (claim.type === "META" || /^[ \t|]*\n[ \t]*\|?[ \t]*:?--/.test(sliced(said.answer, claim.end))) return false;
-  const found = matterOf(text);
+  const found = claimMatter(text);
   const { question } = said.belief;
   const german = shared(new Set(JUDGING.german), new Set(piecesOf(text).map(foldedCase))) >= JUDGING.mostGerman;
   return shared(found.values, question.values) < found.values.size || (!german && shared(found.names, question.words) < found.names.size);
@@ -519,12 +553,12 @@ function believed(said, claim, word, shown) {
   }
   const quotations = stand.map(({ source, here }) => ({ fact_id: source.id, passage: source.passage, start: here[0], end: here[1] }));
   if (word.status === "SUPPORTED") {
-    const matter = matterOf(text);
-    const counting = stand.filter(({ words, source, here }) => isCounting(said, matter, words, source, here));
+    const [matter, values] = [claimMatter(text), new Set(stand.flatMap(({ words }) => [...matterOf(words).values]))];
+    const counting = stand.filter(({ words, source, here }) => isCounting(said, matter, words, source, here, values));
     if (!counting.length) return unread;
-    const values = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
-    const explained = values.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
-      && shared(values, matterOf(sliced(source.text, ...here)).values) === values.size);
+    const found = exact ? matterOf(sliced(said.answer, ...(exact.wrong || [claim.start, claim.end]))).values : new Set();
+    const explained = found.size && counting.some(({ source, here }) => source.passage && !exact.quotations.some((one) => one.fact_id === source.id)
+      && shared(found, matterOf(sliced(source.text, ...here)).values) === found.size);
     const disputed = Boolean(exact && !explained);
     return { ...UNCHECKED, status: "SUPPORTED", quotations, disputed, wrong: disputed ? exact.wrong : null };
   }
@@ -594,11 +628,14 @@ function statusesOf(told, said, claims) {
   }
   for (const [[start, end], heard] of more.values()) {
     const around = found.filter((one) => one.start <= start && end <= one.end);
-    const claim = merged({ id: `u${added.length + 1}`, start, end, type: "FACTUAL" }, heard);
+    const claim = merged({ id: `u${added.length + 1}`, start, end, type: "FACTUAL", sentence: -1 }, heard);
     // Words within a numbered claim count only where they are flagged and it is not.
     if (!around.length || (isFlagged(claim) && !around.some(isFlagged))) added.push(claim);
   }
-  return [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
+  const made = [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
+  // Claims that cannot all be true, as a judge names them.
+  made.conflicts = calls.some((one) => one.opposed.some((numbers) => numbers.filter((n) => one.first <= n && n <= one.last).length > 1));
+  return made;
 }
 
 // Whether a claim asserts something and nobody read it.
@@ -606,15 +643,15 @@ const isUnread = (claim) => claim.status === "NOT_CHECKED";
 
 // An answer is as risky as its worst claim; further ones only raise the score. What is at stake:
 // a registered high-risk use, and the sentences with personal data of the answer.
-function levelOf(claims, { mode, answer, highRisk, personal, conflicts }) {
+function levelOf(claims, { mode, answer, highRisk, personal }) {
   let [worst, counted, read, unread] = [0, 0, 0, 0];
   const rank = (level) => JUDGING.levels.indexOf(level);
-  const sentences = new Set(claims.filter((claim) => personal.some((one) => one.start < claim.end && claim.start < one.end))
-    .map((claim) => claim.sentence));
+  const touched = claims.filter((claim) => personal.some((one) => one.start < claim.end && claim.start < one.end));
+  const sentences = new Set(touched.map((claim) => claim.sentence).filter((sentence) => sentence >= 0));
   for (const claim of claims) {
     let level = rank(claim.disputed || (claim.findings || []).some((one) => one.kind === JUDGING.hidden) ? "MEDIUM" : "LOW");
     if (claim.disputed) level = Math.max(level, rank("MEDIUM"));
-    else if (claim.status === "CONTRADICTED") level = rank(highRisk || sentences.has(claim.sentence) ? "CRITICAL" : "HIGH");
+    else if (claim.status === "CONTRADICTED") level = rank(highRisk || touched.includes(claim) || sentences.has(claim.sentence) ? "CRITICAL" : "HIGH");
     else if (claim.status === "UNSUPPORTED") level = Math.max(level, rank(JUDGING.specific.includes(claim.error) ? "HIGH" : JUDGING.unsupported[mode]));
     else if (isUnread(claim)) level = Math.max(level, rank("UNKNOWN"));
     if (level > rank("UNKNOWN") || isFlagged(claim)) counted += 1;
@@ -622,7 +659,7 @@ function levelOf(claims, { mode, answer, highRisk, personal, conflicts }) {
     if (!claim.status.startsWith("NOT_")) read += 1;
     worst = Math.max(worst, level);
   }
-  if (conflicts) worst = Math.max(worst, rank("MEDIUM"));
+  if (claims.conflicts) worst = Math.max(worst, rank("MEDIUM"));
   if (!WRITTEN.test(answer)) worst = Math.max(worst, rank("UNKNOWN"));
   const level = JUDGING.levels[worst];
   return { level, score: level === "UNKNOWN" ? null : JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),

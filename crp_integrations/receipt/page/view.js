@@ -136,7 +136,7 @@ function judgedOf(read, content, facts) {
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
     quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));
   const { report, examined } = content;
-  const stakes = { mode: grounding, answer: said.answer, conflicts: report.conflicts > 0,
+  const stakes = { mode: grounding, answer: said.answer,
     highRisk: report.eu_ai_act_class === "HIGH" && Boolean((examined.system || {}).domain),
     personal: ((report.personal || {}).found || []).filter((one) => one.where === "answer") };
   return texts.includes(null) ? null : { said, claims, stakes };

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.quotation import ERRORS
+from crp_integrations.dpe.judge.reading import EXACT_ERRORS
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut, Quotation
 from crp_integrations.dpe.judge.verdict import judged as by_package
 from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.language.folding import Folded, locate
 from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
@@ -79,9 +80,36 @@ PLACES = ("1", "2", "3", "4", "5", "6", 1, 2.0, " [3] ", "passage 4", "Passage #
           "0" * 18 + "1 ", " " * 20 + "1", "[#4]", 2e30)  # fmt: skip
 SIGNS = (
     *"0123456789122255aAbİıßẞſςΣ.,.,;:…!? \u00a0\n-−–+'’\"*^`|%°$€()[]/½¼²³⁻⁴①٣٫٬·十二万人タｶガがのที่กำहाँि한ềễ한",
-    "\u0300", "\u0301", "\u0303", "\u3099", "ﾞ", "\u1161", "\u11ab", "\u200b", "\u00ad", "\ufeff", "ﬁ", "№",
-    "®", "¨", "´", "𝟗", "😀", "\U00011066", "1,5", "1,250", "x.5", "...", " 2", "-5", "m²",
-    "๒", "๓", "၂", "㏂", "⒉",
+    "\u0300",
+    "\u0301",
+    "\u0303",
+    "\u3099",
+    "ﾞ",
+    "\u1161",
+    "\u11ab",
+    "\u200b",
+    "\u00ad",
+    "\ufeff",
+    "ﬁ",
+    "№",
+    "®",
+    "¨",
+    "´",
+    "𝟗",
+    "😀",
+    "\U00011066",
+    "1,5",
+    "1,250",
+    "x.5",
+    "...",
+    " 2",
+    "-5",
+    "m²",
+    "๒",
+    "๓",
+    "၂",
+    "㏂",
+    "⒉",
 )
 SETTING = (
     "pro-\nvision", "pro- vision", "Jean-\nPaul", "a-\r\n b", "short- and", "\u2027", "x\u00ad\ny", "é-\nß", "𝐚-\n𝐛",
@@ -140,7 +168,7 @@ def repeats(chance: random.Random, name: str, start: int, end: int) -> tuple[Fin
         place = Evidence(fact_id=f"f{number}", start=begin, end=begin + 6, score=1.0, engine="test")
         return (
             Finding(
-                stage=4, kind=chance.choice(sorted(set(ERRORS) - {REJECTED})), claim_id=name,
+                stage=4, kind=chance.choice(sorted(set(EXACT_ERRORS) - {REJECTED})), claim_id=name,
                 start=start, end=chance.choice([end, min(end, start + 12)]),
                 evidence=chance.choice([place, None]),
             ),
@@ -155,7 +183,7 @@ def compared(findings: tuple[Finding, ...]) -> dict[str, Any]:
     first = findings[0]
     found = first.evidence
     number = int(found.fact_id[1:]) if found else 0
-    error = ERRORS[first.kind]
+    error = EXACT_ERRORS.get(first.kind, ErrorKind.INVENTION)
     invented = error is ErrorKind.INVENTION
     return {
         "status": ClaimStatus.UNSUPPORTED if invented else ClaimStatus.CONTRADICTED,
@@ -335,13 +363,13 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
         },
         "said": {
             "answer": ANSWER, "question": f"{QUESTION}\n{SAID}", "system": SYSTEM,
-            "passages": [{"id": name, "text": text} for name, text in dossier.passages],
+            "passages": [{"id": name, "text": text} for name, text in dossier.passages], "grounding": mode.value,
             "replies": [one.reply for one in run.calls],
         },
         "claims": [
             {
                 "id": one.claim_id, "start": one.start, "end": one.end,
-                "type": one.claim_type.value,
+                "type": one.claim_type.value, "sentence": one.sentence_index,
                 "findings": [
                     {
                         "kind": f.kind, "start": f.start, "end": f.end,
@@ -352,11 +380,20 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
             }
             for one in claims
         ],
-        "mode": mode.value,
+        "stakes": {
+            "mode": mode.value, "answer": ANSWER, "highRisk": False,
+            "personal": [
+                {"start": one.start, "end": one.end}
+                for one in report.personal.found if one.where == "answer"
+            ],
+        },
         "language": language,
     }  # fmt: skip
     made = by_package(
-        report.model_copy(update={"claims": tuple(claims), "flags": ()}), dossier, run
+        report.model_copy(update={"claims": tuple(claims), "flags": ()}),
+        dossier,
+        run,
+        DpeSettings(),
     )
     wanted: dict[str, Any] = {"found": None, "level": None, "reasons": []}
     if made.checked_by != report.checked_by:
@@ -485,7 +522,7 @@ def test_a_judge_that_was_not_asked_is_told(show: Open) -> None:
     opened = show(write(receipt))
     assert opened.state == "yes", opened.place
     assert f"{LABEL} holds: the judge was not asked: sample" in opened.text
-    assert "Checked by screen: SCREENED" in opened.text
+    assert "Checked by exact comparison" in opened.text
 
 
 def test_statuses_beside_the_composite_are_read_again(show: Open) -> None:

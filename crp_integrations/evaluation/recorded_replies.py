@@ -1,0 +1,222 @@
+"""Recorded replies of a judge: read from a file, given back to a case, and stored without texts.
+
+A reply is the text that a model gave, the JSON object of that text, or the short form: the same
+object, in which words of the answer and of the evidence stand as offsets, so that replies can be
+kept where the texts cannot. Each part may have either form.
+
+- `quotes`: `["2", 14, 31]`, the passage and offsets in it; 0 and 0 for words that do not stand.
+- `wrong`: `[4, 9]`, offsets in the claim; `fix`: `[4, 9, "35"]`, with the words in their place.
+- `text` of what is unnumbered: offsets in the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from crp_integrations.dpe.judge.inquiry import JudgeReply
+from crp_integrations.dpe.judge.messages import QUESTION
+from crp_integrations.dpe.judge.reply import Word, read_reply
+from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.answers import Screened
+from crp_integrations.evaluation.data_sets import each
+from crp_integrations.language.folding import Folded, locate
+from crp_integrations.messages import ModelCall
+
+RecordedReply = str | dict[str, Any]
+
+FORM: Final = "name and reply: a text, or an object with a list of claims"
+# What stands for words that stand in no passage: a quotation of it is refused as the words were.
+NOWHERE: Final = "not in the passage"
+# Words that some models put around a passage's number.
+PLACE_WORD: Final = "passage"
+
+
+def replies(path: Path) -> dict[str, RecordedReply]:
+    """The replies of a file, by the name of their case.
+
+    Raises:
+        RequestError: a line is no object with a name and a reply; it names file and line.
+    """
+    return dict(each(path, FORM, _named_reply))
+
+
+def _named_reply(row: dict[str, Any]) -> tuple[str, RecordedReply]:
+    reply = row["reply"]
+    if not isinstance(reply, str) and not (
+        isinstance(reply, dict)
+        and isinstance(reply.get("claims"), list)
+        and all(isinstance(one, dict) for one in reply["claims"])
+    ):
+        raise TypeError("no reply")
+    return str(row["name"]), reply
+
+
+def recorded(of: Screened, reply: str | Mapping[str, Any]) -> Callable[[ModelCall], JudgeReply]:
+    """Answers the first call of a case with a recorded reply, and no other."""
+    asked: list[ModelCall] = []
+
+    def ask(call: ModelCall) -> JudgeReply:
+        asked.append(call)
+        if len(asked) > 1:
+            return JudgeReply(error="NotRecorded")
+        if isinstance(reply, str):
+            return JudgeReply(text=reply, model="recorded")
+        whole = {"id": _id_of(call), **_Texts(of).restored(reply)}
+        return JudgeReply(text=json.dumps(whole), model="recorded")
+
+    return ask
+
+
+def shortened(of: Screened, reply: str) -> dict[str, Any]:
+    """A reply in its short form.
+
+    Raises:
+        RequestError: it holds no verdicts on this case.
+    """
+    call = of.inquiry("recorded").call()
+    words = None if call is None else read_reply(reply, _id_of(call))
+    if words is None or not words.numbered:
+        raise RequestError(f"the reply to {of.case.name!r:.80} holds no verdicts on it")
+    texts = _Texts(of)
+    short: dict[str, Any] = {
+        "claims": [
+            {"n": number, **texts.verdict(word, texts.claim(number))}
+            for number, word in sorted(words.numbered.items())
+        ]
+    }
+    others = []
+    for word in words.unnumbered:
+        place = locate(word.text, Folded(of.case.answer))
+        if place is not None:
+            said = texts.verdict(word, of.case.answer[slice(*place)])
+            others.append({"text": list(place), **said})
+    needs = [{"n": one.number, "answered": one.answered, "by": list(one.by)} for one in words.needs]
+    conflicts = [
+        {"claims": list(one.claims), "passages": texts.places(one.quotes)}
+        for one in words.conflicts
+    ]
+    found = {"unnumbered": others, "needs": needs, "conflicts": conflicts}
+    return short | {name: rows for name, rows in found.items() if rows}
+
+
+def _id_of(call: ModelCall) -> str:
+    return str(json.loads(call.messages[1].content)["id"])
+
+
+class _Texts:
+    """The texts of one case that the parts of a reply point into."""
+
+    def __init__(self, of: Screened) -> None:
+        self._answer = of.case.answer
+        self._claims = of.report.claims
+        self._texts = {str(number): text for number, text in enumerate(of.case.passages, 1)}
+        self._texts[QUESTION] = of.case.question
+        self._folded = {name: Folded(text) for name, text in self._texts.items()}
+
+    def claim(self, number: object) -> str:
+        """The text of a claim by its number; empty for one that there is not."""
+        if isinstance(number, int) and 1 <= number <= len(self._claims):
+            return self._claims[number - 1].text
+        return ""
+
+    # --- to the short form -----------------------------------------------------------------
+
+    def verdict(self, word: Word, claim: str) -> dict[str, Any]:
+        """A word on a claim without its texts; what it leaves out is left out."""
+        short: dict[str, Any] = {"status": word.status.value}
+        if word.kind:
+            short["kind"] = word.kind.value
+        wrong = locate(word.wrong, Folded(claim)) if word.wrong else None
+        if wrong:
+            short["wrong"] = list(wrong)
+        if word.fix:
+            short["fix"] = _edit(claim, word.fix)
+        return {**short, "quotes": self.places(word.quotes)}
+
+    def places(self, quotes: tuple[tuple[str, str], ...]) -> list[list[Any]]:
+        """Where quotations stand: passage, start and end; 0 and 0 for those that do not."""
+        found: list[list[Any]] = []
+        for name, text in quotes:
+            source = name.strip(" []#().").removeprefix(PLACE_WORD).strip()
+            folded = self._folded.get(source)
+            place = locate(text, folded) if folded is not None else None
+            found.append([source, *(place or (0, 0))])
+        return found
+
+    # --- and back --------------------------------------------------------------------------
+
+    def restored(self, reply: Mapping[str, Any]) -> dict[str, Any]:
+        """A reply with its texts; what already is a text stays as it is."""
+        whole = dict(reply)
+        whole["claims"] = [
+            self._restored_verdict(one, self.claim(one.get("n"))) for one in reply["claims"]
+        ]
+        for name in ("unnumbered", "needs", "conflicts"):
+            rows = reply.get(name)
+            whole[name] = rows if isinstance(rows, list) else []
+        whole["unnumbered"] = [
+            self._restored_assertion(one) for one in whole["unnumbered"] if isinstance(one, dict)
+        ]
+        whole["conflicts"] = [
+            {**one, "passages": self._quotations(one.get("passages"))}
+            for one in whole["conflicts"]
+            if isinstance(one, dict)
+        ]
+        return whole
+
+    def _restored_verdict(self, row: dict[str, Any], claim: str) -> dict[str, Any]:
+        whole = {**row, "quotes": self._quotations(row.get("quotes"))}
+        if (wrong := _offsets(row.get("wrong"))) is not None:
+            whole["wrong"] = claim[slice(*wrong)]
+        fix = row.get("fix")
+        if isinstance(fix, list) and len(fix) == 3 and (edit := _offsets(fix[:2])) is not None:
+            whole["fix"] = f"{claim[: edit[0]]}{fix[2]}{claim[edit[1] :]}"
+        return whole
+
+    def _restored_assertion(self, row: dict[str, Any]) -> dict[str, Any]:
+        place = _offsets(row.get("text"))
+        text = row.get("text") if place is None else self._answer[slice(*place)]
+        claim = text if isinstance(text, str) else ""
+        return {**self._restored_verdict(row, claim), "text": claim}
+
+    def _quotations(self, quotes: object) -> list[dict[str, Any]]:
+        return [self._quotation(one) for one in quotes] if isinstance(quotes, list) else []
+
+    def _quotation(self, quote: object) -> dict[str, Any]:
+        if isinstance(quote, dict):
+            return quote
+        if isinstance(quote, list) and len(quote) == 3:
+            place = _offsets(quote[1:])
+            text = self._texts.get(str(quote[0]), "")[slice(*place)] if place else ""
+            return {"in": str(quote[0]), "text": text or NOWHERE}
+        return {"in": "", "text": NOWHERE}
+
+
+def _offsets(value: object) -> tuple[int, int] | None:
+    """Start and end; None for what is no pair of offsets."""
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    start, end = value
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
+        return None
+    return start, end
+
+
+def _edit(before: str, after: str) -> list[Any]:
+    """The one stretch that two texts differ in: its offsets in the first, its words in the second.
+
+    >>> _edit("Dinner costs 12 euros.", "Dinner costs 35 euros.")
+    [13, 15, '35']
+    """
+    start = _shared(before, after)
+    end = _shared(before[start:][::-1], after[start:][::-1])
+    return [start, len(before) - end, after[start : len(after) - end]]
+
+
+def _shared(one: str, other: str) -> int:
+    """Characters that two texts begin with alike."""
+    differing = (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(differing, min(len(one), len(other)))
