@@ -49,7 +49,7 @@ def main() -> None:
     middleware: list[AgentMiddleware[Any, Any]] = []
     # What the tool finds is the context; every model call is packed for, examined and sealed.
     # With `judge="openai/gpt-4o-mini"` every answer is read, and `unchecked allow` can go.
-    middleware.append(CRPMiddleware(Relay.open(), policy="halt-on MEDIUM; unchecked allow"))  # added
+    middleware.append(CRPMiddleware(Relay.open(), policy="halt-on HIGH; unchecked allow"))  # added
 
     question = {"messages": [("user", "How much power does the Meridian reactor deliver?")]}
     for last in (
