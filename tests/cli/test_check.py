@@ -188,7 +188,7 @@ def test_a_wide_terminal_shows_evidence_beside_the_claim(here: Here, desk: Path)
 
 
 def test_what_an_answer_says_cannot_write_commands_or_cells(here: Here, desk: Path) -> None:
-    odd = "You can pay by Klarna | 100% <b>now</b> [9].\n::error::by Zorblax [9].\n"
+    odd = "You can pay by Klarna.\n::error::by Zorblax | 100% <b>now</b> at last [9].\n"
     (desk / "odd.md").write_text(odd, encoding="utf-8")
     done = here("check", "odd.md", "--context", "docs", "--github", cwd=desk)
     commands = [line for line in done.stdout.splitlines() if line.startswith("::")]
