@@ -27,9 +27,12 @@ from crp_integrations.langchain import runs as trees
 from crp_integrations.langchain.messages import facts_of
 from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
 from tests.relay.conftest import FACTS
+from tests.relay.judges import CONTRADICTED, scripted_judge
 
 TOWER = "The tower of Meridian town is 100 metres high."
 BRIDGE = "The bridge of Meridian town is 300 metres long."
+# What the chains say wrong in these tests.
+ERRORS = {"is 200 metres": CONTRADICTED, "512": CONTRADICTED}
 
 
 def listed(*documents: Document) -> Listed:
@@ -118,7 +121,7 @@ def test_an_answer_out_of_a_cache_leaves_the_answers_before_it_alone() -> None:
         same = RunnableLambda(lambda documents: "the same prompt")
         return listed(Document(text)) | same | model
 
-    config = {"callbacks": [DPECallbackHandler(attach="full")]}
+    config = {"callbacks": [DPECallbackHandler(attach="full", judge=scripted_judge(ERRORS))]}
     first = chain(TOWER).invoke(QUESTION, config)
     before = json.dumps(crp(first))
     second = chain(TOWER.replace("100", "200")).invoke(QUESTION, config)
@@ -146,9 +149,9 @@ def test_each_of_several_answers_has_its_own_report() -> None:
         return model.generate([prompt], callbacks=config["callbacks"]).generations[0]
 
     chain = listed(Document(TOWER)) | RunnableLambda(both)
-    right, wrong = chain.invoke(
-        QUESTION, {"callbacks": [DPECallbackHandler(attach="full", on_report=heard.append)]}
-    )
+    judge = scripted_judge(ERRORS)
+    handler = DPECallbackHandler(attach="full", on_report=heard.append, judge=judge)
+    right, wrong = chain.invoke(QUESTION, {"callbacks": [handler]})
     assert crp(right.message)["distortion_count"] == 0
     assert crp(wrong.message)["distortion_types"] == ["NUMBER_CHANGED"]
     assert heard == [crp(right.message), crp(wrong.message)]
@@ -247,7 +250,7 @@ def test_an_agent_with_a_retriever_tool_is_checked(form: Any, asynchronous: bool
     tool = create_retriever_tool(source, "search", "Finds facts.", response_format=form)
     model = AgentChat(reply=lambda prompt: FACTS[0].replace("412", "512"), seen=[])
     agent = create_agent(model, [tool], checkpointer=InMemorySaver())
-    handler = DPECallbackHandler(attach="full")
+    handler = DPECallbackHandler(attach="full", judge=scripted_judge(ERRORS))
     config: Any = {"callbacks": [handler], "configurable": {"thread_id": "1"}}
     given: Any = {"messages": [("user", QUESTION)]}
     state = (
