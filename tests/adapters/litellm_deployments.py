@@ -7,6 +7,7 @@ from typing import Any
 
 from crp_integrations import Relay
 from crp_integrations.litellm import CRPRouter
+from tests.relay.judges import CONTRADICTED, scripted_judge
 from tests.servers import Double
 
 FACTS = [
@@ -21,6 +22,8 @@ BAD = (
     "Plant 7 was built in 2077, delivers 999 megawatts and is run by the Acme company under "
     "licence 9 of the ministry of energy."
 )
+# Reads every answer: those of the year 2077 are wrong, all others right.
+JUDGE = scripted_judge({"2077": CONTRADICTED})
 PROVIDERS = {"OpenAIShape": "openai", "AnthropicShape": "anthropic", "GeminiShape": "gemini"}
 WAYS = ("completion", "acompletion", "stream")
 

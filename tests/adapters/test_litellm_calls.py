@@ -24,6 +24,7 @@ from crp_integrations.litellm import CRPRouter
 from tests.adapters.litellm_deployments import (
     BAD,
     GOOD,
+    JUDGE,
     QUESTION,
     WAYS,
     answered,
@@ -35,11 +36,12 @@ from tests.adapters.litellm_deployments import (
 from tests.adapters.litellm_deployments import FACTS as DEPLOYED
 from tests.counting import mistral, window
 from tests.doubles import HashEmbedder
+from tests.relay.judges import MEASURED
 from tests.servers import Double, Recorded
 
 SESSION = "crp_sess_" + "5" * 16
-AGAIN = {"policy": "upgrade-on-risk hierarchical"}
-WITHHOLDING = {"policy": "halt-on CRITICAL"}
+AGAIN = {"policy": "upgrade-on-risk hierarchical", "judge": JUDGE}
+WITHHOLDING = {"policy": "halt-on CRITICAL", "judge": JUDGE}
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
 
@@ -115,7 +117,7 @@ def test_a_turns_own_temperature_is_left_out_where_a_model_takes_none(
 def test_what_stays_unsupported_is_withheld(relay: Relay, server: Double, how: str) -> None:
     server.text = BAD
     called = router(relay, entry(server, "main", "gpt-4o"))
-    policy = {"policy": "halt-on MEDIUM; upgrade-on-risk hierarchical"}
+    policy = {"policy": "halt-on MEDIUM; upgrade-on-risk hierarchical", "judge": JUDGE}
     with pytest.raises(SafetyHalt) as caught:
         answered(how, called, crp=policy, session_id=SESSION)
     assert caught.value.status_hint == 451
@@ -538,7 +540,9 @@ def test_an_incomplete_answer_is_continued_and_comes_as_one(server: Double, how:
         "Under which licence is plant 12 run?"
     )
     needs = [one.strip() + "?" for one in question.split("?")[:3]]
-    continuing = Relay.open(embedder=HashEmbedder(), dispatch={"continue_incomplete": True})
+    continuing = Relay.open(
+        embedder=HashEmbedder(), dpe=MEASURED, dispatch={"continue_incomplete": True}
+    )
     continuing.fabric.add(DEPLOYED)
     called = router(continuing, entry(server, "main", "gpt-4o"))
     response = answered(

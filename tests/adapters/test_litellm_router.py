@@ -24,6 +24,7 @@ from crp_integrations.litellm import CRPRouter
 from crp_integrations.litellm.attempt_packing import CURRENT_ATTEMPTS
 from crp_integrations.litellm.deployments import own_loop as _loop
 from tests.doubles import HashEmbedder
+from tests.relay.judges import scripted_judge
 from tests.servers import Double, openai_double
 
 FACTS = [
@@ -155,7 +156,7 @@ def test_a_failing_deployment_falls_back_to_quoting(relay: Relay, server: Double
 async def test_a_stream_that_may_be_withheld_comes_after_the_verdict(
     relay: Relay, server: Double, group: str
 ) -> None:
-    called = router(relay, server, policy="halt-on CRITICAL")
+    called = router(relay, server, policy="halt-on CRITICAL", judge=scripted_judge())
     whole = (
         (await called.acompletion(group, MESSAGES, budget_tokens=300)).choices[0].message.content
     )

@@ -18,6 +18,7 @@ from tests.adapters.litellm_deployments import (
     BAD,
     FACTS,
     GOOD,
+    JUDGE,
     QUESTION,
     entry,
     outcomes,
@@ -29,7 +30,7 @@ from tests.servers import Double, openai_double
 SESSION = "crp_sess_" + "4" * 16
 USAGE = {"stream_options": {"include_usage": True}}
 # Nothing may withhold the answer; something may.
-POLICIES = {"live": None, "withholding": {"policy": "halt-on CRITICAL"}}
+POLICIES = {"live": None, "withholding": {"policy": "halt-on CRITICAL", "judge": JUDGE}}
 MOCK = "Plant 7 was built in 1957."
 
 
@@ -162,10 +163,10 @@ def test_chunks_pass_as_they_come_where_nothing_may_withhold(
 @pytest.mark.parametrize(
     "options",
     [
-        {"crp": {"policy": "halt-on CRITICAL"}},
-        {"crp": {"policy": "upgrade-on-risk reflexive"}},
+        {"crp": {"policy": "halt-on CRITICAL", "judge": JUDGE}},
+        {"crp": {"policy": "upgrade-on-risk reflexive", "judge": JUDGE}},
         {"crp": {"strategy": "fan-out"}},
-        {"crp": {"accept_risk": "MEDIUM"}},
+        {"crp": {"accept_risk": "MEDIUM", "judge": JUDGE}},
         {"judge": True, "judge_failure": "halt"},
     ],
     ids=["halt", "upgrade", "parts", "accept", "judge"],
@@ -205,7 +206,11 @@ def test_what_is_withheld_shows_no_chunk(called: CRPRouter, relay: Relay, server
     server.text = BAD
     with pytest.raises(SafetyHalt):
         called.completion(
-            "main", ASKED, stream=True, session_id=SESSION, crp={"policy": "halt-on MEDIUM"}
+            "main",
+            ASKED,
+            stream=True,
+            session_id=SESSION,
+            crp={"policy": "halt-on MEDIUM", "judge": JUDGE},
         )
     assert outcomes(relay, SESSION) == ["halted"]
 
