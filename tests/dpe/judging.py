@@ -32,6 +32,8 @@ class Case:
     conversation: tuple[tuple[str, str], ...] = ()
     system: str = ""
     terms: JudgeTerms = field(default_factory=lambda: JudgeTerms("test/judge"))
+    # Text of the claims that the segmentation is taken to miss.
+    missed: str = ""
 
     @property
     def dossier(self) -> Dossier:
@@ -50,9 +52,15 @@ class Case:
         """The report of the stages without a model call, as if they had compared nothing."""
         report = examine(self.dossier, embedder=None, verifier=None, settings=DpeSettings())
         bare = {"status": ClaimStatus.NOT_CHECKED, "error": None, "wrong": None}
-        unread = {**bare, "quotations": (), "findings": ()}
+        unread = {**bare, "quotations": (), "findings": (), "evidence": ()}
         return report.model_copy(
-            update={"claims": tuple(one.model_copy(update=unread) for one in report.claims)}
+            update={
+                "claims": tuple(
+                    one.model_copy(update=unread)
+                    for one in report.claims
+                    if not self.missed or one.text != self.missed
+                )
+            }
         )
 
     def inquiry(self) -> Inquiry:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.dpe.judge.belief import belief_of, matter_of
+from crp_integrations.dpe.judge.belief import QuotedWords, belief_of, matter_of
 from crp_integrations.dpe.judge.reading import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import CONFLICT, judged
 from crp_integrations.dpe.records import Evidence, Finding, Report
@@ -111,13 +111,13 @@ def test_a_second_object_of_the_same_id_is_no_reply() -> None:
 
 
 def test_two_different_words_on_one_claim_are_none() -> None:
-    first, second = (supported(1, (1, text)) for text in ("be requested within", "refund may be"))
+    first, second = (supported(1, (1, text)) for text in ("within 30 days", "30 days of purchase"))
     assert CASE.judged(saying(first, second)).claims[0].status is ClaimStatus.NOT_CHECKED
     assert CASE.judged(saying(first, first)).claims[0].status is ClaimStatus.SUPPORTED
 
 
 def test_a_finding_that_the_judge_calls_supported_is_disputed() -> None:
-    report = asked(CASE, saying(supported(1, (1, "refund may be requested within"))))
+    report = asked(CASE, saying(supported(1, (1, "requested within 30 days"))))
     (claim,) = report.claims
     assert (claim.status, claim.disputed) == (ClaimStatus.SUPPORTED, True)
     assert (report.risk_level, report.flagged) == (RiskLevel.MEDIUM, True)
@@ -147,7 +147,8 @@ def test_what_counts(claim: str, quotation: str, counts: bool) -> None:
     belief = belief_of(claim, "", [passage])
     start = passage.index(quotation)
     end = start + len(quotation)
-    assert belief.counts(matter_of(claim), quotation, passage, start, end) is counts
+    said = QuotedWords(quotation, passage, start, end, matter_of(quotation).values)
+    assert belief.counts(matter_of(claim), said) is counts
 
 
 def test_across_languages_a_value_or_a_name_is_enough() -> None:

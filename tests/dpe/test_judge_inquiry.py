@@ -338,7 +338,10 @@ def test_many_claims_are_asked_about_in_groups_with_their_surroundings() -> None
 def test_an_assertion_without_a_number_is_merged_too() -> None:
     passages = _long(30, p3="312 metres", p29="There is a museum.")
     case = Case(
-        "```A museum\nlength = 312 metres\n```", passages, terms=_terms(window=6000, most_calls=20)
+        "A museum\n\nlength = 312 metres",
+        passages,
+        terms=_terms(window=6000, most_calls=20),
+        missed="A museum",
     )
 
     def rule(data: dict[str, Any]) -> dict[str, Any]:

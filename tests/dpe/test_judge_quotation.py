@@ -249,7 +249,6 @@ def test_without_a_quotation_such_a_verdict_does_not_count(status: str) -> None:
     [
         [(1, "makes 12 tons")],
         [(2, "makes 13 tons")],
-        [(2, "makes 12 tons"), (1, "makes 12 tons")],
         [(3, "makes 12 tons")],
         [(0, "makes 12 tons")],
         [("q", "makes 12 tons")],
@@ -265,6 +264,17 @@ def test_a_quotation_that_does_not_stand_in_its_passage_undoes_its_verdict(
 ) -> None:
     verdict = supported(1, *places) if made is supported else contradicted(1, *places)
     assert statuses(CASE.judged(saying(verdict)))[0] == "NOT_CHECKED"
+
+
+@pytest.mark.parametrize(
+    ("made", "status"), [(supported, "SUPPORTED"), (contradicted, "NOT_CHECKED")]
+)
+def test_one_of_two_quotations_bears_a_claim_out_and_holds_nothing_against_it(
+    made: object, status: str
+) -> None:
+    places: list[tuple[int | str, str]] = [(2, "makes 12 tons"), (1, "makes 12 tons")]
+    verdict = supported(1, *places) if made is supported else contradicted(1, *places)
+    assert statuses(CASE.judged(saying(verdict)))[0] == status
 
 
 @pytest.mark.parametrize("name", [2, "2", " 2 ", "[2]", "#2", "passage 2", "Passage 2"])

@@ -61,10 +61,11 @@ def test_a_judge_decides_on_status_level_and_reasons() -> None:
 
 
 def test_nothing_found_and_everything_checked_is_low() -> None:
+    case = Case(CASE.answer.replace("1999", "1998"), PASSAGES)
     rule = saying(
         RIGHT, supported(2, (1, "was opened in May")), supported(3, (1, "The Aurach bridge was"))
     )
-    report = CASE.judged(rule)
+    report = case.judged(rule)
     assert (report.risk_level, report.flagged, report.reasons) == (RiskLevel.LOW, False, ())
     assert report.verification is Verification.VERIFIED
 
@@ -105,7 +106,7 @@ def test_a_word_that_is_not_in_its_claim_is_no_place() -> None:
 )
 def test_an_unsupported_claim_by_grounding_mode(mode: str, kind: str | None, level: str) -> None:
     case = Case(CASE.answer, PASSAGES, grounding=GroundingMode(mode))
-    other = supported(2, (1, "bridge was opened in"))
+    other = supported(2, (1, "bridge was opened in May 1998"))
     report = case.judged(saying(RIGHT, other, {"n": 3, "status": "UNSUPPORTED", "kind": kind}))
     assert report.risk_level == level
     assert ("unsupported-allowed" in report.flags) == (level == "LOW")
@@ -135,7 +136,7 @@ def _unnumbered(text: str, **verdict: Any) -> dict[str, Any]:
 
 def _gap() -> tuple[Case, str]:
     """A case whose answer has words between its claims."""
-    case = Case("```Museum and lake\nlength = 312 metres\n```", PASSAGES)
+    case = Case("Museum and lake\n\nlength = 312 metres", PASSAGES, missed="Museum and lake")
     assert [claim.text for claim in case.screened.claims] == ["length = 312 metres"]
     return case, "Museum and lake"
 
@@ -177,7 +178,7 @@ def test_within_a_numbered_claim_only_what_is_flagged_in_an_unflagged_one_counts
 
 
 def test_words_that_stand_twice_are_meant_where_no_claim_has_them() -> None:
-    case = Case("The bridge is 312 metres long.\n\n```312 metres\nx = 1\n```", PASSAGES)
+    case = Case("The bridge is 312 metres long.\n\n312 metres", PASSAGES, missed="312 metres")
     report = case.judged(saying(RIGHT, unnumbered=[_unnumbered("312 metres")]))
     assert [one.start for one in report.claims if one.claim_id == "u1"] == [
         case.answer.rindex("312")
@@ -198,7 +199,10 @@ def test_an_unnumbered_assertion_needs_its_quotation_too() -> None:
 def test_the_same_replies_give_the_same_report() -> None:
     rule = saying(RIGHT, WRONG, INVENTED, unnumbered=[_unnumbered("The bridge")])
     run, _ = CASE.played(rule)
-    written = {finish(judged(CASE.screened, CASE.dossier, run, DpeSettings())).model_dump_json() for _ in range(3)}
+    written = {
+        finish(judged(CASE.screened, CASE.dossier, run, DpeSettings())).model_dump_json()
+        for _ in range(3)
+    }
     assert len(written) == 1
     again, _ = CASE.played(rule)
     assert again == run
@@ -209,7 +213,9 @@ def test_a_changed_reply_gives_another_report() -> None:
     call = run.calls[0]
     changed = call.reply.replace('"status": "CONTRADICTED"', '"status": "SUPPORTED"')
     other = run.model_copy(update={"calls": (call.model_copy(update={"reply": changed}),)})
-    first, second = (finish(judged(CASE.screened, CASE.dossier, one, DpeSettings())) for one in (run, other))
+    first, second = (
+        finish(judged(CASE.screened, CASE.dossier, one, DpeSettings())) for one in (run, other)
+    )
     assert first.report_hash != second.report_hash
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations import examine, rejected_claims
+from crp_integrations import Fact, examine, rejected_claims
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import LONGEST, RejectedClaim
 from crp_integrations.dpe.rejections import LEAST_WORDS, MOST, unique_claims, without_rejected
@@ -86,8 +86,11 @@ def test_a_correction_is_no_repeat() -> None:
     assert not any(claim.reason for claim in above(said, *CONTEXT).claims)
 
 
-def test_what_the_evidence_states_is_no_repeat() -> None:
-    assert above(SAID, SAID).risk_level is RiskLevel.LOW
+def test_what_a_fact_states_is_no_repeat_and_what_a_text_states_is_one() -> None:
+    fact = Fact(fact_id="fares", text=SAID)
+    how: dict[str, Any] = {"conversation": conversation(SAID), "rejected": rejected()}
+    assert examine(SAID, [fact], QUESTION, **how).risk_level is RiskLevel.LOW
+    assert above(SAID, SAID).risk_level is RiskLevel.HIGH
 
 
 @pytest.mark.parametrize("status", ["NOT_CHECKABLE", "UNSUPPORTED", "CONTRADICTED", "SUPPORTED"])

@@ -163,8 +163,10 @@ def test_the_quality_score_does_not_depend_on_the_risk() -> None:
     assert said(whole().changed(rqa_score=0.91))["CRP-Quality-Score"] == "0.91"
     answer = "The Brannock ferry carried 640 cars in 2024."
     needs = ("how many cars did the ferry carry",)
-    safe = said(after(answer, context=[FERRY], sub_queries=needs))
-    risky = said(after(answer, context=[FERRY.replace("640", "460")], sub_queries=needs))
+    safe = said(after(answer, context=[FERRY], sub_queries=needs, settings=LITERAL))
+    risky = said(
+        after(answer, context=[FERRY.replace("640", "460")], sub_queries=needs, settings=LITERAL)
+    )
     assert safe["CRP-Safety-Hallucination-Risk"] == "LOW"
     assert risky["CRP-Safety-Hallucination-Risk"] != "LOW"
     assert safe["CRP-Quality-Score"] == risky["CRP-Quality-Score"]

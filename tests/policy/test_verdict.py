@@ -33,7 +33,7 @@ from tests.policy.policies import policies
 
 # The document's own arithmetic measures everything, without anybody who reads.
 ARITHMETIC = DpeSettings(decides="composite", verifier="alignment")
-check = partial(helpers.check, settings=ARITHMETIC)
+check = partial(helpers.check_literally, settings=ARITHMETIC)
 
 FACTS = (
     "The fee is 40 EUR per month. Refunds are granted within 30 days of purchase.",
@@ -48,7 +48,7 @@ SAID = (
 @cache
 def good() -> Report:
     """Everything rests on the context."""
-    return check("The fee is 40 EUR per month. Refunds are granted within 30 days.", FACTS)
+    return check(FACTS[1], FACTS)
 
 
 @cache

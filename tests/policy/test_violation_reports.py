@@ -14,7 +14,7 @@ from crp_integrations.policy.inheritance import tighten
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import CRP_VERSION
 from crp_integrations.policy.verdict import inheritance_report, judge_answer, violation_report
-from tests.dpe.helpers import check
+from tests.dpe.helpers import check_literally
 
 FIELDS = [
     "crp_version",
@@ -33,7 +33,7 @@ FIELDS = [
 
 def test_a_report_has_exactly_the_listed_fields() -> None:
     report = finish(
-        check(
+        check_literally(
             "The fee is 90 EUR. It was founded in 1987 in Lisbon.",
             ["The fee is 40 EUR."],
             settings=DpeSettings(decides="composite", verifier="alignment"),
