@@ -178,8 +178,10 @@ def _commit(
         namespace.begin(write=True) as transaction,
     ):
         stored = elsewhere | namespace.stored_here(named, transaction)
-        on_disk = end.keep and all(
-            id_ in stored or is_summary(source_id) for id_, source_id in shown
+        on_disk = (
+            end.keep
+            and not end.fleeting
+            and all(id_ in stored or is_summary(source_id) for id_, source_id in shown)
         )
         earlier = transaction.journal.seals(session_id)
         require_place(transaction, world, session_id, admission, end.outcome)

@@ -400,6 +400,8 @@ class OpenWindow:
             notes=notes,
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
+            fleeting=self.agent_turn > 0
+            and any(one.role == "tool" for one in self.request.history),
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
             candidates=(*self._packing.candidates, *self._evidence.sources)

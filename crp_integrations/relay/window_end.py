@@ -55,6 +55,8 @@ class WindowEnd:
         notes: what happened on the way, in order.
         sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
         keep: whether anything that was said may be kept on disk; not under `no-store`.
+        fleeting: whether an agent's tools answered in it: what was said is held in memory, as long
+            as its session lasts.
         outdated: earlier windows whose sources have changed since.
         transfer: what the window was given of those before; None for nothing.
         born: fields of the session, should it begin with this window.
@@ -84,6 +86,7 @@ class WindowEnd:
     notes: tuple[Note, ...] = ()
     sibling: int = 0
     keep: bool = True
+    fleeting: bool = False
     outdated: tuple[str, ...] = ()
     transfer: Transfer | None = None
     born: Mapping[str, Any] = field(default_factory=dict)
