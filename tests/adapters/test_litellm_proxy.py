@@ -16,7 +16,7 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.litellm import CRPProxyHook
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
-from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, QUESTION, entry, outcomes
+from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, JUDGE, QUESTION, entry, outcomes
 from tests.adapters.litellm_proxy_app import MASTER, Given, application, called, installed
 from tests.counting import mistral, window
 from tests.doubles import NOON, HashEmbedder
@@ -57,7 +57,7 @@ def running(
     relays[""].fabric.add(FACTS)
     for team in ("acme", "other"):
         relays[team].fabric.add([SECRET.format(team)])
-    hook = CRPProxyHook(lambda key: relays[getattr(key, "team_id", None) or ""])
+    hook = CRPProxyHook(lambda key: relays[getattr(key, "team_id", None) or ""], judge=JUDGE)
     with openai_double(text=GOOD) as server:
         entries = [
             entry(server, "main", "gpt-4o"),
@@ -323,7 +323,9 @@ def test_the_operators_policy_cannot_be_relaxed() -> None:
     store = MemoryStore()
     relay = Relay.open(store, embedder=HashEmbedder(), key=KEY, clock=NOON)
     relay.fabric.add(FACTS)
-    hook = CRPProxyHook(relay, policy="halt-on HIGH", budget_tokens=300, safety_budget=0.5)
+    hook = CRPProxyHook(
+        relay, policy="halt-on HIGH", budget_tokens=300, safety_budget=0.5, judge=JUDGE
+    )
     with (
         openai_double(text=BAD) as server,
         called(hook, [entry(server, "main", "gpt-4o")]) as client,
@@ -402,7 +404,7 @@ def test_another_callback_on_streams_sees_every_chunk() -> None:
 
     relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), key=KEY, clock=NOON)
     relay.fabric.add(FACTS)
-    hook, shouting = CRPProxyHook(relay), Shouting()
+    hook, shouting = CRPProxyHook(relay, judge=JUDGE), Shouting()
     litellm.callbacks.append(shouting)
     try:
         with (
