@@ -344,6 +344,25 @@ def test_the_operators_policy_cannot_be_relaxed() -> None:
         CRPProxyHook(relay, budget=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_demand_that_nobody_can_read_is_a_400_before_a_provider_is_paid(stream: bool) -> None:
+    relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), key=KEY, clock=NOON)
+    relay.fabric.add(FACTS)
+    with (
+        openai_double(text=GOOD) as server,
+        called(CRPProxyHook(relay), [entry(server, "main", "gpt-4o")]) as client,
+    ):
+        proxied = Proxied(client, {"": relay}, server)
+        refused = proxied.ask(HALT, stream=stream)
+        assert refused.status == 400
+        assert "unchecked allow" in str(refused.body)
+        assert not server.requests
+        # Its author may write down that he accepts what nobody read.
+        unread = {"CRP-Safety-Policy": "halt-on MEDIUM; unchecked allow"}
+        given = proxied.ask(unread, stream=stream)
+        assert (given.status, given.text, given.crp["risk_level"]) == (200, GOOD, "UNKNOWN")
+
+
 async def test_other_routes_go_through_unless_they_are_refused() -> None:
     from fastapi import HTTPException
 
