@@ -1,7 +1,8 @@
 """Two answers to one question, a right one and a wrong one, and what a judge says of them.
 
 Run it as it stands: `python examples/judge.py`. It needs no key: recorded verdicts stand in for
-the model. With a key, `judge="openai/gpt-4o-mini"` or `judge="ollama/qwen3"` takes its place.
+the model. With a key, `judge="openai/gpt-4o-mini"` or `judge="ollama_chat/qwen3"` takes its place.
+Without a judge both answers are UNKNOWN, which it shows last.
 """
 
 import json
@@ -75,6 +76,7 @@ def main() -> None:
             print(f"  {claim.start:3}-{claim.end:3} {claim.status:12} {claim.text}")
         for reason in report.reasons:
             print("  -", reason)
+    print("without a judge:", examine(WRONG, CONTEXT, QUESTION).claim_counts)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def main() -> None:
     look_up = create_retriever_tool(store.as_retriever(), "look_up", "Finds facts about plants.")
     middleware: list[AgentMiddleware[Any, Any]] = []
     # What the tool finds is the context; every model call is packed for, examined and sealed.
-    middleware.append(CRPMiddleware(Relay.open(), policy="halt-on MEDIUM"))  # added
+    # With `judge="openai/gpt-4o-mini"` every answer is read, and `unchecked allow` can go.
+    middleware.append(CRPMiddleware(Relay.open(), policy="halt-on HIGH; unchecked allow"))  # added
 
     question = {"messages": [("user", "How much power does the Meridian reactor deliver?")]}
     for last in (

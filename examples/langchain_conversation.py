@@ -17,7 +17,7 @@ from crp_integrations.langchain import CRPGate, CRPRetriever  # added
 
 TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
-    "The Meridian reactor is operated by Northfield Energy under a forty-year licence.",
+    "The Meridian reactor is operated by Northfield Energy.",
     "Northfield Energy reported revenue of $4.2 million in 2023.",
     "The cooling system does not draw water from the river during summer.",
 ]
@@ -57,8 +57,9 @@ def main() -> None:
     )
     context = alone | model | StrOutputParser() | retriever | format_docs
     chain = RunnablePassthrough.assign(context=context) | answer | model
-    # Let an answer out after its verdict, or not at all.
-    chain = CRPGate.around(chain, "halt-on MEDIUM")  # added
+    # Let an answer out after its verdict, or not at all. With `judge="openai/gpt-4o-mini"` every
+    # answer is read; without one `unchecked allow` says that what nobody read may pass.
+    chain = CRPGate.around(chain, "halt-on MEDIUM; unchecked allow")  # added
 
     history: list[tuple[str, str]] = []
     for question in ("Who runs it, the Meridian reactor?", "And what did they earn in 2023?"):

@@ -18,7 +18,7 @@ from crp_integrations.langchain import CRPGate, CRPRetriever  # added
 
 TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
-    "The Meridian reactor is operated by Northfield Energy under a forty-year licence.",
+    "The Meridian reactor is operated by Northfield Energy.",
     "Northfield Energy reported revenue of $4.2 million in 2023.",
     "The cooling system does not draw water from the river during summer.",
     "Gardens in the valley grow tulips and roses every spring.",
@@ -64,8 +64,9 @@ def main() -> None:
     prompt = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
     found = {"context": retriever | format_docs, "question": RunnablePassthrough()}
     chain = found | prompt | model
-    # Let an answer out after its verdict, or not at all.
-    chain = CRPGate.around(chain, "halt-on MEDIUM")  # added
+    # Let an answer out after its verdict, or not at all. With `judge="openai/gpt-4o-mini"` every
+    # answer is read; without one `unchecked allow` says that what nobody read may pass.
+    chain = CRPGate.around(chain, "halt-on MEDIUM; unchecked allow")  # added
 
     answer = chain.invoke("Who operates the Meridian reactor and what does it deliver?")
     print("answer:", answer.content)

@@ -20,7 +20,7 @@ FACTS = [
 def main() -> None:
     relay = Relay.open()
     relay.add(FACTS)
-    answers = CRPRunnable(relay, model="extractive", policy="halt-on HIGH")
+    answers = CRPRunnable(relay, model="extractive", policy="halt-on HIGH; unchecked allow")
 
     def answer(state: MessagesState) -> dict[str, list]:
         return {"messages": [answers.invoke(state["messages"])]}

@@ -69,10 +69,11 @@ def documentation_path() -> Path:
     )
 
 
-QUESTION = "When is a claim grounded in the context?"
-PAGES = ("reference/glossary", "reference/errors", "contributing")
+QUESTION = "Where does the risk score of a HIGH answer begin?"
+PAGES = ("explanation/checking", "reference/errors", "contributing")
 URI_PREFIX = "package:crp-integrations/"
 FOLDER_PREFIX = "crp-quickstart-"
+FIGURE = re.compile(r"\d+\.\d+")
 
 
 def quickstart(
@@ -85,7 +86,8 @@ def quickstart(
 ) -> None:
     """Answer one question, and see a changed figure caught.
 
-    The question is asked of pages of this package's documentation, without any key.
+    The question is asked of pages of this package's documentation, without any key. A judge, which
+    `crp ask --judge NAME` adds, reads answers in other words too.
     """
     with ExitStack() as stack:
         if store is None:
@@ -100,8 +102,9 @@ def quickstart(
             )
         answer = relay.ask(QUESTION)
     # A sentence of the answer, as a model might have got it wrong.
-    said = next(one.text for claim in answer.report.claims for one in claim.quotations)
-    changed = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]) + 0.1:.2f}", said, count=1)
+    quoted = [one.text for claim in answer.report.claims for one in claim.quotations]
+    said = next(one for one in quoted if FIGURE.search(one))
+    changed = FIGURE.sub(lambda found: f"{float(found[0]) + 0.37:.2f}", said, count=1)
     report = examine(changed, answer.envelope, QUESTION)
     if as_json:
         parts = {"ingested": ingested, "answer": answer, "report_on_changed": report}

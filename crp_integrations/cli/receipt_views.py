@@ -20,6 +20,7 @@ from crp_integrations.cli.terminal import (
     plain,
     terminal,
 )
+from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
@@ -178,11 +179,12 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
         status = ClaimStatus(claim.get("status") or ClaimStatus.NOT_CHECKED)
         table.add_row(Text(status, style=STATUS_STYLE[status]), _claim(receipt, claim, said))
     level = RiskLevel(report["risk_level"])
+    counts = ClaimCounts.model_validate(report.get("claim_counts") or {})
     risk = Text.assemble(
         "Risk ",
         (level.value, RISK_STYLE[level]),
         "" if report["risk_score"] is None else f" ({_score(content, report['risk_score'])})",
-        f": {plain(str(report['verification']))} by {plain(str(report['checked_by']))}",
+        f" by {plain(str(report['checked_by']))}; {counts}",
     )
     return Group(Text("Verdict per claim", style="italic"), table, risk)
 

@@ -18,9 +18,19 @@ from crp_integrations import Relay
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 from tests.relay.conftest import FACTS, KEY
+from tests.relay.judges import CONTRADICTED, ScriptedJudge, scripted_judge
 from tests.servers import SECRETS, no_metadata
 
 Said = str | AIMessage | BaseException
+
+
+def reader() -> ScriptedJudge:
+    """A judge to whom 512 megawatts contradict the facts, and all else is supported."""
+    return scripted_judge({"512": CONTRADICTED})
+
+
+# What a component under a policy that withholds is given: the demand needs somebody who reads.
+HALTING: dict[str, Any] = {"policy": "halt-on MEDIUM", "judge": reader()}
 
 
 class Chat(BaseChatModel):
@@ -146,6 +156,7 @@ WAYS = ("stream", "astream", "astream_events", "astream_events_v1", "astream_log
 
 __all__ = [
     "FACTS",
+    "HALTING",
     "SECRETS",
     "WAYS",
     "Chat",
@@ -154,5 +165,6 @@ __all__ = [
     "opened",
     "overheard",
     "prompts",
+    "reader",
     "scripted",
 ]

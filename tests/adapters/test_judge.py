@@ -22,6 +22,7 @@ from llama_index.core.schema import TextNode
 
 from crp_integrations import Relay, aexamine, examine
 from crp_integrations.adapters.observed_answers import observe_answer
+from crp_integrations.dpe.records import COMPARISON
 from crp_integrations.errors import CRPError, RequestError, SafetyHalt
 from crp_integrations.langchain import (
     CRPGate,
@@ -342,7 +343,7 @@ def test_where_the_judge_fails_the_answer_may_be_withheld(door: Any, judge: Doub
     judge.fault = "unauthorised"
     told = door(RIGHT, named(judge), judge_failure="report")
     assert "judge-failed=ModelAuthError 401" in told["flags"]
-    assert told["checked_by"] == door(RIGHT, False)["checked_by"]
+    assert told["checked_by"] == COMPARISON
     with pytest.raises(SafetyHalt) as halted:
         door(RIGHT, named(judge), judge_failure="halt")
     assert halted.value.reason == HaltReason.JUDGE_FAILED.value

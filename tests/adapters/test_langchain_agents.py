@@ -34,6 +34,7 @@ from crp_integrations.langchain import (
 from crp_integrations.seals import sha256
 from tests.adapters.langchain_doubles import (
     FACTS,
+    HALTING,
     WAYS,
     Chat,
     leaked,
@@ -41,6 +42,7 @@ from tests.adapters.langchain_doubles import (
     opened,
     overheard,
     prompts,
+    reader,
     scripted,
 )
 from tests.doubles import ScriptedModel
@@ -48,7 +50,6 @@ from tests.doubles import ScriptedModel
 QUESTION = "How much power does the Meridian reactor deliver?"
 ASK = {"messages": [("user", QUESTION)]}
 WRONG = FACTS[0].replace("412", "512")
-HALT = "halt-on MEDIUM"
 
 
 def calling(name, *each, text=""):
@@ -199,11 +200,11 @@ STREAMS = (
 @pytest.mark.parametrize("way", ["stream", "astream"])
 async def test_a_halt_leaks_in_no_stream_mode(mode, way):
     kwargs = {"stream_mode": mode, "subgraphs": True}
-    agent = agent_of(scripted(WRONG), policy=HALT)
+    agent = agent_of(scripted(WRONG), **HALTING)
     heard, error = await overheard(agent, ASK, way, **kwargs)
     assert isinstance(error, SafetyHalt)
     assert not leaked(heard)
-    good = agent_of(scripted(FACTS[0]), policy=HALT)
+    good = agent_of(scripted(FACTS[0]), **HALTING)
     heard, error = await overheard(good, ASK, way, **kwargs)
     assert error is None
     assert mode == "custom" or "412" in repr(heard), "what is let through is streamed"
@@ -211,11 +212,11 @@ async def test_a_halt_leaks_in_no_stream_mode(mode, way):
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_halt_leaks_in_no_way_of_listening(way):
-    agent = agent_of(scripted(WRONG), policy=HALT)
+    agent = agent_of(scripted(WRONG), **HALTING)
     heard, error = await overheard(agent, ASK, way)
     assert isinstance(error, SafetyHalt)
     assert not leaked(heard)
-    open_ = agent_of(scripted(WRONG), policy=HALT, block_streams=False)
+    open_ = agent_of(scripted(WRONG), block_streams=False, **HALTING)
     heard, error = await overheard(open_, ASK, way)
     assert isinstance(error, SafetyHalt)
     leaks = leaked(heard)
@@ -235,7 +236,7 @@ async def test_a_halt_leaks_in_no_protocol_stream():
             return heard, True
         return heard, False
 
-    heard, halted = await read(agent_of(scripted(WRONG), policy=HALT))
+    heard, halted = await read(agent_of(scripted(WRONG), **HALTING))
     assert halted and not leaked(heard)
 
 
@@ -247,7 +248,9 @@ def summed(chunks):
 
 
 @pytest.mark.parametrize("way", ["stream", "astream"])
-@pytest.mark.parametrize("options", [{}, {"policy": HALT}, {"block_streams": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, HALTING, {"block_streams": True}], ids=["free", "halting", "blocking"]
+)
 async def test_an_answer_comes_in_pieces_once_and_no_sooner_than_it_may(options, way):
     agent = agent_of(scripted(FACTS[0]), **options)
     kwargs = {"stream_mode": ["messages", "updates"]}
@@ -265,7 +268,7 @@ async def test_an_answer_comes_in_pieces_once_and_no_sooner_than_it_may(options,
     assert report_of(state)["risk_level"] == "LOW"
 
 
-@pytest.mark.parametrize("options", [{}, {"policy": HALT}], ids=["free", "halting"])
+@pytest.mark.parametrize("options", [{}, HALTING], ids=["free", "halting"])
 async def test_events_of_an_agent_show_its_model(options):
     seen = []
     agent = agent_of(scripted(FACTS[0]), on_report=lambda one: seen.append(one), **options)
@@ -408,6 +411,7 @@ async def test_depth_turn_and_session_of_agents_three_deep(way):
 
 
 CALLERS = 10
+PLAIN = {"decides": "composite", "verifier": "alignment"}
 PLANTS = [
     f"Plant p{n} of the northern line delivers {400 + n} megawatts since 1990." for n in range(32)
 ]
@@ -459,7 +463,10 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False, sync_alone=False):
         agent = create_agent(
             model,
             tools,
-            middleware=[CRPMiddleware(relay, k=3, policy=HALT, attach="full"), Watching()],
+            middleware=[
+                CRPMiddleware(relay, k=3, policy="halt-on MEDIUM", attach="full"),
+                Watching(),
+            ],
         )
         if not inner_graph:
             return agent
@@ -479,8 +486,8 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False, sync_alone=False):
     ids=["create_agent-astream", "StateGraph-batch", "create_agent-abatch-of-sync-tools"],
 )
 async def test_callers_at_once_three_agents_deep_each_have_their_own(graph, way):
-    # No receipts and the plain verifier: what is looked at is whose each window is.
-    relay, seen = opened(*PLANTS, receipts=False, dpe={"verifier": "alignment"}), []
+    # No receipts and the document's own arithmetic: what is looked at is whose each window is.
+    relay, seen = opened(*PLANTS, receipts=False, dpe=PLAIN), []
     agent = a_plants_agent(relay, seen, inner_graph=graph, sync_alone=way == "abatch")
     asks = [{"messages": [("user", f"What delivers plant p{n}?")]} for n in range(CALLERS)]
     match way:
@@ -550,7 +557,7 @@ async def test_a_halt_three_agents_deep_leaks_in_no_stream_mode(mode, way):
 
             ask.coroutine = aask.coroutine
             tools = [ask]
-        return agent_of(Chat(reply=reply), relay, tools, policy=HALT)
+        return agent_of(Chat(reply=reply), relay, tools, **HALTING)
 
     relay = opened()
     heard, error = await overheard(level(0), ASK, way, stream_mode=mode, subgraphs=True)
@@ -578,7 +585,7 @@ def test_an_agent_too_deep_is_stopped():
 
 
 def test_a_sub_agent_is_under_the_policy_of_the_one_around_it():
-    relay = opened()
+    relay = opened(judge=reader())
     inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(relay)])
     assert answers(inner.invoke(ASK))[-1].content == WRONG
 
@@ -587,7 +594,7 @@ def test_a_sub_agent_is_under_the_policy_of_the_one_around_it():
         """Ask another agent."""
         return answers(inner.invoke(ASK))[-1].content
 
-    outer = agent_of(scripted(calling("ask", {}), "Done."), relay, [ask], policy=HALT)
+    outer = agent_of(scripted(calling("ask", {}), "Done."), relay, [ask], **HALTING)
     with pytest.raises(SafetyHalt):
         outer.invoke(ASK)
 
@@ -642,7 +649,7 @@ def test_a_structured_answer_is_examined_too():
 
     def agent(sentence):
         model = scripted(calling("Power", {"sentence": sentence}))
-        return agent_of(model, response_format=ToolStrategy(Power), policy=HALT)
+        return agent_of(model, response_format=ToolStrategy(Power), **HALTING)
 
     assert agent(FACTS[0]).invoke(ASK)["structured_response"] == Power(sentence=FACTS[0])
     with pytest.raises(SafetyHalt):
@@ -714,7 +721,7 @@ async def test_an_agent_in_a_graph_of_langgraph():
     told = message.response_metadata["crp_agent"]
     assert (told["depth"], told["turn"]) == (0, 1), "a graph around an agent is no agent"
     halted = StateGraph(MessagesState)
-    halted.add_node("reactor", agent_of(scripted(WRONG), relay, policy=HALT))
+    halted.add_node("reactor", agent_of(scripted(WRONG), relay, **HALTING))
     halted.add_edge(START, "reactor")
     options = {"stream_mode": "messages", "subgraphs": True}
     heard, error = await overheard(halted.compile(), ASK, "astream", **options)
@@ -727,10 +734,10 @@ async def test_an_agent_in_a_graph_of_langgraph():
 async def test_the_turn_as_a_node_of_a_graph_leaks_nothing(mode, own):
     def graph(answer):
         if own:
-            crp = CRPRunnable(opened(), llm=scripted(answer), policy=HALT)
+            crp = CRPRunnable(opened(), llm=scripted(answer), **HALTING)
         else:
             relay = opened(models=ScriptedModel(answer))
-            crp = CRPRunnable(relay, model="gpt-4o", policy=HALT)
+            crp = CRPRunnable(relay, model="gpt-4o", **HALTING)
         made = StateGraph(MessagesState)
         made.add_node("answer", lambda state: {"messages": [crp.invoke(state["messages"])]})
         made.add_edge(START, "answer")

@@ -25,11 +25,18 @@ from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain import runs as trees
 from crp_integrations.langchain.messages import facts_of
+from tests.adapters import langchain_doubles
 from tests.adapters.test_langchain_rag import QUESTION, Chat, Listed, rag
+from tests.judges import reply_to
 from tests.relay.conftest import FACTS
 
 TOWER = "The tower of Meridian town is 100 metres high."
 BRIDGE = "The bridge of Meridian town is 300 metres long."
+
+
+def figures_judge() -> Any:
+    """A judge that goes by the figures, as a chat model of LangChain."""
+    return langchain_doubles.Chat(reply=lambda said: reply_to([str(one.content) for one in said]))
 
 
 def listed(*documents: Document) -> Listed:
@@ -118,7 +125,7 @@ def test_an_answer_out_of_a_cache_leaves_the_answers_before_it_alone() -> None:
         same = RunnableLambda(lambda documents: "the same prompt")
         return listed(Document(text)) | same | model
 
-    config = {"callbacks": [DPECallbackHandler(attach="full")]}
+    config = {"callbacks": [DPECallbackHandler(attach="full", judge=figures_judge())]}
     first = chain(TOWER).invoke(QUESTION, config)
     before = json.dumps(crp(first))
     second = chain(TOWER.replace("100", "200")).invoke(QUESTION, config)
@@ -146,9 +153,9 @@ def test_each_of_several_answers_has_its_own_report() -> None:
         return model.generate([prompt], callbacks=config["callbacks"]).generations[0]
 
     chain = listed(Document(TOWER)) | RunnableLambda(both)
-    right, wrong = chain.invoke(
-        QUESTION, {"callbacks": [DPECallbackHandler(attach="full", on_report=heard.append)]}
-    )
+    judge = figures_judge()
+    handler = DPECallbackHandler(attach="full", on_report=heard.append, judge=judge)
+    right, wrong = chain.invoke(QUESTION, {"callbacks": [handler]})
     assert crp(right.message)["distortion_count"] == 0
     assert crp(wrong.message)["distortion_types"] == ["NUMBER_CHANGED"]
     assert heard == [crp(right.message), crp(wrong.message)]
@@ -247,7 +254,7 @@ def test_an_agent_with_a_retriever_tool_is_checked(form: Any, asynchronous: bool
     tool = create_retriever_tool(source, "search", "Finds facts.", response_format=form)
     model = AgentChat(reply=lambda prompt: FACTS[0].replace("412", "512"), seen=[])
     agent = create_agent(model, [tool], checkpointer=InMemorySaver())
-    handler = DPECallbackHandler(attach="full")
+    handler = DPECallbackHandler(attach="full", judge=figures_judge())
     config: Any = {"callbacks": [handler], "configurable": {"thread_id": "1"}}
     given: Any = {"messages": [("user", QUESTION)]}
     state = (

@@ -25,7 +25,7 @@ from crp_integrations.errors import (
     SafetyHalt,
 )
 from crp_integrations.langchain import CRPChatModel, CRPMiddleware, CRPRunnable
-from tests.adapters.langchain_doubles import FACTS, no_metadata, opened
+from tests.adapters.langchain_doubles import FACTS, HALTING, no_metadata, opened, reader
 from tests.servers import OpenAIShape, openai_double
 
 QUESTION = "How much power does the Meridian reactor deliver?"
@@ -328,7 +328,7 @@ def test_the_key_is_in_no_representation(server):
 
 def test_it_answers_for_a_fabric_and_is_halted(server):
     server.text = FACTS[0].replace("412", "512")
-    crp = CRPRunnable(opened(), llm=model_at(server), policy="halt-on MEDIUM")
+    crp = CRPRunnable(opened(), llm=model_at(server), **HALTING)
     with pytest.raises(SafetyHalt):
         crp.invoke(QUESTION)
 
@@ -342,8 +342,9 @@ def boundary(seen):
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_an_agent_with_tools_keeps_the_boundary(server, way):
     server.text = FACTS[0]
-    relay = opened(policy="warn-on MEDIUM")
-    middleware = CRPMiddleware(relay, policy="halt-on CRITICAL; warn-on MEDIUM", max_turns=5)
+    relay = opened(policy="warn-on MEDIUM", judge=reader())
+    policy = "halt-on CRITICAL; warn-on MEDIUM"
+    middleware = CRPMiddleware(relay, policy=policy, max_turns=5, tools_as_facts=True)
     saver = InMemorySaver()
     agent = create_agent(model_at(server), [multiply], middleware=[middleware], checkpointer=saver)
     config = {"configurable": {"thread_id": "somebody"}}

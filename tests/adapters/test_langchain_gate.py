@@ -24,18 +24,19 @@ from crp_integrations.langchain.gate import question_in
 from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.langchain_doubles import (
     FACTS,
+    HALTING,
     WAYS,
     leaked,
     no_metadata,
     opened,
     overheard,
     prompts,
+    reader,
     scripted,
 )
 
 QUESTION = "How much power does the Meridian reactor deliver?"
 WRONG = FACTS[0].replace("412", "512")
-POLICY = "halt-on MEDIUM"
 PROMPT = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
 
 
@@ -67,7 +68,7 @@ def answering(answer, documents=FACTS):
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_dict_goes_on_with_its_report(way):
     chain, model = answering(FACTS[0])
-    gated = chain | CRPGate(POLICY)
+    gated = chain | CRPGate(**HALTING)
     given = {"question": QUESTION}
     passed = await gated.ainvoke(given) if way == "ainvoke" else gated.invoke(given)
     assert list(passed) == ["question", "context", "answer", "crp"]
@@ -80,7 +81,7 @@ async def test_a_dict_goes_on_with_its_report(way):
 async def test_a_halt_as_the_last_step_lets_no_chunk_of_the_chain_out(way):
     for answer, halts in ((FACTS[0], False), (WRONG, True)):
         chain, _ = answering(answer)
-        for last in (CRPGate(POLICY), CRPGate(POLICY) | (lambda passed: passed["answer"])):
+        for last in (CRPGate(**HALTING), CRPGate(**HALTING) | (lambda passed: passed["answer"])):
             heard, error = await overheard(chain | last, {"question": QUESTION}, way)
             assert isinstance(error, SafetyHalt) == halts
             if halts:
@@ -97,13 +98,13 @@ async def test_a_guarded_chain_leaks_in_no_way_of_listening(way):
     unguarded, error = await overheard(chain | StrOutputParser(), QUESTION, way)
     assert error is None
     assert leaked(unguarded), "the listener hears something without a gate"
-    guarded = RunnablePassthrough() | CRPGate.around(chain, POLICY) | StrOutputParser()
+    guarded = RunnablePassthrough() | CRPGate.around(chain, **HALTING) | StrOutputParser()
     heard, error = await overheard(guarded, QUESTION, way)
     assert isinstance(error, SafetyHalt)
     assert error.report.distortion_types == ("NUMBER_CHANGED",)
     assert not leaked(heard)
     good, _ = rag(FACTS[0])
-    heard, error = await overheard(CRPGate.around(good, POLICY), QUESTION, way)
+    heard, error = await overheard(CRPGate.around(good, **HALTING), QUESTION, way)
     assert error is None
     assert "412" in repr(heard)
 
@@ -111,7 +112,7 @@ async def test_a_guarded_chain_leaks_in_no_way_of_listening(way):
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_guarded_chain_s_message_carries_its_report(way):
     chain, model = rag(FACTS[0], CRPRetriever(relay=opened(), model="gpt-4o", budget_tokens=200))
-    guarded = CRPGate.around(chain, POLICY)
+    guarded = CRPGate.around(chain, **HALTING)
     message = await guarded.ainvoke(QUESTION) if way == "ainvoke" else guarded.invoke(QUESTION)
     assert isinstance(message, AIMessage)
     assert message.response_metadata["crp"]["risk_level"] == "LOW"
@@ -130,7 +131,7 @@ async def test_guarded_batches_pair_each_answer_with_its_own_context():
         | PROMPT
         | RunnableLambda(lambda prompt: AIMessage(texts[prompt.to_string().rsplit(" ", 1)[1]]))
     )
-    guarded = CRPGate.around(chain, attach="full")
+    guarded = CRPGate.around(chain, attach="full", judge=reader())
     for messages in (guarded.batch(list(texts)), await guarded.abatch(list(texts))):
         for number, message in enumerate(messages):
             report = message.response_metadata["crp"]
@@ -138,12 +139,14 @@ async def test_guarded_batches_pair_each_answer_with_its_own_context():
 
 
 def test_a_chain_that_retrieves_nothing_is_not_let_through():
-    guarded = CRPGate.around(PROMPT | scripted(FACTS[0]))
+    guarded = CRPGate.around(PROMPT | scripted(FACTS[0]), judge=reader())
     with pytest.raises(SafetyHalt, match="could not be checked"):
         guarded.invoke({"context": "", "question": QUESTION})
     # Its own context, in the output, is as good as a retriever.
     chain, _ = answering(FACTS[0])
-    assert CRPGate.around(chain).invoke({"question": QUESTION})["answer"] == FACTS[0]
+    assert (
+        CRPGate.around(chain, judge=reader()).invoke({"question": QUESTION})["answer"] == FACTS[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_a_chain_that_retrieves_nothing_is_not_let_through():
     ids=["documents", "document", "texts", "text", "envelope"],
 )
 def test_a_context_in_any_form(context):
-    gate = CRPGate(POLICY)
+    gate = CRPGate(**HALTING)
     asked = {"context": context, "question": QUESTION}
     assert gate.invoke({**asked, "answer": AIMessage(FACTS[0])})["crp"]["risk_level"] == "LOW"
     with pytest.raises(SafetyHalt):
@@ -166,7 +169,7 @@ def test_a_context_in_any_form(context):
 
 
 def test_what_a_gate_cannot_read_is_refused():
-    gate = CRPGate()
+    gate = CRPGate(judge=reader())
     for input, words in (
         ("a text", "around"),
         ({"answer": "x"}, "no context"),
@@ -180,7 +183,7 @@ def test_what_a_gate_cannot_read_is_refused():
     with pytest.raises(PolicySyntaxError):
         CRPGate("halt")
     with pytest.raises(RequestError, match="grounding"):
-        CRPGate(grounding="some")
+        CRPGate(grounding="some", judge=reader())
 
 
 def test_a_person_may_be_asked():

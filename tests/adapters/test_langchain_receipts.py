@@ -19,10 +19,9 @@ from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
-from tests.adapters.langchain_doubles import opened, scripted
+from tests.adapters.langchain_doubles import HALTING, opened, scripted
 from tests.adapters.test_langchain_agents import (
     ASK,
-    HALT,
     WRONG,
     agent_of,
     answers,
@@ -77,7 +76,7 @@ async def test_a_run_of_its_own_session_hands_whole_receipts_on(way: str) -> Non
 
 def test_the_receipt_of_a_withheld_window_is_handed_on() -> None:
     relay, heard = opened(), list[Receipt]()
-    agent = agent_of(scripted(WRONG), relay, policy=HALT, on_receipt=heard.append)
+    agent = agent_of(scripted(WRONG), relay, on_receipt=heard.append, **HALTING)
     with pytest.raises(SafetyHalt) as halted:
         agent.invoke(ASK)
     (receipt,) = heard

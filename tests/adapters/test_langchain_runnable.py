@@ -28,6 +28,7 @@ from crp_integrations.langchain.runs import session_of
 from crp_integrations.messages import Reply, ToolCall, Usage
 from tests.adapters.langchain_doubles import (
     FACTS,
+    HALTING,
     WAYS,
     Chat,
     leaked,
@@ -41,7 +42,6 @@ from tests.doubles import ScriptedModel
 
 QUESTION = "When was the Meridian reactor commissioned?"
 WRONG = FACTS[0].replace("412", "512")
-HALT = "halt-on MEDIUM"
 
 
 def made(*script, **options):
@@ -157,9 +157,9 @@ async def test_a_stream_adds_up_to_the_answer(way, own):
 @pytest.mark.parametrize("own", [False, True], ids=["relay", "llm"])
 async def test_a_withheld_answer_leaks_in_no_way_of_listening(way, own):
     if own:
-        crp = CRPRunnable(opened(), llm=scripted(WRONG), policy=HALT)
+        crp = CRPRunnable(opened(), llm=scripted(WRONG), **HALTING)
     else:
-        crp, _ = made(WRONG, policy=HALT)
+        crp, _ = made(WRONG, **HALTING)
     chain = RunnablePassthrough() | crp | StrOutputParser()
     heard, error = await overheard(chain, QUESTION, way)
     assert isinstance(error, SafetyHalt)
@@ -261,7 +261,7 @@ async def test_errors_are_the_package_s_own(way):
             return await crp.ainvoke(input)
         return list(crp.stream(input)) if way == "stream" else crp.invoke(input)
 
-    crp, _ = made(WRONG, policy=HALT)
+    crp, _ = made(WRONG, **HALTING)
     with pytest.raises(SafetyHalt):
         await ask(crp, QUESTION)
     crp, _ = made(ModelRateLimited("later"))
@@ -335,7 +335,7 @@ def test_fallbacks_and_retries_work():
     )
     assert retried.invoke(QUESTION).content == FACTS[0]
     assert len(model.calls) == 2
-    halted, model = made(WRONG, policy=HALT)
+    halted, model = made(WRONG, **HALTING)
     with pytest.raises(SafetyHalt):
         halted.with_retry(retry_if_exception_type=(ModelError,)).invoke(QUESTION)
     assert len(model.calls) == 1
@@ -387,7 +387,7 @@ def test_a_model_that_streams_by_itself_is_called_whole():
     chat = Streaming(reply=lambda messages: WRONG, streaming=True)
     assert len(list(chat.stream("x", {"callbacks": [Printer()]}))) > 3 and told
     told.clear()
-    crp = CRPRunnable(opened(), llm=chat, policy=HALT)
+    crp = CRPRunnable(opened(), llm=chat, **HALTING)
     with pytest.raises(SafetyHalt):
         list(crp.stream(QUESTION, {"callbacks": [Printer()]}))
     assert told == []
@@ -435,7 +435,7 @@ def test_a_wrapped_model_that_streams_by_itself_is_called_whole(kind: str) -> No
     list(chat.stream("x", {"callbacks": [printer]}))
     assert len(printer.told) > 3
     printer.told.clear()
-    crp = CRPRunnable(opened(), llm=WRAPPED[kind](chat), policy=HALT)
+    crp = CRPRunnable(opened(), llm=WRAPPED[kind](chat), **HALTING)
     with pytest.raises(SafetyHalt):
         list(crp.stream(QUESTION, {"callbacks": [printer]}))
     assert printer.told == []
@@ -445,7 +445,7 @@ def test_a_wrapped_model_that_streams_by_itself_is_called_whole(kind: str) -> No
 @pytest.mark.parametrize("kind", WRAPPED)
 async def test_a_withheld_answer_of_a_wrapped_model_leaks_in_no_way(kind: str, way: str) -> None:
     chat = Streaming(reply=lambda messages: WRONG)
-    crp = CRPRunnable(opened(), llm=WRAPPED[kind](chat), policy=HALT)
+    crp = CRPRunnable(opened(), llm=WRAPPED[kind](chat), **HALTING)
     heard, error = await overheard(crp, QUESTION, way)
     assert isinstance(error, SafetyHalt)
     assert not leaked(heard)
@@ -473,7 +473,7 @@ async def test_a_guarded_chain_with_a_config_of_its_own_leaks_nothing(kind: str,
     )
     heard, _ = await overheard(chain, QUESTION, way)
     assert leaked(heard), "the listener hears something without a gate"
-    heard, error = await overheard(CRPGate.around(chain, HALT), QUESTION, way)
+    heard, error = await overheard(CRPGate.around(chain, **HALTING), QUESTION, way)
     assert isinstance(error, SafetyHalt)
     assert not leaked(heard)
 

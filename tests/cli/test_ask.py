@@ -170,8 +170,8 @@ def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
     assert "Risk LOW" in first
     # The figure is caught, and the sentence that has the right one is quoted.
     caught = " ".join(second.split())
-    assert re.search(r"CONTRADICTED.*“A claim is grounded .* is 0\.75 or more\.”", caught)
-    assert "NUMBER_CHANGED: the context has 0.75" in caught
+    assert re.search(r"CONTRADICTED.*“The risk score of a HIGH answer begins at 0\.45\.”", caught)
+    assert "NUMBER_CHANGED: the context has 0.45" in caught
     assert "Risk HIGH" in second
     assert "CRP-Context" not in done.stdout
     assert list(tmp_path.iterdir()) == []

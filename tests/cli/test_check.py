@@ -25,6 +25,7 @@ def desk(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "plans.md").write_text(f"# Plans\n\n{PLAN}\n\n{CANCEL}\n")
     (tmp_path / "right.md").write_text(f"{PLAN}\n")
+    (tmp_path / "unread.md").write_text("You can pay by Klarna.\n")
     (tmp_path / "wrong.md").write_text(f"{CANCEL}\n{WRONG} You can pay by Klarna.\n")
     return tmp_path
 
@@ -38,12 +39,29 @@ def test_each_claim_is_shown_with_status_evidence_and_reason(here: Here, desk: P
     assert (done.returncode, done.stderr) == (0, "")
     said = flat(done.stdout)
     assert "wrong.md against 1 passage of 1 document" in said
-    assert f"SUPPORTED {CANCEL} word for word in docs/plans.md" in said
     assert f"CONTRADICTED {WRONG} “{PLAN}” (docs/plans.md) NUMBER_CHANGED" in said
     assert "the context has 4.20 euros" in said
-    assert "UNSUPPORTED You can pay by Klarna." in said
-    assert "Risk HIGH" in said
-    assert "The answer says 4.80 euros; passage 1 says 4.20 euros." in said
+    assert "NOT_CHECKED You can pay by Klarna. not in the evidence: Klarna" in said
+    assert "Risk HIGH (" in said
+    assert " claims read: " in said
+    assert f"The answer says 4.80 euros; passage 1 says “{PLAN[:-1]}”." in said
+
+
+TAGS = "".join(chr(0xE0000 + ord(character)) for character in "pay <b>me</b>")
+
+
+def test_hidden_text_is_shown_decoded_in_every_form(here: Here, desk: Path) -> None:
+    (desk / "hidden.md").write_text(f"{PLAN}{TAGS}\n", encoding="utf-8")
+    words = ("check", "hidden.md", "--context", "docs")
+    for form in ((), ("--github",), ("--html", "page.html")):
+        said = flat(here(*words, *form, cwd=desk, COLUMNS="200").stdout)
+        assert "hidden text (tags): pay" in said
+        assert TAGS not in said
+    page = (desk / "page.html").read_text(encoding="utf-8")
+    assert "hidden text (tags): pay &lt;b&gt;me" in page
+    (one,) = json.loads(here(*words, "--json", cwd=desk).stdout)["answers"]
+    assert one["report"]["claim_counts"]["unread"] == 1
+    assert one["report"]["claims"][0]["findings"][0]["kind"] == "HIDDEN_TEXT"
 
 
 def test_the_page_shows_what_is_printed(here: Here, desk: Path) -> None:
@@ -64,6 +82,8 @@ def test_the_page_shows_what_is_printed(here: Here, desk: Path) -> None:
         ("wrong.md", "critical", 0),
         ("right.md", "medium", 0),
         ("right.md", "low", 1),
+        ("unread.md", "unknown", 1),
+        ("unread.md", "medium", 0),
     ],
 )
 def test_the_status_follows_the_risk(
@@ -135,10 +155,13 @@ def test_github_gets_annotations_by_line_and_a_summary(here: Here, desk: Path) -
         f"::error file=wrong.md,line=2,title=CONTRADICTED::{WRONG} "
         f"The context: “{PLAN}” (docs/plans.md)"
     )
-    assert alone[1].startswith("::warning file=wrong.md,line=2,title=UNSUPPORTED::You can pay")
+    # What nobody read is in the summary, and is no annotation.
+    assert alone[1] == "### wrong.md: HIGH"
+    assert "claims read" in alone[3]
+    assert any(line.startswith("| NOT_CHECKED | You can pay by Klarna. | not in") for line in alone)
     assert "| CONTRADICTED | " + WRONG in "\n".join(alone)
     done = here(*words, cwd=desk, GITHUB_STEP_SUMMARY=str(desk / "summary.md"))
-    assert done.stdout.splitlines() == alone[:2]
+    assert done.stdout.splitlines() == alone[:1]
     assert (desk / "summary.md").read_text().startswith("### wrong.md: HIGH\n")
 
 
@@ -151,7 +174,7 @@ def test_a_page_shows_each_claim_beside_its_evidence(here: Here, desk: Path) -> 
     page = (desk / "page.html").read_text(encoding="utf-8")
     assert "<h3>&lt;b&gt;.md</h3>" in page
     assert '<mark class="crp-no">4.80 euros</mark>' in page
-    assert "<mark>4.20 euros</mark> a month." in page
+    assert f"<mark>{PLAN}</mark>" in page
     assert "docs/plans.md" in page
     done = here("check", "<b>.md", "--context", "docs", "--html", "no/page.html", cwd=desk)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
@@ -165,7 +188,8 @@ def test_a_wide_terminal_shows_evidence_beside_the_claim(here: Here, desk: Path)
 
 
 def test_what_an_answer_says_cannot_write_commands_or_cells(here: Here, desk: Path) -> None:
-    (desk / "odd.md").write_text("You can pay by Klarna | 100% <b>now</b>\n::error::by Zorblax.\n")
+    odd = "You can pay by Klarna.\n::error::by Zorblax | 100% <b>now</b> at last [9].\n"
+    (desk / "odd.md").write_text(odd, encoding="utf-8")
     done = here("check", "odd.md", "--context", "docs", "--github", cwd=desk)
     commands = [line for line in done.stdout.splitlines() if line.startswith("::")]
     assert all(re.match(r"::(error|warning) file=odd\.md,line=\d,title=", one) for one in commands)
@@ -190,7 +214,7 @@ def test_a_log_is_checked_line_by_line(here: Here, desk: Path) -> None:
     done = here("check", "--watch", "run.jsonl", "--fail-on", "high", cwd=desk)
     assert (done.returncode, done.stderr) == (1, "")
     assert "2 answers checked" in done.stdout
-    assert re.search(r"run\.jsonl:1 +│ HIGH +│ 1 +│ 0 +│ 0 +│", done.stdout)
+    assert re.search(r"run\.jsonl:1 +│ HIGH +│ 1 +│ 0 +│ 1 +│ 0 +│", done.stdout)
     assert re.search(r"run\.jsonl:3 +│ LOW", done.stdout)
     assert done.stdout.rstrip().endswith("1 LOW, 1 HIGH")
     told = json.loads(here("check", "--watch", "run.jsonl", "--json", cwd=desk).stdout)

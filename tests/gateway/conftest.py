@@ -9,6 +9,7 @@ import pytest
 
 from tests.commands import here as here
 from tests.gateway.application import Gateway, opened
+from tests.judges import judge_double, named
 from tests.servers import Double, openai_double
 
 
@@ -16,6 +17,19 @@ from tests.servers import Double, openai_double
 def server() -> Iterator[Double]:
     with openai_double(text="Plant 7 was built in 1957.") as double:
         yield double
+
+
+@pytest.fixture
+def judge() -> Iterator[Double]:
+    with judge_double() as double:
+        yield double
+
+
+@pytest.fixture
+def judged(tmp_path: Path, server: Double, judge: Double) -> Iterator[Gateway]:
+    """A gateway whose answers are read."""
+    with opened(tmp_path, server, options={"judge": named(judge)}) as found:
+        yield found
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from crp_integrations.guard.decisions import Subject
 from tests.doubles import HashEmbedder
 from tests.gateway.application import BODY, Served, served
 from tests.gateway.test_chat_completions import BAD, CALLED, TOOL
+from tests.judges import named
 from tests.servers import Double, openai_double
 
 TEXT = "Plant 7 was built in 1957."
@@ -133,9 +134,11 @@ def test_openais_client_makes_the_round_of_tools(running: tuple[Served, Double])
             assert second.choices[0].message.content == TEXT
 
 
-def test_openais_client_raises_what_the_statuses_mean(running: tuple[Served, Double]) -> None:
-    gateway, double = running
-    with gateway.openai() as client:
+def test_openais_client_raises_what_the_statuses_mean(
+    tmp_path: Path, server: Double, judge: Double
+) -> None:
+    reading = {"options": {"judge": named(judge)}}
+    with served(tmp_path, server, **reading) as gateway, gateway.openai() as client:
         create = client.chat.completions.create
         with pytest.raises(openai.BadRequestError) as bad:
             create(**BODY, extra_headers={"CRP-Safety-Policy": "nonsense 1"})
@@ -144,9 +147,9 @@ def test_openais_client_raises_what_the_statuses_mean(running: tuple[Served, Dou
             client.with_options(api_key="sk-wrong").chat.completions.create(**BODY)
         with pytest.raises(openai.PermissionDeniedError):
             create(**BODY, extra_headers={"CRP-Agent-Loop-Depth": "9"})
-        double.text = BAD
+        server.text = BAD
         with pytest.raises(openai.APIStatusError) as withheld:
-            create(**BODY, extra_headers={"CRP-Safety-Policy": "halt-on HIGH; block-fabrication"})
+            create(**BODY, extra_headers={"CRP-Safety-Policy": "halt-on HIGH; block-distortion"})
         assert withheld.value.status_code == 451
         assert withheld.value.type == "safety_halt"
         assert withheld.value.response.json()["crp_halt_reason"] == withheld.value.code

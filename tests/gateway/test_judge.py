@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,11 @@ from crp_integrations.gateway import KeyFile
 from crp_integrations.gateway.admission import new_key
 from tests.commands import Here
 from tests.gateway.application import ASKED, BODY, Gateway, opened
-from tests.judges import NAME, asked, both, judge_double, named
+from tests.judges import NAME, asked, both, named
 from tests.servers import Double
 
 CHAT = "/v1/chat/completions"
 BAD = "Plant 7 was built in 1977."
-
-
-@pytest.fixture
-def judge() -> Iterator[Double]:
-    with judge_double() as double:
-        yield double
-
-
-@pytest.fixture
-def judged(tmp_path: Path, server: Double, judge: Double) -> Iterator[Gateway]:
-    with opened(tmp_path, server, options={"judge": named(judge)}) as found:
-        yield found
 
 
 def report_of(gateway: Gateway, response: httpx.Response) -> dict[str, Any]:

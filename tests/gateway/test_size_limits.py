@@ -68,7 +68,7 @@ def test_a_part_that_is_too_long_is_400(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("policy", ["", "halt-on CRITICAL"])
+@pytest.mark.parametrize("policy", ["", "halt-on CRITICAL; unchecked allow"])
 def test_an_answer_that_is_too_long_is_none(
     tmp_path: Path, server: Double, stream: bool, policy: str
 ) -> None:

@@ -63,11 +63,11 @@ def test_usage_comes_only_when_it_was_asked_for(gateway: Gateway) -> None:
 
 
 def test_a_policy_makes_a_stream_wait_and_a_halt_leaks_no_token(
-    gateway: Gateway, server: Double
+    judged: Gateway, server: Double
 ) -> None:
     server.text = BAD
-    policy = {"CRP-Safety-Policy": "halt-on HIGH; block-fabrication"}
-    response = gateway.post(CHAT, STREAM, **policy)
+    policy = {"CRP-Safety-Policy": "halt-on HIGH; block-distortion"}
+    response = judged.post(CHAT, STREAM, **policy)
     assert response.status_code == 451
     assert response.json()["crp_halt_reason"]
     for word in ("Atlantis", "2077", "billion"):
@@ -75,9 +75,9 @@ def test_a_policy_makes_a_stream_wait_and_a_halt_leaks_no_token(
 
 
 def test_a_policy_that_is_met_gives_the_stream_after_the_verdict(
-    gateway: Gateway, server: Double
+    judged: Gateway, server: Double
 ) -> None:
-    response = gateway.post(CHAT, STREAM, **{"CRP-Safety-Policy": "halt-on CRITICAL"})
+    response = judged.post(CHAT, STREAM, **{"CRP-Safety-Policy": "halt-on CRITICAL"})
     assert response.status_code == 200
     assert response.headers["CRP-Safety-Hallucination-Risk"]
     assert told(events(response.text)) == server.text

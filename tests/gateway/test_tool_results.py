@@ -14,6 +14,7 @@ from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.tool_results import RESULTS, answers, conversation
 from tests.gateway.application import BODY, Gateway, key_for, opened, served
 from tests.gateway.test_streams import CHAT, STREAM, events
+from tests.judges import named
 from tests.servers import Double
 
 _, QUESTION, RESULT, RIGHT, CHANGES = next(one for one in RESULTS if one[0] == "prose")
@@ -46,19 +47,21 @@ def test_ten_kinds_of_results_have_the_verdicts_of_every_other_door(
             level = empty.post(CHAT, {**BODY, "messages": messages}, "empty").headers[RISK]
         assert level == report.risk_level, (question, said)
         levels[right].append(level)
-    assert set(levels[True]) == {RiskLevel.LOW}
-    assert levels[False].count(RiskLevel.LOW) <= 0.5 * len(levels[False])
+    # What comparison alone cannot read is said to be unread, and nothing right is flagged.
+    assert set(levels[True]) <= {RiskLevel.LOW, RiskLevel.UNKNOWN}
+    assert RiskLevel.LOW not in levels[False]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("said", "withheld"), [(RIGHT, False), (WRONG, True)])
 def test_openais_client_makes_an_agent_whose_answers_are_held_against_its_tools(
-    tmp_path: Path, server: Double, said: str, withheld: bool, stream: bool
+    tmp_path: Path, server: Double, judge: Double, said: str, withheld: bool, stream: bool
 ) -> None:
     """Beside facts about other things: the right answer is released, the changed one is a 451."""
     server.answers = lambda seen: said
     policy = {"CRP-Safety-Policy": "halt-on HIGH"}
-    with served(tmp_path, server) as gateway, gateway.openai() as client:
+    reading = {"options": {"judge": named(judge)}}
+    with served(tmp_path, server, **reading) as gateway, gateway.openai() as client:
         create = client.chat.completions.with_raw_response.create
         messages = conversation(QUESTION, RESULT)
         given = {**BODY, "messages": messages, "stream": stream, "extra_headers": policy}

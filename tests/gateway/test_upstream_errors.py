@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from crp_integrations.gateway import GatewaySettings, Routed
-from tests.gateway.application import BODY, FAST, Gateway, Served, opened, served
+from tests.gateway.application import BODY, FAST, Gateway, Served, served
 from tests.gateway.test_streams import CHAT, STREAM, events
 from tests.servers import FAULTS, Double, OpenAIShape, Recorded, event, openai_double
 
@@ -303,13 +303,12 @@ def test_too_many_requests_have_openais_shape(tmp_path: Path, server: Double) ->
     assert int(caught.value.response.headers["Retry-After"]) >= 1
 
 
-def test_a_halt_names_directive_and_value(tmp_path: Path, server: Double) -> None:
+def test_a_halt_names_directive_and_value(judged: Gateway, server: Double) -> None:
     server.text = "Plant 7 was built in 2077 by Acme Corporation for 9 billion dollars in Atlantis."
-    with opened(tmp_path, server) as gateway:
-        response = gateway.ask(**{"CRP-Safety-Policy": "block-fabrication"})
+    response = judged.ask(**{"CRP-Safety-Policy": "block-distortion"})
     said = response.json()
     assert response.status_code == 451
-    assert said["directive"] == "block-fabrication"
+    assert said["directive"] == "block-distortion"
     assert said["value"]
     assert said["error"]["code"] == said["crp_halt_reason"]
     assert said["error"]["param"] is None

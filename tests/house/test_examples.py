@@ -26,7 +26,7 @@ ALONE = (".listen()", "crp_integrations.litellm")
 MARK = "# added"
 # What a chain says with the lines, that it cannot say without them.
 CHAINS = {
-    "langchain_rag": ("risk: HIGH", "passage 1 says 412 megawatts"),
+    "langchain_rag": ("risk: HIGH", "passage 1 says “delivers 412 megawatts”"),
     "langchain_conversation": ("withheld",),
     "langchain_multi_query": ("risk: LOW",),
     "langchain_agent": ("risk: LOW", "withheld"),

@@ -17,9 +17,10 @@ import typer
 from typer.main import get_command
 
 from crp_integrations.cli.app import app
-from crp_integrations.dpe.judge.quotation import ERRORS
-from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.vocabulary import ClaimStatus, ErrorKind, RiskLevel
+from crp_integrations.dpe.judge.reading import EXACT_ERRORS
+from crp_integrations.dpe.records import HIDDEN_TEXT, REJECTED, Claim, Report
+from crp_integrations.dpe.stages.fidelity import CONTRADICTION_KIND, FABRICATION_KIND
+from crp_integrations.vocabulary import ClaimStatus, DistortionType, ErrorKind, RiskLevel
 from tests.cli.test_fabric import _leaves
 from tests.commands import script
 from tests.house.pages import blocks, page_script
@@ -89,6 +90,7 @@ def test_the_page_on_the_report_names_every_field() -> None:
 
 def test_the_page_on_findings_shows_every_kind_and_error() -> None:
     page = DOCS / "reference" / "findings.md"
+    text = page.read_text(encoding="utf-8")
     shown = {
         line.split()[1]
         for block in blocks(page)
@@ -96,5 +98,8 @@ def test_the_page_on_findings_shows_every_kind_and_error() -> None:
         for line in block.body.splitlines()
         if " | " in line
     }
-    assert set(ERRORS) - shown == set()
-    assert set(ErrorKind) <= set(re.findall(r"[A-Z_]+", page.read_text(encoding="utf-8")))
+    assert {*EXACT_ERRORS, HIDDEN_TEXT, REJECTED} - shown == set()
+    assert set(ErrorKind) <= set(re.findall(r"[A-Z_]+", text))
+    # What the arithmetic of the document alone finds is named.
+    literal = {FABRICATION_KIND, CONTRADICTION_KIND, *DistortionType}
+    assert literal <= set(re.findall(r"`(\w+)`", text))

@@ -134,12 +134,24 @@ def test_a_style_that_loads_from_elsewhere_is_found_and_so_is_an_empty_site(tmp_
     assert site.main([str(tmp_path)]) == 1
 
 
-def test_a_link_out_of_the_site_becomes_the_path() -> None:
+def _hook() -> ModuleType:
     place = ROOT / ".ci" / "site_hook.py"
     spec = importlib.util.spec_from_file_location("site_hook", place)
     assert spec is not None and spec.loader is not None
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)
+    return hook
+
+
+@pytest.mark.parametrize(("name", "found"), [("adr/0001-a.md", False), ("how-to/a.md", True)])
+def test_decision_records_are_not_searched(name: str, *, found: bool) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=name), meta={})
+    _hook().on_page_markdown("# 1. A", page=page)
+    assert page.meta.get("search", {}).get("exclude", False) is not found
+
+
+def test_a_link_out_of_the_site_becomes_the_path() -> None:
+    hook = _hook()
     page = SimpleNamespace(file=SimpleNamespace(src_uri="how-to/a.md"))
     text = (
         "[one](../../examples/judge.py), [`.ci/run`](../../.ci/run), [two](../reference/cli.md#a)"

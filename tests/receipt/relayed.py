@@ -16,6 +16,7 @@ from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.made import KEY, SALT_KEY
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
+from tests.relay.judges import MEASURED
 
 try:
     from jsonschema import Draft202012Validator
@@ -56,7 +57,8 @@ def receipt_of(relay: Relay, receipt_id: str) -> Receipt:
 
 def asked(question: str = QUESTION, *script: Any, **asking: Any) -> Receipt:
     """The receipt of one question."""
-    options = asking.pop("options", {})
+    # The document's arithmetic asks engines, and so leaves signals to replay.
+    options = {"dpe": MEASURED, **asking.pop("options", {})}
     relay, _ = opened(*script, **options)
     answer = relay.ask(question, **{"model": MODEL, "session_id": SESSION, **asking})
     return receipt_of(relay, answer.receipt_id)

@@ -20,6 +20,7 @@ from crp_integrations.vocabulary import Exactness, HaltReason
 from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
 from tests.relay.conftest import FACTS
+from tests.relay.judges import MEASURED
 
 ENGINES = Tools(embedder=HashEmbedder(), verifier=default_verifier("alignment"))
 
@@ -134,7 +135,7 @@ WORSE = f"{ANSWER} The Halden Trust bought it back for $12 million on 5 May 1999
 def test_what_it_was_is_what_was_decided(
     asking: dict[str, Any], decision: str, reason: HaltReason | None
 ) -> None:
-    relay, _ = opened(*[WORSE] * 6)
+    relay, _ = opened(*[WORSE] * 6, dpe=MEASURED)
     with pytest.raises(CRPError):
         relay.ask(QUESTION, model=MODEL, session_id=SESSION, **asking)
     receipt = receipt_of(relay, relay.receipts().ids()[-1])

@@ -305,9 +305,7 @@ with Relay.open(told["store"], **options) as relay:
 """
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "after"), [(HIGH, 200, 0.85), (CRITICAL, 451, 0.65)]
-)
+@pytest.mark.parametrize(("answer", "status", "after"), [(HIGH, 200, 0.85), (CRITICAL, 451, 0.65)])
 def test_an_agent_in_another_process_over_headers(
     open_relay: Opener, tmp_path: Path, answer: str, status: int, after: float
 ) -> None:

@@ -213,12 +213,12 @@ def test_an_error_of_a_part_that_is_not_a_models_goes_on_as_it_is(open_relay: Op
 
 
 def test_parts_inherit_the_budget_whole_and_the_smallest_goes_on(open_relay: Opener) -> None:
-    # 0.15 each for the two of high risk, 0.35 for one beside what is supported.
+    # 0.15 each for the two beside what is supported, 0.35 for the one alone.
     model = Parted(
         **{
-            NEEDS[0]: INVENTED,
-            NEEDS[1]: INVENTED,
-            NEEDS[2]: f"{COOLING} {WORSE}",
+            NEEDS[0]: f"{COMMISSIONED} {INVENTED}",
+            NEEDS[1]: f"{COMMISSIONED} {INVENTED}",
+            NEEDS[2]: WORSE,
             QUESTION: WHOLE,
         }
     )

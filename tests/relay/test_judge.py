@@ -216,7 +216,7 @@ def test_in_doubt_alone(judge: Double) -> None:
     told = judged(LOW, named(judge), judge_when="doubt")
     assert told.judge.skipped == "no doubt"
     assert told.risk_level is RiskLevel.LOW
-    assert told.verification is Verification.SCREENED
+    assert told.verification is Verification.VERIFIED
     assert not judge.requests
     assert judged(HIGH, named(judge), judge_when="doubt").risk_level is RiskLevel.HIGH
     assert len(judge.requests) == 1
@@ -389,7 +389,10 @@ def test_jobs_of_an_executor_ask_the_relays_judge(open_relay: Opener, judge: Dou
     assert (told["risk_level"], told["flagged"]) == ("HIGH", True)
     assert told["checked_by"] == "judge openai/judge-1"
     alone, _ = opened(open_relay, LOW, judge=True)
-    assert _examine_case(alone, {"answer": HIGH, "context": list(FACTS)})["checked_by"] == "screen"
+    assert (
+        _examine_case(alone, {"answer": HIGH, "context": list(FACTS)})["checked_by"]
+        == "exact comparison"
+    )
 
 
 # --- where texts go ------------------------------------------------------------------------------

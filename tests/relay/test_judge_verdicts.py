@@ -99,7 +99,7 @@ def test_a_word_against_talk_that_cannot_be_read_leaves_it_open() -> None:
         return {"n": number, "status": "CONTRADICTED", "quotes": quotes}
 
     report = judged("No.", against)
-    assert (report.verification, report.flagged) == ("PARTIAL", True)
+    assert (report.verification, report.risk_level) == ("UNREAD", "UNKNOWN")
 
 
 def test_a_contradiction_in_one_call_is_not_hidden_by_support_in_another() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.errors import (
     AccessDenied,
     CRPError,
@@ -53,7 +54,7 @@ def ends(turn: Turn, text: str = LOW) -> Outcome:
 
 
 def test_of_two_questions_with_one_token_one_is_answered(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, HIGH)
+    relay, _ = opened(open_relay, HIGH, dpe=DpeSettings())
     token = token_of(answered(relay))
     first, second = (
         relay.turn(QUESTION, session_id=SESSION, session_token=token) for _ in range(2)

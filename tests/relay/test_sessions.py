@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import (
     LimitReached,
@@ -166,7 +167,7 @@ def test_a_token_outlives_a_rotation_of_the_key(open_relay: Opener) -> None:
 
 def test_a_token_lowers_a_budget_and_does_not_raise_it(open_relay: Opener) -> None:
     """What the store knows holds; a token of a time with more cannot bring it back."""
-    relay, _ = opened(open_relay, HIGH)
+    relay, _ = opened(open_relay, HIGH, dpe=DpeSettings())
     token = token_of(answered(relay))
     with relay.fabric.begin(write=True) as transaction:
         kept = transaction.sessions.session(SESSION)
@@ -396,7 +397,7 @@ def test_a_session_goes_on_after_a_restart(open_relay: Opener, tmp_path: Path) -
 
 def test_two_relays_share_a_folder(open_relay: Opener, tmp_path: Path) -> None:
     one, _ = opened(open_relay, HIGH, store=SqliteStore(tmp_path / "kb"))
-    two = open_relay(SqliteStore(tmp_path / "kb"), models=one._models)
+    two = open_relay(SqliteStore(tmp_path / "kb"), dpe=DpeSettings(), models=one._models)
     first = answered(one)
     second = answered(two, session_token=token_of(first))
     third = answered(one, session_token=token_of(second))

@@ -160,9 +160,13 @@ WEIGHTS = {
 @pytest.mark.requirement("005-21.3-2")
 def test_custom_weights_are_in_no_header_and_no_answer(open_relay, tmp_path):
     relay = open_relay(
-        tmp_path / "kb", models=ScriptedModel(SAID), dpe={**WEIGHTS, "decides": "composite"}
+        tmp_path / "kb",
+        models=ScriptedModel(SAID),
+        dpe={**WEIGHTS, "decides": "composite", "verifier": "alignment"},
     )
-    usual = open_relay(models=ScriptedModel(SAID), dpe={"decides": "composite"})
+    usual = open_relay(
+        models=ScriptedModel(SAID), dpe={"decides": "composite", "verifier": "alignment"}
+    )
     for one in (relay, usual):
         one.add([FACT])
     answer = relay.ask("How long is the Falcon bridge?", model="scripted")

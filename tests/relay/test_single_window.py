@@ -161,7 +161,7 @@ def test_a_model_that_searches_on_after_the_stop_is_not_asked_again(open_relay: 
 
 
 def test_at_the_floor_of_the_safety_budget_nothing_more_is_tried(open_relay: Opener) -> None:
-    model = ScriptedModel(INVENTED, looks_up("revenue"), COMMISSIONED)
+    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", looks_up("revenue"), COMMISSIONED)
     relay = made(open_relay, model, dispatch={"agentic_floor": 0.9})
     first = relay.ask(ASKED, model=MODEL)
     assert session(relay, first.session_id).safety_budget == 0.85
@@ -296,7 +296,7 @@ def test_an_answer_with_faults_is_refined_in_a_third(open_relay: Opener) -> None
 
 
 def test_only_the_last_risk_costs_of_the_budget(open_relay: Opener) -> None:
-    model = ScriptedModel(COMMISSIONED, "All of it is wrong.", INVENTED)
+    model = ScriptedModel(COMMISSIONED, "All of it is wrong.", f"{COMMISSIONED} {INVENTED}")
     relay = made(open_relay, model)
     answer = relay.ask(ASKED, model=MODEL, strategy="reflexive")
     assert answer.report.risk_level == "HIGH"

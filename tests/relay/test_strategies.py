@@ -307,7 +307,7 @@ def test_each_question_is_answered_in_its_place_and_session(open_relay: Opener) 
 
 
 def test_the_headers_say_the_worst_of_all(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**{BATCHED[0]: f"{COMMISSIONED} {WORSE}"}))
+    relay = made(open_relay, Each(**{BATCHED[0]: WORSE}))
     found = relay.batch(BATCHED, model=MODEL)
     said, bad = parse_response(found.headers), parse_response(found.answers[0].headers)
     assert said.hallucination_risk == bad.hallucination_risk == "CRITICAL"
@@ -330,7 +330,7 @@ def test_a_question_that_fails_leaves_the_others(open_relay: Opener) -> None:
 
 
 def test_what_is_withheld_is_an_error_and_counts_in_the_headers(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**{BATCHED[0]: f"{COMMISSIONED} {WORSE}"}))
+    relay = made(open_relay, Each(**{BATCHED[0]: WORSE}))
     found = relay.batch(BATCHED, model=MODEL, policy="halt-on CRITICAL")
     assert found.answers[0] is None
     assert isinstance(found.errors[0], SafetyHalt)
@@ -360,7 +360,7 @@ def test_each_question_gets_its_strategy(open_relay: Opener) -> None:
 
 
 def test_questions_of_one_session_share_its_budget(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**dict.fromkeys(BATCHED, INVENTED)))
+    relay = made(open_relay, Each(**dict.fromkeys(BATCHED, f"{COMMISSIONED} {INVENTED}")))
     first = relay.ask(QUESTION, model=MODEL)
     found = relay.batch(BATCHED, model=MODEL, session_id=first.session_id)
     assert len([answer for answer in found.answers if answer]) == 3

@@ -105,7 +105,7 @@ async def test_the_asynchronous_twin_shows_them_too(open_relay: Opener) -> None:
 
 
 def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
-    model = ScriptedModel(f"{COMMISSIONED} {WORSE}")
+    model = ScriptedModel(WORSE)
     relay = made(open_relay, model)
     *parts, answer = live(relay, policy="warn-on HIGH; default-src context parametric")
     assert "".join(parts) == answer.text
@@ -161,7 +161,7 @@ def test_a_session_whose_budget_is_low_waits_for_a_person(open_relay: Opener) ->
 
 
 def test_withheld_text_is_never_shown(open_relay: Opener) -> None:
-    relay = made(open_relay, ScriptedModel(f"{COMMISSIONED} {WORSE}"))
+    relay = made(open_relay, ScriptedModel(WORSE))
     with pytest.raises(SafetyHalt):
         next(live(relay, policy="halt-on HIGH"))
     assert outcomes(relay) == ["halted"]
