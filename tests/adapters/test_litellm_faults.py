@@ -12,6 +12,7 @@ from crp_integrations.errors import CRPError, ModelError, SafetyHalt
 from crp_integrations.litellm import CRPRouter, CRPStream
 from tests.counting import mistral, window
 from tests.doubles import HashEmbedder
+from tests.relay.judges import LITERAL
 from tests.servers import Double, Recorded, openai_double
 
 REQUESTS, AT_A_TIME = 200, 32
@@ -100,13 +101,13 @@ def said(response: Any) -> str:
 
 async def test_hundreds_of_requests_over_failing_deployments() -> None:
     # The store is in memory and the embedder a bag of words: what is shown is that nothing is
-    # lost or mixed up, whatever fails. The plain verifier and no receipts take a third off each
+    # lost or mixed up, whatever fails. The document's arithmetic and no receipts take a third off each
     # window, and neither is looked at here.
     with (
         openai_double(choose=fault, answers=text, pause_s=0.001, piece_words=3) as server,
         Relay.open(
             embedder=HashEmbedder(),
-            dpe={"verifier": "alignment"},
+            dpe=LITERAL,
             receipts=False,
             envelope={"least_context_tokens": 10},
         ) as relay,

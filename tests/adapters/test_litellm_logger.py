@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import litellm
@@ -13,7 +14,7 @@ import pytest
 from crp_integrations import pack
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm import CRPLogger
-from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, QUESTION
+from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, JUDGE, QUESTION
 from tests.doubles import HashEmbedder
 from tests.servers import Double, no_metadata
 
@@ -23,7 +24,19 @@ WAYS = ("completion", "stream", "acompletion", "astream")
 
 @pytest.fixture
 def logger() -> Iterator[CRPLogger]:
-    made = CRPLogger(embedder=EMBEDDER)
+    with installed() as made:
+        yield made
+
+
+@pytest.fixture
+def judged_logger() -> Iterator[CRPLogger]:
+    with installed(judge=JUDGE) as made:
+        yield made
+
+
+@contextmanager
+def installed(**options: Any) -> Iterator[CRPLogger]:
+    made = CRPLogger(embedder=EMBEDDER, **options)
     made.install()
     made.install()
     yield made
@@ -75,7 +88,8 @@ async def acalled(way, logger, context, question, **kwargs):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_answer_is_examined_against_its_envelope(server, logger, way) -> None:
+def test_an_answer_is_examined_against_its_envelope(server, judged_logger, way) -> None:
+    logger = judged_logger
     packed = pack(QUESTION, FACTS, model="gpt-4o", budget_tokens=400, embedder=EMBEDDER)
     for text, low in ((GOOD, True), (BAD, False)):
         server.text = text
@@ -180,7 +194,7 @@ def test_calls_that_never_end_are_given_up_oldest_first(server, logger, monkeypa
 
 
 def test_a_router_and_its_fallbacks_keep_the_pairing(server, logger) -> None:
-    server.faults = {"gpt-4o": "broken"}
+    server.text, server.faults = FACTS[7], {"gpt-4o": "broken"}
     entries = [
         {
             "model_name": name,
@@ -209,6 +223,7 @@ def test_it_is_told_in_a_process_of_many_routers(server, logger) -> None:
     litellm.success_callback.extend(others)
     late = CRPLogger(embedder=EMBEDDER)
     late.install()
+    server.text = FACTS[7]
     try:
         with late.shown([FACTS[7]], QUESTION):
             response = litellm.completion(**arguments(server, FACTS[7]))

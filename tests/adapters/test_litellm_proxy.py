@@ -16,7 +16,7 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.litellm import CRPProxyHook
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
-from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, QUESTION, entry, outcomes
+from tests.adapters.litellm_deployments import BAD, FACTS, GOOD, JUDGE, QUESTION, entry, outcomes
 from tests.adapters.litellm_proxy_app import MASTER, Given, application, called, installed
 from tests.counting import mistral, window
 from tests.doubles import NOON, HashEmbedder
@@ -57,7 +57,7 @@ def running(
     relays[""].fabric.add(FACTS)
     for team in ("acme", "other"):
         relays[team].fabric.add([SECRET.format(team)])
-    hook = CRPProxyHook(lambda key: relays[getattr(key, "team_id", None) or ""])
+    hook = CRPProxyHook(lambda key: relays[getattr(key, "team_id", None) or ""], judge=JUDGE)
     with openai_double(text=GOOD) as server:
         entries = [
             entry(server, "main", "gpt-4o"),
@@ -323,7 +323,9 @@ def test_the_operators_policy_cannot_be_relaxed() -> None:
     store = MemoryStore()
     relay = Relay.open(store, embedder=HashEmbedder(), key=KEY, clock=NOON)
     relay.fabric.add(FACTS)
-    hook = CRPProxyHook(relay, policy="halt-on HIGH", budget_tokens=300, safety_budget=0.5)
+    hook = CRPProxyHook(
+        relay, policy="halt-on HIGH", budget_tokens=300, safety_budget=0.5, judge=JUDGE
+    )
     with (
         openai_double(text=BAD) as server,
         called(hook, [entry(server, "main", "gpt-4o")]) as client,
@@ -340,6 +342,25 @@ def test_the_operators_policy_cannot_be_relaxed() -> None:
         CRPProxyHook(relay, policy="halt")
     with pytest.raises(RequestError, match="'budget'"):
         CRPProxyHook(relay, budget=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_demand_that_nobody_can_read_is_a_400_before_a_provider_is_paid(stream: bool) -> None:
+    relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), key=KEY, clock=NOON)
+    relay.fabric.add(FACTS)
+    with (
+        openai_double(text=GOOD) as server,
+        called(CRPProxyHook(relay), [entry(server, "main", "gpt-4o")]) as client,
+    ):
+        proxied = Proxied(client, {"": relay}, server)
+        refused = proxied.ask(HALT, stream=stream)
+        assert refused.status == 400
+        assert "unchecked allow" in str(refused.body)
+        assert not server.requests
+        # Its author may write down that he accepts what nobody read.
+        unread = {"CRP-Safety-Policy": "halt-on MEDIUM; unchecked allow"}
+        given = proxied.ask(unread, stream=stream)
+        assert (given.status, given.text, given.crp["risk_level"]) == (200, GOOD, "UNKNOWN")
 
 
 async def test_other_routes_go_through_unless_they_are_refused() -> None:
@@ -402,7 +423,7 @@ def test_another_callback_on_streams_sees_every_chunk() -> None:
 
     relay = Relay.open(MemoryStore(), embedder=HashEmbedder(), key=KEY, clock=NOON)
     relay.fabric.add(FACTS)
-    hook, shouting = CRPProxyHook(relay), Shouting()
+    hook, shouting = CRPProxyHook(relay, judge=JUDGE), Shouting()
     litellm.callbacks.append(shouting)
     try:
         with (

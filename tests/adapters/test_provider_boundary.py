@@ -39,7 +39,7 @@ from crp_integrations.langchain import (
 )
 from crp_integrations.litellm import CRPLogger, CRPProxyHook
 from tests.adapters.langchain_doubles import opened
-from tests.adapters.litellm_deployments import FACTS, QUESTION, entry, router
+from tests.adapters.litellm_deployments import FACTS, JUDGE, QUESTION, entry, router
 from tests.adapters.litellm_proxy_app import MASTER, called
 from tests.doubles import FixedClock, HashEmbedder
 from tests.servers import Double, no_metadata, openai_double
@@ -99,7 +99,7 @@ def callback(server: Double) -> None:
 
 
 def gate(server: Double) -> None:
-    chain = CRPGate.around(chain_of(wrapped(), server), "halt-on HIGH")
+    chain = CRPGate.around(chain_of(wrapped(), server), "halt-on HIGH", judge=JUDGE)
     answer = chain.invoke(QUESTION)
     assert answer.response_metadata["crp"]
     model_at(server).invoke([("user", QUESTION), answer, ("user", "And when?")])
@@ -107,7 +107,8 @@ def gate(server: Double) -> None:
 
 def runnable(server: Double) -> None:
     relay = relay_of()
-    crp = CRPRunnable(relay, llm=model_at(server), policy="halt-on HIGH; upgrade-on-risk reflexive")
+    policy = "halt-on HIGH; upgrade-on-risk reflexive"
+    crp = CRPRunnable(relay, llm=model_at(server), policy=policy, judge=JUDGE)
     config = {"configurable": {"thread_id": "t"}}
     answer = crp.invoke(QUESTION, config)
     assert answer.response_metadata["crp_headers"]
@@ -186,7 +187,8 @@ def vector_and_document_store(server: Double) -> None:
 
 
 def litellm_router(server: Double) -> None:
-    called_ = router(relay_of(), entry(server, "main", "gpt-4o"))
+    # Of the second question too, which stands under the session's policy.
+    called_ = router(relay_of(), entry(server, "main", "gpt-4o"), judge=JUDGE)
     policy = {"policy": "halt-on HIGH; upgrade-on-risk reflexive"}
     response = called_.completion("main", [{"role": "user", "content": QUESTION}], crp=policy)
     assert response.crp_headers
@@ -219,7 +221,7 @@ def litellm_logger(server: Double) -> None:
 
 
 def litellm_proxy(server: Double) -> None:
-    hook = CRPProxyHook(relay_of())
+    hook = CRPProxyHook(relay_of(), judge=JUDGE)
     with called(hook, [entry(server, "main", "gpt-4o")]) as client:
         asked = {"model": "main", "messages": [{"role": "user", "content": QUESTION}]}
         headers = {"CRP-Safety-Policy": "halt-on HIGH", "CRP-Agent-Phase": "PLAN"}
