@@ -14,7 +14,7 @@ from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine
 from crp_integrations.llama_index import report_of as report_on_response
 from tests.adapters import llama_index_doubles as llama
 from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
-from tests.adapters.llama_index_doubles import QUESTION, WRONG
+from tests.adapters.llama_index_doubles import HALTING, QUESTION, WRONG, reader
 from tests.judges import named
 from tests.servers import openai_double
 
@@ -61,12 +61,13 @@ async def query_engine(relay, text, way, **options):
 
 COMPONENTS = {"CRPRunnable": runnable, "CRPAgentLLM": agent_llm, "CRPQueryEngine": query_engine}
 FREE = ({}, {"policy": "oversight log-only"})
-HELD = ({"policy": "halt-on MEDIUM"}, {"policy": "upgrade-on-risk reflexive"})
+UPGRADING = {"policy": "upgrade-on-risk reflexive", "judge": reader()}
+HELD = (HALTING, UPGRADING)
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
 @pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("options", [*FREE, *HELD], ids=str)
+@pytest.mark.parametrize("options", [*FREE, *HELD], ids=lambda one: one.get("policy", "none"))
 async def test_pieces_come_before_the_verdict_only_where_nothing_withholds(name, way, options):
     seen: list[object] = []
     pieces, sealed, last = [], [], None
@@ -90,7 +91,7 @@ async def test_pieces_come_before_the_verdict_only_where_nothing_withholds(name,
 @pytest.mark.parametrize("way", ["sync", "async"])
 async def test_a_withheld_answer_has_no_piece(name, way):
     seen, pieces = [], []
-    options = {"policy": "halt-on MEDIUM", "on_report": seen.append}
+    options = {**HALTING, "on_report": seen.append}
 
     async def read():
         async for piece, _ in COMPONENTS[name](opened(), WRONG, way, **options):
@@ -107,7 +108,7 @@ async def test_a_gate_gives_its_answer_in_pieces_that_add_up(kind, way):
     made = {"text": FACTS[0], "message": AIMessage(FACTS[0]), "dict": FACTS[0]}[kind]
     output = {"answer": made, "context": list(FACTS), "note": "n"}
     chain = RunnableLambda(lambda _: output)
-    heard, error = await overheard(CRPGate.around(chain, "halt-on MEDIUM"), QUESTION, way)
+    heard, error = await overheard(CRPGate.around(chain, **HALTING), QUESTION, way)
     assert error is None
     whole = heard[0]
     for chunk in heard[1:]:
