@@ -17,6 +17,7 @@ from crp_integrations.llama_index.llm import ChatLLM
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 from tests.relay.conftest import FACTS, KEY
+from tests.relay.judges import CONTRADICTED, ScriptedJudge, scripted_judge
 
 # A text, tool calls as (name, arguments), or an error.
 Said = str | list[tuple[str, dict[str, Any]]] | BaseException
@@ -24,6 +25,15 @@ Said = str | list[tuple[str, dict[str, Any]]] | BaseException
 SECRETS = ("crp", "etag", "sha256", "composite", "fact_id", "risk_level")
 QUESTION = "How much power does the Meridian reactor deliver?"
 WRONG = FACTS[0].replace("412", "512")
+
+
+def reader() -> ScriptedJudge:
+    """A judge that finds what `WRONG` says to contradict the facts, and supports all else."""
+    return scripted_judge({"512": CONTRADICTED})
+
+
+# What a turn under a policy that withholds is given: the demand needs somebody who reads.
+HALTING: dict[str, Any] = {"policy": "halt-on MEDIUM", "judge": reader()}
 
 
 class Chat(ChatLLM):

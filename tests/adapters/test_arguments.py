@@ -255,7 +255,10 @@ def test_a_question_s_fields_are_looked_at_when_they_are_given(taker: str) -> No
     refused(lambda: TURNS[taker](report_only="stop"), "unknown directive 'stop'")
     refused(lambda: TURNS[taker](budget_tokens="x"), "budget_tokens is not usable")
     refused(lambda: TURNS[taker](strategy="fast"), "strategy")
-    TURNS[taker](policy="halt-on HIGH", budget_tokens=100, strategy=None, k=None)
+    if taker != "CRPRunnable":
+        # A judge may come with a call of `CRPRunnable`; these others' calls bring none.
+        refused(lambda: TURNS[taker](policy="halt-on HIGH"), "unchecked allow")
+    TURNS[taker](policy="halt-on HIGH; unchecked allow", budget_tokens=100, strategy=None, k=None)
 
 
 def test_names_that_these_take_are_still_taken() -> None:
@@ -311,7 +314,7 @@ def test_a_retriever_s_other_fields_are_not_given_with_a_question() -> None:
 
 
 def test_a_gate_checks_against_documents_and_names_what_it_cannot() -> None:
-    gate = lc.CRPGate("halt-on HIGH", embedder=HashEmbedder())
+    gate = lc.CRPGate("warn-on HIGH", embedder=HashEmbedder())
     assert gate.check(TEXT, [DOCUMENT]).risk_level == gate.check(TEXT, [TEXT]).risk_level  # type: ignore[list-item]
     refused(lambda: gate.check(TEXT, None), "context is NoneType")  # type: ignore[arg-type]
     refused(lambda: gate.check(TEXT, [TEXT], 3), "question is int, wanted a text")  # type: ignore[arg-type]
@@ -606,7 +609,7 @@ def test_a_gate_stands_around_whatever_langchain_calls_a_chain() -> None:
     def answer(question: str) -> dict[str, Any]:
         return {"answer": "It opened in 1957.", "context": ["Plant 7 opened in 1957."]}
 
-    guarded = lc.CRPGate.around(answer, "halt-on HIGH")  # type: ignore[arg-type]
+    guarded = lc.CRPGate.around(answer, "warn-on HIGH")  # type: ignore[arg-type]
     assert guarded.invoke("When did plant 7 open?")["answer"] == "It opened in 1957."
 
 

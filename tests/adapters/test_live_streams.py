@@ -13,8 +13,8 @@ from crp_integrations.langchain import CRPGate, CRPRunnable, report_of
 from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine
 from crp_integrations.llama_index import report_of as report_on_response
 from tests.adapters import llama_index_doubles as llama
-from tests.adapters.langchain_doubles import FACTS, HALTING, opened, overheard, reader, scripted
-from tests.adapters.llama_index_doubles import QUESTION, WRONG
+from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
+from tests.adapters.llama_index_doubles import HALTING, QUESTION, WRONG, reader
 from tests.judges import named
 from tests.servers import openai_double
 
@@ -61,7 +61,8 @@ async def query_engine(relay, text, way, **options):
 
 COMPONENTS = {"CRPRunnable": runnable, "CRPAgentLLM": agent_llm, "CRPQueryEngine": query_engine}
 FREE = ({}, {"policy": "oversight log-only"})
-HELD = (HALTING, {"policy": "upgrade-on-risk reflexive", "judge": reader()})
+UPGRADING = {"policy": "upgrade-on-risk reflexive", "judge": reader()}
+HELD = (HALTING, UPGRADING)
 
 
 @pytest.mark.parametrize("name", COMPONENTS)

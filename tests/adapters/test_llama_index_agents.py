@@ -25,6 +25,7 @@ from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.llama_index_doubles import (
     FACTS,
+    HALTING,
     QUESTION,
     WRONG,
     Chat,
@@ -35,11 +36,11 @@ from tests.adapters.llama_index_doubles import (
     opened,
     outputs,
     prompts,
+    reader,
     scripted,
     streamed,
 )
 
-HALT = "halt-on MEDIUM"
 # Runs at once, of agents three deep.
 MANY = 10
 KINDS = ("FunctionAgent", "AgentWorkflow")
@@ -365,7 +366,7 @@ async def test_a_halt_leaks_nothing_in_any_event(kind, streaming):
     try:
         relay = opened()
         llm = scripted([("weather", {"city": "Rome"})], WRONG)
-        made = agent(CRPAgentLLM(relay, llm, policy=HALT), [weather], kind, streaming=streaming)
+        made = agent(CRPAgentLLM(relay, llm, **HALTING), [weather], kind, streaming=streaming)
         events, result, error = await heard(made.run(QUESTION))
     finally:
         get_dispatcher().event_handlers.remove(listener)
@@ -410,8 +411,8 @@ async def test_a_tools_result_is_evidence_and_sent_once_and_its_error_is_none():
 @pytest.mark.parametrize("way", ["sync", "async", "stream", "many"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_depth_turn_and_session_of_agents_three_deep(kind, way):
-    # No receipts and the plain verifier: what is looked at is whose each window is.
-    relay = opened(receipts=False, dpe={"verifier": "alignment"})
+    # No receipts: what is looked at is whose each window is.
+    relay = opened(receipts=False)
     made = nested(lambda llm: CRPAgentLLM(relay, llm), streaming=way == "stream", kind=kind)
     seen: list[ReportEvent] = []
 
@@ -524,14 +525,15 @@ async def test_a_tag_names_a_session_that_stays():
 
 async def test_a_sub_agent_is_under_the_policy_of_the_one_around_it_and_costs_it():
     relay = opened()
-    inner = agent(CRPAgentLLM(relay, scripted(WRONG)), name="inner")
+    # A policy is handed down and a judge is not, so each agent has its own.
+    inner = agent(CRPAgentLLM(relay, scripted(WRONG), judge=reader()), name="inner")
     assert str(await inner.run(QUESTION)) == WRONG
 
     async def ask() -> str:
         """Ask another agent."""
         return str(await inner.run(QUESTION))
 
-    outer = CRPAgentLLM(relay, scripted([("ask", {})], FACTS[0]), policy=HALT)
+    outer = CRPAgentLLM(relay, scripted([("ask", {})], FACTS[0]), **HALTING)
     events, result, error = await heard(agent(outer, [ask]).run(QUESTION))
     # The halt of the inner one is an error of the outer one's tool, which LlamaIndex tells it.
     assert error is None and not leaked(events)
@@ -620,11 +622,11 @@ async def test_a_last_answer_after_too_many_turns_is_reported_on():
 
 def test_alone_it_is_a_window_of_its_own():
     relay = opened()
-    llm = CRPAgentLLM(relay, scripted(FACTS[0]), policy=HALT)
+    llm = CRPAgentLLM(relay, scripted(FACTS[0]), **HALTING)
     response = llm.complete(QUESTION)
     assert response.text == FACTS[0]
     assert response.additional_kwargs["crp"]["risk_level"] == "LOW"
     assert "".join(part.delta for part in llm.stream_complete(QUESTION)) == FACTS[0]
     with pytest.raises(SafetyHalt):
-        CRPAgentLLM(relay, scripted(WRONG), policy=HALT).stream_complete(QUESTION)
+        CRPAgentLLM(relay, scripted(WRONG), **HALTING).stream_complete(QUESTION)
     assert relay.verify().windows == 3

@@ -36,6 +36,7 @@ from crp_integrations.llama_index.model import LlamaIndexModel
 from crp_integrations.messages import Message, ModelCall
 from tests.adapters.llama_index_doubles import (
     FACTS,
+    HALTING,
     QUESTION,
     agent,
     heard,
@@ -206,7 +207,7 @@ async def test_an_agent_of_windows_over_the_wire(server, kind, streaming):
     assert "tools" in server.requests[0].body
     nothing_of_ours(server)
     server.text = FACTS[0].replace("412", "512")
-    halting = agent(CRPAgentLLM(relay, llm(server), policy="halt-on MEDIUM"), [load_now], kind)
+    halting = agent(CRPAgentLLM(relay, llm(server), **HALTING), [load_now], kind)
     events, _, error = await heard(halting.run(QUESTION))
     assert isinstance(error, SafetyHalt) and not leaked(events)
 

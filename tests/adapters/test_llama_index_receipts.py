@@ -27,6 +27,7 @@ from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
 from tests.adapters.llama_index_doubles import (
     FACTS,
+    HALTING,
     QUESTION,
     WRONG,
     agent,
@@ -181,7 +182,7 @@ def test_a_call_outside_of_an_agent_hands_its_receipt_on() -> None:
 
 async def test_the_receipt_of_a_withheld_window_is_handed_on() -> None:
     relay, receipts = opened(), list[Receipt]()
-    llm = CRPAgentLLM(relay, scripted(WRONG), policy="halt-on MEDIUM", on_receipt=receipts.append)
+    llm = CRPAgentLLM(relay, scripted(WRONG), **HALTING, on_receipt=receipts.append)
     _, _, error = await heard(agent(llm, []).run(QUESTION))
     assert isinstance(error, SafetyHalt)
     (receipt,) = receipts

@@ -46,6 +46,7 @@ from crp_integrations.llama_index.span_tree import process_tree
 from crp_integrations.seals import sha256
 from tests.adapters.llama_index_doubles import (
     FACTS,
+    HALTING,
     QUESTION,
     WRONG,
     Chat,
@@ -56,7 +57,6 @@ from tests.adapters.llama_index_doubles import (
 )
 from tests.doubles import ScriptedModel
 
-HALT = "halt-on MEDIUM"
 LONG = [
     f"Plant {n} of the Northfield company was built in {1950 + n}. It delivers {400 + n} megawatts "
     f"to the grid. Its cooling tower is {80 + n} metres high. The ministry licensed it under number "
@@ -233,7 +233,7 @@ async def test_a_question_is_answered_checked_and_sealed(way, own, streaming, ev
 async def test_a_withheld_answer_shows_nowhere(way, own, streaming):
     relay = opened(models=ScriptedModel(WRONG))
     llm = scripted(WRONG) if own else None
-    engine = CRPQueryEngine(relay, llm=llm, model="gpt-4o", policy=HALT, streaming=streaming)
+    engine = CRPQueryEngine(relay, llm=llm, model="gpt-4o", **HALTING, streaming=streaming)
     with pytest.raises(SafetyHalt) as halt:
         await queried(engine, way)
     assert halt.value.report.response_content_hash == sha256(WRONG)

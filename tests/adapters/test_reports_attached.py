@@ -33,9 +33,8 @@ from crp_integrations.llama_index import report_of as report_on_response
 from crp_integrations.vocabulary.provenance import RiskLevel
 from tests.adapters import llama_index_doubles as llama
 from tests.adapters.langchain_doubles import FACTS, opened, overheard, scripted
-from tests.adapters.llama_index_doubles import QUESTION, WRONG
+from tests.adapters.llama_index_doubles import HALTING, QUESTION, WRONG
 
-HALT = "halt-on MEDIUM"
 REPORT = examine(WRONG, context=list(FACTS), question=QUESTION)
 TEXT = st.text(st.characters(), max_size=3_000)
 
@@ -75,7 +74,7 @@ def test_a_summary_never_takes_more_than_its_kilobyte(data):
 def test_a_summary_names_what_is_wrong_and_where_the_report_is():
     relay = opened()
     with pytest.raises(SafetyHalt) as caught:
-        CRPRunnable(relay, llm=scripted(WRONG), policy=HALT).invoke(QUESTION)
+        CRPRunnable(relay, llm=scripted(WRONG), **HALTING).invoke(QUESTION)
     report = caught.value.report
     made = summarise_report(report)
     assert relay.report(made["report_id"]).report_hash == report.report_hash
@@ -152,7 +151,7 @@ def test_a_component_attaches_as_much_as_it_is_told_and_hands_all_of_it_over(nam
 def test_the_report_of_a_withheld_answer_is_handed_over_too(name):
     handed = []
     with pytest.raises(SafetyHalt) as caught:
-        COMPONENTS[name][0](policy=HALT, on_report=handed.append)
+        COMPONENTS[name][0](**HALTING, on_report=handed.append)
     assert handed == [caught.value.report]
 
 

@@ -18,16 +18,43 @@ from langgraph.checkpoint.memory import InMemorySaver
 from crp_integrations import Relay, SafetyHalt, examine
 from crp_integrations.langchain import CRPMiddleware, DPECallbackHandler
 from crp_integrations.litellm import CRPRouter
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import RiskLevel
-from tests.adapters.langchain_doubles import Chat
 from tests.adapters.litellm_deployments import entry
 from tests.adapters.tool_results import RESULTS, answers, conversation
 from tests.doubles import HashEmbedder
+from tests.judges import claims_of, material
+from tests.relay.judges import CONTRADICTED, SUPPORTED, ScriptedJudge, scripted_judge
 from tests.servers import Double
 
-# Prose, which restated with another figure is found beside any other facts.
+# Prose, restated with other words: somebody has to read it.
 _, QUESTION, RESULT, RIGHT, CHANGES = next(one for one in RESULTS if one[0] == "prose")
 WRONG = RIGHT.replace(*CHANGES[0])
+
+
+class Recorded:
+    """A judge that gives a recorded reply under the id of what it is asked now.
+
+    An id is made of a prompt, whose form is a later one than the replies'; the numbers of claims
+    and passages are what they were.
+    """
+
+    model_name = "judge-1"
+
+    def __init__(self, reply: str) -> None:
+        self._reply: dict[str, Any] = json.loads(reply)
+
+    def call(self, call: ModelCall) -> Reply:
+        """The reply, where it is one on these claims."""
+        asked = material(str(message.content) for message in call.messages)
+        assert asked is not None, "this is no call of a judge"
+        told = [one["n"] for one in self._reply["claims"]]
+        assert told == [number for number, _ in claims_of(asked)]
+        return Reply(text=json.dumps({**self._reply, "id": asked["id"]}), model=self.model_name)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        return self.call(call)
 
 
 class Scripted(GenericFakeChatModel):
@@ -53,16 +80,19 @@ def asked(agent: Any, question: str = QUESTION, **config: Any) -> Any:
     return agent.invoke({"messages": [("user", question)]}, config)["messages"][-1]
 
 
-def test_right_answers_about_tools_stay_low_and_changed_ones_are_found() -> None:
-    """Ten kinds of results, four ways to attribute them: the figures that the docs give."""
-    flagged = {True: 0, False: 0}
-    counted = {True: 0, False: 0}
+def reading(right: bool = True) -> ScriptedJudge:
+    """A judge that supports all that an answer says, or says that all of it is wrong."""
+    return scripted_judge(SUPPORTED if right else CONTRADICTED)
+
+
+def test_without_a_judge_no_right_answer_about_a_tool_is_flagged_and_no_wrong_one_low() -> None:
+    """Ten kinds of results, four ways to attribute them."""
     for question, result, answer, right in answers():
         report = examine(answer, [], question, conversation=conversation(question, result))
-        counted[right] += 1
-        flagged[right] += report.risk_level is not RiskLevel.LOW
-    assert flagged[True] <= 0.03 * counted[True]
-    assert flagged[False] >= 0.5 * counted[False]
+        if right:
+            assert report.risk_level in (RiskLevel.LOW, RiskLevel.UNKNOWN), answer
+        else:
+            assert report.risk_level is not RiskLevel.LOW, answer
 
 
 def test_with_a_judge_changed_answers_are_found_and_right_ones_stay_low() -> None:
@@ -74,7 +104,7 @@ def test_with_a_judge_changed_answers_are_found_and_right_ones_stay_low() -> Non
     for question, result, answer, right in answers():
         if answer not in known:
             continue
-        judge = Chat(reply=lambda sent, said=known[answer]: said)
+        judge = Recorded(known[answer])
         talk = conversation(question, result)
         report = examine(answer, [], question, conversation=talk, judge=judge)
         counted[right] += 1
@@ -86,7 +116,7 @@ def test_with_a_judge_changed_answers_are_found_and_right_ones_stay_low() -> Non
 
 @pytest.mark.parametrize(("said", "low"), [(RIGHT, True), (WRONG, False)])
 def test_a_handler_alone_takes_an_ordinary_tool_as_evidence(said: str, low: bool) -> None:
-    handler = DPECallbackHandler(attach="full")
+    handler = DPECallbackHandler(attach="full", judge=reading(low))
     message = asked(create_agent(scripted(said), [lookup]), callbacks=[handler])
     report = message.response_metadata["crp"]
     assert (report["risk_level"] == "LOW") is low
@@ -120,11 +150,11 @@ def test_a_result_of_an_earlier_turn_counts_in_another_process() -> None:
     """Two relays without a common store stand for two workers behind one checkpointer."""
     saver = InMemorySaver()
     thread: Any = {"configurable": {"thread_id": "t"}}
-    policy = "halt-on HIGH"
+    how: dict[str, Any] = {"policy": "halt-on HIGH", "judge": scripted_judge({"71": CONTRADICTED})}
     with Relay.open(embedder=HashEmbedder()) as first:
         agent = create_agent(
             scripted(RIGHT), [lookup], checkpointer=saver,
-            middleware=[CRPMiddleware(first, policy=policy)],
+            middleware=[CRPMiddleware(first, **how)],
         )  # fmt: skip
         assert asked(agent, **thread).content == RIGHT
     for said, withheld in ((RIGHT, False), (WRONG, True)):
@@ -132,7 +162,7 @@ def test_a_result_of_an_earlier_turn_counts_in_another_process() -> None:
             model = Scripted(messages=iter([AIMessage(said)]))
             agent = create_agent(
                 model, [lookup], checkpointer=saver,
-                middleware=[CRPMiddleware(second, policy=policy)],
+                middleware=[CRPMiddleware(second, **how)],
             )  # fmt: skip
             if withheld:
                 with pytest.raises(SafetyHalt, match="halt-on HIGH"):
@@ -146,7 +176,8 @@ def test_a_router_takes_tools_results_as_evidence(
     relay: Relay, server: Double, said: str, withheld: bool
 ) -> None:
     server.answers = lambda seen: said
-    router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, policy="halt-on HIGH")
+    how: dict[str, Any] = {"policy": "halt-on HIGH", "judge": reading(not withheld)}
+    router = CRPRouter([entry(server, "main", "gpt-4o")], relay=relay, **how)
     messages = conversation(QUESTION, RESULT)
     if withheld:
         with pytest.raises(SafetyHalt, match="halt-on HIGH"):
@@ -175,19 +206,20 @@ def test_ten_kinds_of_results_have_one_verdict_behind_every_door(door: str, serv
         for question, result, said, right in SOME:
             server.text = said
             talk = conversation(question, result)
+            judge = reading(right)
             if door == "handler":
-                how: dict[str, Any] = {"callbacks": [DPECallbackHandler()]}
+                how: dict[str, Any] = {"callbacks": [DPECallbackHandler(judge=judge)]}
                 report = answered(result, said, question, **how).response_metadata["crp"]
             elif door == "middleware":
-                how = {"middleware": [CRPMiddleware(relay)]}
+                how = {"middleware": [CRPMiddleware(relay, judge=judge)]}
                 report = answered(result, said, question, **how).response_metadata["crp"]
             else:
-                report = router.completion("main", talk).crp
-            wanted = examine(said, [], question, conversation=talk).risk_level
+                report = router.completion("main", talk, judge=judge).crp
+            wanted = examine(said, [], question, conversation=talk, judge=judge).risk_level
             assert report["risk_level"] == wanted, (question, said)
             levels[right].append(report["risk_level"])
     assert set(levels[True]) == {"LOW"}
-    assert levels[False].count("LOW") <= 0.5 * len(levels[False])
+    assert set(levels[False]) <= {"HIGH", "CRITICAL"}
 
 
 @pytest.mark.parametrize(("figure", "withheld"), [("31", False), ("13", True)])

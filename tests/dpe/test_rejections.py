@@ -87,7 +87,7 @@ def test_a_correction_is_no_repeat() -> None:
 
 
 def test_what_a_fact_states_is_no_repeat_and_what_a_text_states_is_one() -> None:
-    fact = Fact(fact_id="fares", text=SAID)
+    fact = Fact(content=SAID)
     how: dict[str, Any] = {"conversation": conversation(SAID), "rejected": rejected()}
     assert examine(SAID, [fact], QUESTION, **how).risk_level is RiskLevel.LOW
     assert above(SAID, SAID).risk_level is RiskLevel.HIGH

@@ -251,10 +251,10 @@ def test_without_parametric_what_nothing_supports_is_refused_too() -> None:
 
 @pytest.mark.parametrize("source", [PolicySource.CKF, PolicySource.CROSS_SESSION])
 def test_facts_from_elsewhere_need_their_word(source: PolicySource) -> None:
-    origins = {"f1": source}
+    origins = {"f2": source}
     found = judge_answer(parse_policy("default-src context parametric"), good(), origins=origins)
     assert found.halt is HaltReason.POLICY
-    assert only(found)[2] == f"2 claims from {source}"
+    assert only(found)[2] == f"1 claim from {source}"
     # The same facts asked for again would be no other ones.
     assert found.unmet == ()
     assert (
@@ -262,13 +262,13 @@ def test_facts_from_elsewhere_need_their_word(source: PolicySource) -> None:
         == PolicyJudgement()
     )
     # A fact that no claim rests on is nobody's source.
-    assert judge_answer(Policy(), good(), origins={"f2": source}) == PolicyJudgement()
+    assert judge_answer(Policy(), good(), origins={"f1": source}) == PolicyJudgement()
 
 
 def test_without_context_the_envelopes_facts_are_refused() -> None:
     assert (
         only(judge_answer(parse_policy("default-src parametric"), good()))[2]
-        == "2 claims from context"
+        == "1 claim from context"
     )
 
 
@@ -385,7 +385,7 @@ def test_a_judgement_holds_no_word_of_the_answer() -> None:
 
 
 def test_a_changed_value_is_caught_by_entailment_and_risk_and_not_by_grounding() -> None:
-    report = check("The fee is 90 EUR per month.", FACTS)
+    report = check(FACTS[1].replace("17", "19"), FACTS)
     assert report.distortion_count == 1
     assert (
         judge_answer(parse_policy("require-grounding 1.00; block-fabrication"), report).violations
