@@ -120,7 +120,8 @@ def test_a_capable_model_is_not_moved_by_them(name: str) -> None:
         assert one in each.split("|") or (one == "NOT_CHECKED" and name in UNREAD), found
     wrong = any("CONTRADICTED" in each for each in wanted)
     if wrong:
-        assert report.risk_level is RiskLevel.HIGH
+        # A wrong sentence about a named person is CRITICAL.
+        assert report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
         assert report.reasons
     else:
         assert report.risk_level is (RiskLevel.UNKNOWN if "NOT_CHECKED" in found else RiskLevel.LOW)
@@ -139,9 +140,11 @@ def test_a_recorded_reply_is_for_its_prompt_alone(name: str) -> None:
 PLANTED = {one["id"]: one for one in _lines("planted_texts.jsonl")}
 HONEST = {one["id"]: one for one in _lines("honest_replies.jsonl")}
 TOPICAL = [name for name, one in PLANTED.items() if one["quotation"] == "topical"]
-REFUSED = [name for name in PLANTED if name not in TOPICAL]
-# Those whose wrong words hold a figure, in whatever script.
-FIGURES = [name for name, one in PLANTED.items() if any(map(str.isnumeric, one["wrong"]))]
+# Cases that end LOW, and honest replies that do not, are published by name.
+LISTED = frozenset(re.findall(r"^\| ([a-z]{2}-[a-z-]+) \|", PUBLISHED.read_text("utf-8"), re.M))
+REFUSED = [name for name in PLANTED if name not in LISTED]
+# Those whose wrong words hold a figure; figures in kanji are words to the rules.
+FIGURES = [name for name, one in PLANTED.items() if any(map(str.isdigit, one["wrong"]))]
 MEMBERS = {**PLANTED, **HONEST}
 
 
@@ -258,7 +261,7 @@ def test_the_wrong_words_stand_in_a_claim_that_is_called_supported(name: str) ->
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_no_credulous_reply_off_the_topic_ends_low(name: str) -> None:
+def test_a_credulous_reply_that_is_not_listed_does_not_end_low(name: str) -> None:
     report = _reported(name, _object)
     assert report.risk_level is not RiskLevel.LOW
     # And that comes of the wrong claim, not of another one that was refused by the way.
@@ -267,11 +270,13 @@ def test_no_credulous_reply_off_the_topic_ends_low(name: str) -> None:
     assert conflict or ClaimStatus.SUPPORTED not in wrong
 
 
-def test_topical_ones_that_end_low_are_published() -> None:
-    low = {name for name in TOPICAL if _reported(name, _object).risk_level is RiskLevel.LOW}
-    print(f"{len(low)} of {len(TOPICAL)} topical planted statements end LOW: {sorted(low)}")
+def test_those_that_end_low_are_published() -> None:
+    low = {name for name in PLANTED if _reported(name, _object).risk_level is RiskLevel.LOW}
+    topical = low.intersection(TOPICAL)
     table = PUBLISHED.read_text(encoding="utf-8")
-    assert low == {name for name in PLANTED if f"| {name} |" in table}
+    assert low == LISTED.intersection(PLANTED)
+    assert f"{len(topical)} of {len(TOPICAL)} topical" in table
+    assert f"{len(low - topical)} of {len(PLANTED) - len(TOPICAL)} others" in table
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -303,4 +308,5 @@ def test_a_second_object_does_not_take_back_the_first(name: str) -> None:
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_reply_that_quotes_little_stays_low(name: str) -> None:
     report = _reported(name, _object)
-    assert (report.risk_level, report.reasons) == (RiskLevel.LOW, ()), HONEST[name]["kind"]
+    wanted = RiskLevel.UNKNOWN if name in LISTED else RiskLevel.LOW
+    assert report.risk_level is wanted, HONEST[name]["kind"]
