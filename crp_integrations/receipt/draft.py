@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
+from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
@@ -92,22 +93,24 @@ def draft(told: Told, version: str) -> Draft:
     candidates = part(_candidates(told.fit, labels, texts))
     # Of passages that no envelope tells of.
     shown: list[tuple[Part, ...]] = []
+    packed: tuple[Part, ...] = ()
     envelope = None
     if told.envelope is not None and told.fit is not None:
         facts = told.fit.candidates.facts
         places = {one.fact_id: n for n, one in enumerate(facts)}
         envelope = part(outline.envelope(told.envelope, places, labels))
-        context = texts.rendered(told.envelope)
+        context = packed = texts.rendered(told.envelope)
     else:
         if told.examined is not None:
-            shown = [(texts.fact(name, text),) for name, text in told.examined.dossier.passages]
+            shown = _seen(told.examined.dossier, texts)
+            packed = rendered(shown[: len(told.examined.dossier.numbered_passages)])
         context = rendered(shown)
     texts.of = tuple(sorted(quoted(context)))
     text = told.envelope.text if told.envelope else texts.composed(context)
     texts.add("context", text, of=texts.of, parts=context)
     question = texts.add("request", told.asked.query)
     request = request_told(told.asked, texts, question, told)
-    calls = calls_told(told, texts, question, context)
+    calls = calls_told(told, texts, question, packed)
     texts.add("answer", told.text, of=texts.of, follows=True)
     examined = examined_told(told, told.examined, texts, question, shown) if told.examined else None
     needs = told.examined.dossier.sub_queries if told.examined else ()
@@ -139,6 +142,25 @@ def draft(told: Told, version: str) -> Draft:
         "seal": seal,
     }
     return Draft(together(parts, rest), tuple(texts.leaves))
+
+
+def _seen(dossier: Dossier, texts: TextLeaves) -> list[tuple[Part, ...]]:
+    """What is shown of the passages of a context that was made elsewhere.
+
+    A system prompt is no fact: it may have the facts in it, or quote them, and goes with them.
+    """
+    facts = dossier.numbered_passages
+    shown: list[tuple[Part, ...]] = [(texts.fact(name, text),) for name, text in facts]
+    if len(facts) == len(dossier.passages):
+        return shown
+    name, text = f"evidence/{len(dossier.passages)}", dossier.passages[-1][1]
+    parts = rendered(shown)
+    texts.of = tuple(sorted(quoted(parts)))
+    packed = texts.composed(parts)
+    if packed and packed in text:
+        ahead, _, behind = text.partition(packed)
+        return [*shown, tuple(_around(ahead, behind, texts, name, parts))]
+    return [*shown, (texts.add(name, text, of=texts.of, follows=True),)]
 
 
 def _selected(fit: EnvelopeInputs) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.receipt.records import Receipt, read, write
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
@@ -119,3 +120,31 @@ def test_what_is_in_no_fabric_is_on_no_disk() -> None:
     kept = observe_answer(relay, ANSWER, stored, QUESTION)
     relay.end_session(kept.session_id)
     assert relay.receipt(out_of(kept).receipt_id) is not None
+
+
+@pytest.mark.parametrize("around", ["", "[1] "])
+@pytest.mark.parametrize("quoting", [True, False])
+def test_a_fact_goes_with_the_system_prompt_that_has_it(around: str, quoting: bool) -> None:
+    relay, _ = opened()
+    shown = relay.ask(QUESTION, model="any/model").envelope.facts
+    stored = relay.fabric.facts([one.fact_id for one in shown])
+    (fact,) = [one for one in stored if one and one.content == FACTS[0]]
+    system = Message(role="system", content=f"Be kind. {around}{FACTS[0]} Thanks.")
+    asked = Message(role="user", content=QUESTION)
+    found = observe_answer(relay, "It is.", [fact], QUESTION, messages=[system, asked])
+    relay.end_session(found.session_id)
+    # The prompt is no fact, so that no fabric has to have it.
+    receipt = relay.receipt(out_of(found).receipt_id)
+    assert receipt is not None
+    assert replay(receipt).same
+    texts = [one.text or "" for one in receipt.texts if not isinstance(one, str)]
+    assert sum(FACTS[0] in text for text in texts) == (1 if around else 3)
+    if around or quoting:
+        copy = redact(receipt, facts=[fact.fact_id], quoting=quoting)
+        assert verify(write(copy)).ok
+        assert FACTS[0].encode() not in write(copy)
+    (source,) = relay.fabric.sources()
+    relay.fabric.erase(source.source_id)
+    left = relay.receipt(receipt.receipt_id)
+    assert left is not None
+    assert FACTS[0].encode() not in write(left)

@@ -75,9 +75,10 @@ function factsOf(read, content) {
 }
 
 function passageOf(read, passage, place) {
-  const leaf = passage.pieces.flat().find((piece) => Number.isInteger(piece));
+  const leaves = passage.pieces.map((piece) => [piece].flat()[0]).filter((leaf) => Number.isInteger(leaf));
+  const gone = leaves.find((leaf) => read.text(leaf) === null) ?? leaves[0];
   return { id: passage.id, position: place + 1, tokens: null, score: null, source: "", parts: [], note: "",
-    text: read.composed(passage.pieces), gone: read.gone(leaf) };
+    text: read.composed(passage.pieces), gone: read.gone(gone) };
 }
 
 function partsShown(text, spans) {
