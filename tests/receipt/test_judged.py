@@ -183,7 +183,7 @@ BREAKDOWN = "report.attribution_breakdown"
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        (lambda text: text.replace("CONTRADICTED", "SUPPORTED"), f"{BREAKDOWN}.CONTEXT_GROUNDED"),
+        (lambda text: text.replace("CONTRADICTED", "SUPPORTED"), f"{BREAKDOWN}.PARAMETRIC"),
         (lambda text: text.replace("412 megawatts", "412 megawatt"), f"{BREAKDOWN}.PARAMETRIC"),
         (lambda text: text.replace("512 megawatts", "512"), "report.claims[1].wrong[1]"),
         (lambda text: text.replace("NUMBER", "DATE"), "report.claims[1].error"),
@@ -295,7 +295,11 @@ def test_long_passages_go_in_pieces_that_are_told() -> None:
 
 def test_what_the_question_and_the_system_prompt_say_is_evidence() -> None:
     def say(asked: dict[str, Any]) -> str:
-        quotes = ("q", "weighs 4711"), ("s", "is grey"), ("question", "lives in Quimperley")
+        quotes = (
+            ("q", "weighs 4711"),
+            ("s", "walruszq is grey"),
+            ("question", "lives in Quimperley"),
+        )
         return json.dumps(
             {
                 "id": asked["id"],
@@ -433,11 +437,12 @@ def test_two_judged_answers_are_laid_beside_each_other() -> None:
     left, _, _ = judged()
     same = diff(left, judged()[0])
     assert same.same, same.differences
+    unread = asked(options={"dpe": {}})
     found = diff(left, judged(lenient)[0])
     places = {one.place for one in found.differences}
     assert any(place.startswith("judge/1, byte") for place in places)
     assert any(place.startswith("report.") for place in places)
-    assert any(place.startswith("examined.judged") for place in _places(diff(left, asked())))
+    assert any(place.startswith("examined.judged") for place in _places(diff(left, unread)))
 
 
 def _places(found: Any) -> list[str]:
@@ -503,7 +508,7 @@ def test_a_receipt_is_shown_with_statuses_and_quotations(
     receipt, _, answer = judged()
     receipt_views.draw_receipt(receipt, verify(receipt))
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("512 megawatts", "412 megawatts", "VERIFIED by judge any/judge"):
+    for words in ("512 megawatts", "412 megawatts", "by judge any/judge; 3 of 3 claims read"):
         assert words in shown
     assert "CONTRADICTED It delivers 512 megawatts." in shown
     assert f"HIGH ({answer.report.risk_score:.3f})" in shown

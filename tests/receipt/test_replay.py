@@ -38,6 +38,7 @@ from tests.receipt.relayed import (
 from tests.receipt.relayed import receipt_of as out_of
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
+from tests.relay.judges import MEASURED
 from tests.relay.need_questions import looks_up
 
 Change = Callable[[dict[str, Any]], None]
@@ -112,7 +113,10 @@ def test_what_was_sent_is_in_the_receipt_byte_for_byte() -> None:
         ((ANSWER,), {"cache": "max-age=60"}),
         ((ANSWER,), {"options": {"preset": "literal"}}),
         ((ANSWER,), {"options": {"envelope": {"layout": "cache-stable"}}}),
-        ((ANSWER, FACTS[0]), {"policy": "halt-on HIGH; upgrade-on-risk reflexive"}),
+        (
+            (ANSWER, FACTS[0]),
+            {"policy": "halt-on HIGH; upgrade-on-risk reflexive", "options": {"dpe": MEASURED}},
+        ),
     ],
 )
 def test_windows_of_every_kind_replay(script: tuple[Any, ...], asking: dict[str, Any]) -> None:
@@ -134,7 +138,7 @@ def test_windows_of_every_kind_replay(script: tuple[Any, ...], asking: dict[str,
 
 
 def test_a_halted_window_replays_with_the_answer_that_was_withheld() -> None:
-    relay, _ = opened(ANSWER)
+    relay, _ = opened(ANSWER, dpe=MEASURED)
     with pytest.raises(SafetyHalt):
         relay.ask(QUESTION, model=MODEL, session_id=SESSION, policy="block-fabrication")
     receipt = out_of(relay, relay.receipts().ids()[-1])
@@ -179,7 +183,7 @@ def automatic(content: dict[str, Any]) -> None:
 
 
 def signal(content: dict[str, Any]) -> None:
-    content["examined"]["signals"][0]["value"]["probability"] //= 2
+    content["examined"]["signals"][1]["value"][0][0] //= 2
 
 
 def claim(content: dict[str, Any]) -> None:
@@ -265,7 +269,7 @@ def test_what_a_signer_tells_otherwise_is_found(
     asking: dict[str, Any], change: Change, part: str, place: str
 ) -> None:
     """Whoever has the key can sign it; the replay finds it all the same."""
-    relay, _ = opened()
+    relay, _ = opened(dpe=MEASURED)
     with suppress(SafetyHalt):
         relay.ask(QUESTION, model=MODEL, session_id=SESSION, **asking)
     receipt = out_of(relay, relay.receipts().ids()[-1])
@@ -336,18 +340,18 @@ def test_engines_at_hand_are_asked_again() -> None:
     found = replay(receipt, tools)
     assert found.part("catalogue").state == EQUAL
     signals = found.part("signals")
-    assert (signals.state, signals.why.partition(" asked")[0]) == (EQUAL, "1")
+    assert (signals.state, signals.why.partition(" asked")[0]) == (EQUAL, "5")
     assert "largest difference 0.000000" in signals.why
 
 
 def test_an_engine_that_says_something_else_is_told() -> None:
     def doubt(content: dict[str, Any]) -> None:
-        content["examined"]["signals"][0]["value"]["claims"][0] += 40_000
+        content["examined"]["signals"][1]["value"][0][0] -= 40_000
 
     found = replay(changed(asked(), doubt), Tools(verifier=default_verifier("alignment")))
     one = found.part("signals")
     assert one.state == DIFFERS
-    assert one.place == "examined.signals[0] (attribution.reading)"
+    assert one.place == "examined.signals[1] (entailment.judgement)"
     assert (one.recorded, one.replayed) == ("within 0.005000", "0.040000 away")
 
 

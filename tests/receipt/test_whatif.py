@@ -16,7 +16,7 @@ from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.whatif import Change, whatif
 from crp_integrations.relay.defaults import default_verifier
-from crp_integrations.vocabulary import Exactness, HaltReason
+from crp_integrations.vocabulary import Exactness, HaltReason, RiskLevel
 from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
 from tests.relay.conftest import FACTS
@@ -166,7 +166,8 @@ def test_a_bundle_classifies_the_use() -> None:
 
 
 def test_another_preset_packs_and_judges_by_its_rules() -> None:
-    receipt = asked()
+    # Nobody read the answer; the preset measures it.
+    receipt = asked(options={"dpe": {}})
     found = whatif(
         receipt,
         Change(preset="literal"),
@@ -175,7 +176,10 @@ def test_another_preset_packs_and_judges_by_its_rules() -> None:
     assert found.context is not None
     assert found.verdict is not None
     assert any("settings that were in force" in note for note in found.notes)
-    assert found.verdict.risk.before != found.verdict.risk.after
+    levels = (found.verdict.level_before, found.verdict.level_after)
+    assert levels == (RiskLevel.UNKNOWN, RiskLevel.CRITICAL)
+    assert found.verdict.risk is None
+    assert not found.verdict.same
 
 
 def test_another_model_counts_by_its_own_tokenizer() -> None:
