@@ -42,10 +42,12 @@ from tests.adapters.langchain_doubles import opened
 from tests.adapters.litellm_deployments import FACTS, QUESTION, entry, router
 from tests.adapters.litellm_proxy_app import MASTER, called
 from tests.doubles import FixedClock, HashEmbedder
+from tests.relay.judges import scripted_judge
 from tests.servers import Double, no_metadata, openai_double
 
 GOOD = FACTS[7]
 EMBEDDER = HashEmbedder()
+POLICY = "halt-on HIGH; upgrade-on-risk reflexive"
 PROMPT = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
 
 
@@ -99,7 +101,8 @@ def callback(server: Double) -> None:
 
 
 def gate(server: Double) -> None:
-    chain = CRPGate.around(chain_of(wrapped(), server), "halt-on HIGH")
+    how = {"policy": "halt-on HIGH", "judge": scripted_judge()}
+    chain = CRPGate.around(chain_of(wrapped(), server), **how)
     answer = chain.invoke(QUESTION)
     assert answer.response_metadata["crp"]
     model_at(server).invoke([("user", QUESTION), answer, ("user", "And when?")])
@@ -107,7 +110,7 @@ def gate(server: Double) -> None:
 
 def runnable(server: Double) -> None:
     relay = relay_of()
-    crp = CRPRunnable(relay, llm=model_at(server), policy="halt-on HIGH; upgrade-on-risk reflexive")
+    crp = CRPRunnable(relay, llm=model_at(server), policy=POLICY, judge=scripted_judge())
     config = {"configurable": {"thread_id": "t"}}
     answer = crp.invoke(QUESTION, config)
     assert answer.response_metadata["crp_headers"]
@@ -186,8 +189,8 @@ def vector_and_document_store(server: Double) -> None:
 
 
 def litellm_router(server: Double) -> None:
-    called_ = router(relay_of(), entry(server, "main", "gpt-4o"))
-    policy = {"policy": "halt-on HIGH; upgrade-on-risk reflexive"}
+    called_ = router(relay_of(), entry(server, "main", "gpt-4o"), judge=scripted_judge())
+    policy = {"policy": POLICY}
     response = called_.completion("main", [{"role": "user", "content": QUESTION}], crp=policy)
     assert response.crp_headers
     session = response.crp_headers["CRP-Context-Session-Id"]
@@ -219,7 +222,7 @@ def litellm_logger(server: Double) -> None:
 
 
 def litellm_proxy(server: Double) -> None:
-    hook = CRPProxyHook(relay_of())
+    hook = CRPProxyHook(relay_of(), judge=scripted_judge())
     with called(hook, [entry(server, "main", "gpt-4o")]) as client:
         asked = {"model": "main", "messages": [{"role": "user", "content": QUESTION}]}
         headers = {"CRP-Safety-Policy": "halt-on HIGH", "CRP-Agent-Phase": "PLAN"}
