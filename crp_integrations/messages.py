@@ -31,6 +31,8 @@ class Message(Record):
     Attributes:
         failed: of a tool's message: the tool failed, or the framework wrote it in a tool's place,
             so that it is evidence for nothing.
+        observation: what a tool answered, where an agent writes it into a message of its user, as
+            a `ReActAgent` does; evidence as a tool's message is.
     """
 
     SCHEMA = "message/1"
@@ -41,6 +43,7 @@ class Message(Record):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     failed: bool = False
+    observation: str = ""
 
 
 class Usage(Part):

@@ -27,6 +27,7 @@ from crp_integrations.adapters.observed_answers import (
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.nodes import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
+from crp_integrations.relay.evidence import without_echoes
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary.safety import Role
 
@@ -114,7 +115,7 @@ class ToolResult:
 
 def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     """The last question of a conversation, and what stands around it."""
-    read = [message_of(message) for message in messages]
+    read = read_messages(messages)
     until = len(messages) - count_reasoning(messages)
     places = [place for place, one in enumerate(read[:until]) if one.role == "user"]
     if not places:
@@ -123,6 +124,16 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     before = [one for one in read[: places[-1]] if one.role != "system"]
     after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
     return Conversation(read[places[-1]].content, system, (*before, *after), len(after))
+
+
+def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
+    """All messages of a conversation; of an agent's reasoning with what its tools answered."""
+    read = [message_of(message) for message in messages]
+    until = len(messages) - count_reasoning(messages)
+    for place in range(until + 1, len(messages), 2):
+        for _, given, text in read_observations(messages[place - 1 : place + 1]):
+            read[place] = read[place].changed(observation=without_echoes(text, given))
+    return read
 
 
 def message_of(message: ChatMessage) -> Message:
@@ -157,9 +168,12 @@ def with_failures(
     Args:
         unfounded: id and text of what failed tools answered.
     """
+    # An observation bears no id of its call.
+    wrong = {text for _, text in unfounded}
     return tuple(
         one.changed(failed=True)
-        if one.role == "tool" and (one.tool_call_id or "", one.content) in unfounded
+        if (one.role == "tool" and (one.tool_call_id or "", one.content) in unfounded)
+        or (one.observation and one.content.removeprefix(_OBSERVED) in wrong)
         else one
         for one in messages
     )

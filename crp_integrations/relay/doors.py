@@ -421,9 +421,11 @@ def screened_answer(
     # Statuses are read or compared word for word: sentences are embedded beside an earlier window's
     # alone, and by the document's arithmetic.
     embeds = bool(dossier.prior) or chosen.dpe.decides == "composite"
+    # What the caller gives is looked at, whether it is needed or not.
+    found = chosen_embedder(embedder, chosen) if embeds or embedder is not None else None
     report = run_stages(
         dossier,
-        embedder=chosen_embedder(embedder, chosen) if embeds else None,
+        embedder=found if embeds else None,
         verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
         policy=default_policy(),

@@ -142,10 +142,11 @@ def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     for message in messages:
         called |= {call.id: call for call in message.tool_calls}
-        if message.role != "tool" or message.failed:
+        if message.failed or not (message.role == "tool" or message.observation):
             continue
         call = called.get(message.tool_call_id or "")
-        text = without_echoes(message.content, call.arguments if call else "")
+        said = message.observation or message.content
+        text = without_echoes(said, call.arguments if call else "")
         if text.strip():
             name = message.name or (call.name if call else "") or "result"
             found.append((f"{TOOL_SOURCE}{name}#{len(found) + 1}", readable(text)))

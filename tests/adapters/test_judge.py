@@ -165,15 +165,20 @@ def by_handler_with_relay(answer: str, judge: Any, **how: Any) -> dict[str, Any]
     return said.response_metadata["crp"]
 
 
+def policy_of(judge: Any) -> str:
+    """A gate's policy: without a judge it can only warn."""
+    return "halt-on CRITICAL" if judge else "warn-on CRITICAL"
+
+
 def by_gate(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    gate = CRPGate("halt-on CRITICAL", judge=judge, attach="full", **how)
+    gate = CRPGate(policy_of(judge), judge=judge, attach="full", **how)
     given = {"answer": answer, "context": list(FACTS), "question": QUESTION}
     asyncio.run(gate.ainvoke(given))
     return gate.invoke(given)["crp"]
 
 
 def by_guarded(answer: str, judge: Any, **how: Any) -> dict[str, Any]:
-    chain = CRPGate.around(rag(answer), "halt-on CRITICAL", judge=judge, attach="full", **how)
+    chain = CRPGate.around(rag(answer), policy_of(judge), judge=judge, attach="full", **how)
     asyncio.run(chain.ainvoke(QUESTION))
     return chain.invoke(QUESTION).response_metadata["crp"]
 

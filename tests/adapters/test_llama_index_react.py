@@ -9,6 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler
 from crp_integrations.llama_index.messages import count_reasoning, read_conversation, tool_results
 from tests.adapters.llama_index_doubles import FACTS, QUESTION, heard, opened, outputs, scripted
+from tests.relay.judges import UNSUPPORTED, scripted_judge
 
 SAID = "At this moment the Meridian reactor delivers 388 megawatts to the northern grid."
 LOOK = "Thought: I look it up.\nAction: load_now\nAction Input: {'plant': 'Meridian'}"
@@ -33,7 +34,8 @@ def react(relay, llm, tool=load_now, **fields):
 async def test_every_turn_is_packed_for_the_users_question(streaming):
     relay = opened()
     llm = scripted(LOOK, ANSWER)
-    made = react(relay, CRPAgentLLM(relay, llm, attach="full"), streaming=streaming)
+    judge = scripted_judge({"Thought": UNSUPPORTED})
+    made = react(relay, CRPAgentLLM(relay, llm, judge=judge, attach="full"), streaming=streaming)
     events, result, error = await heard(made.run(QUESTION))
     assert error is None and str(result) == f"{FACTS[0]} {SAID}"
     assert [one.metadata["crp_agent"]["turn"] for one in outputs(events)] == [1, 2]
@@ -43,7 +45,8 @@ async def test_every_turn_is_packed_for_the_users_question(streaming):
     assert [one.content for one in second[1:]] == [QUESTION, LOOK, f"Observation: {SAID}"]
     # What the tool answered is evidence in the second turn, and was none in the first.
     assert SAID not in first[0].content
-    assert SAID in second[0].content
+    # It stands there once, as the agent's own message.
+    assert SAID not in second[0].content
     claims = result.metadata["crp"]["claims"]
     rests = [one["attribution"] == "CONTEXT_GROUNDED" for one in claims]
     # All but the thought.
@@ -53,9 +56,13 @@ async def test_every_turn_is_packed_for_the_users_question(streaming):
 
 async def test_an_error_of_a_tool_is_no_evidence():
     relay = opened()
-    llm = scripted(LOOK.replace("load_now", "broken"), ANSWER)
-    _, _, error = await heard(react(relay, CRPAgentLLM(relay, llm), broken).run(QUESTION))
+    told = "The sensor of the Meridian reactor is out of order since this morning."
+    llm = scripted(LOOK.replace("load_now", "broken"), f"{ANSWER} {told}")
+    own = CRPAgentLLM(relay, llm, attach="full")
+    _, result, error = await heard(react(relay, own, broken).run(QUESTION))
     assert error is None
+    repeated = [one for one in result.metadata["crp"]["claims"] if "sensor" in one["text"]]
+    assert [one["attribution"] for one in repeated] == ["UNVERIFIABLE"]
     observation = llm.seen[1][-1].content
     assert "out of order" in observation
     assert "out of order" not in llm.seen[1][0].content
@@ -76,6 +83,14 @@ async def test_the_handler_knows_the_question_and_the_evidence():
         result = await react(None, llm).run(QUESTION)
     (claim,) = result.metadata["crp"]["claims"]
     assert claim["attribution"] == "CONTEXT_GROUNDED"
+
+
+async def test_what_a_tool_answered_is_evidence_word_for_word():
+    relay = opened()
+    own = CRPAgentLLM(relay, scripted(LOOK, ANSWER), attach="full")
+    _, result, _ = await heard(react(relay, own).run(QUESTION))
+    *_, last = result.metadata["crp"]["claims"]
+    assert (last["text"], last["status"]) == (SAID, "SUPPORTED")
 
 
 def test_only_reasoning_at_the_end_is_left_out():

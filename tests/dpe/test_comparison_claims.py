@@ -151,3 +151,29 @@ def test_names_of_code_keep_their_capitals() -> None:
         UNREAD
     ]
     assert statuses("```\nimport ssl\n```", ["```\nimport ssl\n```"]) == [UNREAD]
+
+
+@pytest.mark.parametrize(
+    ("passage", "answer", "expected"),
+    [
+        (
+            "The plan costs 4.20 euros a month and can be cancelled at any time.",
+            "The plan costs 4.20 euros a month and can be cancelled at any time.",
+            [READ, READ],
+        ),
+        (
+            "The plan costs 4.20 euros a month and can be cancelled at any time.",
+            "The plan costs 4.20 euros a month.",
+            [UNREAD],
+        ),
+        (
+            "It costs 4.20 euros a month and can be cancelled at any time.",
+            "It costs 4.20 euros a month and can be cancelled at any time.",
+            [UNREAD, UNREAD],
+        ),
+    ],
+)
+def test_a_sentence_that_stands_there_as_a_whole_brings_along_what_qualifies_it(
+    passage: str, answer: str, expected: list[str]
+) -> None:
+    assert statuses(answer, [passage]) == expected

@@ -147,7 +147,10 @@ def test_an_embedder_works_behind_every_door(source: Any, identity: str, provide
         assert relay.ask(QUESTION).envelope.facts
     assert pack(QUESTION, FACTS, model=MODEL, embedder=source).facts
     assert examine(FACTS[0], FACTS, QUESTION, embedder=source).risk_level == "LOW"
-    assert CRPGate(embedder=source).check(FACTS[0], FACTS, QUESTION).risk_level == "LOW"
+    assert (
+        CRPGate("warn-on HIGH", embedder=source).check(FACTS[0], FACTS, QUESTION).risk_level
+        == "LOW"
+    )
     CRPLogger(embedder=source)
 
 

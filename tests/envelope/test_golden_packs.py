@@ -14,11 +14,11 @@ from tests.envelope.golden_packs import digests
 # Printed by `python -m tests.envelope.golden_packs 0 1 2 …`. A change of them is a change of some
 # algorithm, which then has another number, or of the settings' defaults.
 BEFORE = (
-    "3021b55a0cff0b02d6351944ea008e86a67c37e78cd6d7ea6c95f7b08be31250",
-    "9eaf0f38b6bb66ba65fa664f8b210d09dd56c4da94155e141bf56a79db69edab",
-    "4e989303b7dada7bf1963e0252ff52f380d7560a856fdb97bda28ab456db17d6",
-    "a5ad5c2ef2ddced05945106546045ba9e8edb68e708c2de10e924daecd160b27",
-    "d6f7cb2df3f128a35cc0a173aab6a2b02993a53922b1035f2bcec5f2b51f0a50",
+    "7748698e7614967dda980f8ea33f124a180224b1ae2249a38ef24e98d296f263",
+    "fd63462b7c013109ad5b1c6f90f58aec3b8103be196c3bd92d9a0959e961b147",
+    "778ed85eb9b46a009bd56edbb3195cf49e430f13eec7bf5d39fe0cb3f4a28010",
+    "76ad50a960531b5d69c284adfaf971add4dc59db6ec8a480e1c341da22732f53",
+    "d5fa7e7f2decbf3d4a6baf5408ce7aac2d8b44632fab0a497664bbd8ed0316ea",
 )
 
 

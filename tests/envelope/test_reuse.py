@@ -44,6 +44,7 @@ OTHER: dict[str, Any] = {
     "prompt": "other",
     "prior": "other",
     "automatic": True,
+    "judge": "other",
 }
 SELECTING = {"state_hash", "readable", "decomposition", "embedder", "settings_digest", "policy"}
 

@@ -46,7 +46,7 @@ from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.records import Evidence as Place
 from crp_integrations.language.claim_kinds import asserts_nothing
 from crp_integrations.language.coverage import reasoning_spans, without_reasoning
-from crp_integrations.language.text import split_sentences
+from crp_integrations.language.text import Span, split_sentences
 from crp_integrations.vocabulary import ClaimStatus, ClaimType, ErrorKind
 
 ENGINE: Final = "comparison@1"
@@ -178,7 +178,9 @@ class _Comparison:
         """Whether the claim stands for itself, or where it stands in the passage."""
         sentence = self._sentences[min(claim.sentence_index, len(self._sentences) - 1)]
         behind = self._behind_the_same(claim, match)
-        if not match.clause.free:
+        # A sentence that stands there as a whole brings along whatever else it says.
+        entire = match.same and match.sentence.clauses[0].free and self._entire(sentence, match)
+        if not (match.clause.free or entire):
             return False
         if points_back(claim.reads_as) or (is_vague(claim.reads_as) and not match.sentence.first):
             whole = claim.start <= sentence.start + 4 and claim.end >= sentence.end - 1
@@ -188,7 +190,10 @@ class _Comparison:
         rest = (
             self.answer[sentence.start : claim.start] + " " + self.answer[claim.end : sentence.end]
         )
-        return not qualified(rest) and not self._led(claim)
+        return (entire or not qualified(rest)) and not self._led(claim)
+
+    def _entire(self, sentence: Span, match: Match) -> bool:
+        return _equal(claim_tokens(sentence.of(self.answer)), match.sentence.tokens)
 
     def _led(self, claim: Claim) -> bool:
         lead = lead_at(self._leads, claim.start)
