@@ -12,10 +12,11 @@ from crp_integrations.messages import ModelCall, Reply
 from tests.judges import claims_of, material
 
 LITERAL = DpeSettings.preset("literal")
-# The same, where a bag of words stands for an embedder: its cosines of needs are lower.
+# The same, where a bag of words stands for an embedder: its cosines are lower.
 MEASURED = LITERAL.model_copy(
     update={
-        "rule": "alignment",
+        "grounded": 0.50,
+        "mixed": 0.40,
         "quality": LITERAL.quality.model_copy(update={"covered": 0.35}),
     }
 )

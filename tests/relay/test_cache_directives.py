@@ -128,7 +128,7 @@ def test_a_held_fact_is_examined_with_the_vector_it_was_held_with(open_relay: Op
 
     def answering(call: ModelCall) -> str:
         ended.append(relay.end_session(MINE))
-        return SECRET
+        return "The reactor was visited by inspector Ada Quill on 9 May 2021."
 
     relay = open_relay(embedder=embedder, models=ScriptedModel(answering))
     relay.add([SECRET], session_id=MINE, cache="no-store")
@@ -140,9 +140,9 @@ def test_a_held_fact_is_examined_with_the_vector_it_was_held_with(open_relay: Op
     assert {evidence.fact_id for claim in answer.report.claims for evidence in claim.evidence} == {
         held.fact_id
     }
-    # Question and claim are embedded; the fact is not, a second time. It is the claim here, so it
-    # is seen at most once.
-    assert embedder.seen.count(SECRET) <= 1
+    # Question and claim are embedded; the fact is not, a second time.
+    assert embedder.seen
+    assert SECRET not in embedder.seen
 
 
 @pytest.mark.requirement("009-7.1-5")

@@ -300,7 +300,7 @@ def test_a_bridge_that_cannot_be_made_is_left_out(open_relay: Opener, flow: str)
 
 @pytest.mark.requirement("005-11.5-4")
 def test_a_bridge_that_the_policy_would_withhold_is_left_out(open_relay: Opener) -> None:
-    for policy, pieces in (("warn-on HIGH", 3), ("block-fabrication", 2)):
+    for policy, pieces in (("warn-on HIGH", 3), ("halt-on CRITICAL", 2)):
         _, relay = abrupt(open_relay, INVENTED, dpe=LOW_NEW)
         answer = relay.ask(QUESTION, **NARROW, policy=policy)
         assert len(answer.pieces) == pieces

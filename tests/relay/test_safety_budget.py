@@ -79,7 +79,7 @@ def test_half_open_the_circuit_asks_for_a_reflexive_answer(open_relay: Opener) -
     relay, model = opened(
         open_relay,
         CRITICAL,
-        HIGH,
+        CRITICAL,
         LOW,
         SOUND,
         LOW,
@@ -87,7 +87,6 @@ def test_half_open_the_circuit_asks_for_a_reflexive_answer(open_relay: Opener) -
     )
     assert answered(relay).headers[names.SAFETY_BUDGET] == "0.65"
     second = answered(relay)
-    # It contradicts the answer before, which makes it CRITICAL too.
     assert second.headers[names.SAFETY_BUDGET] == "0.3"
     assert second.headers[names.BUDGET_WARNING] == "caution"
     assert len(model.calls) == 2

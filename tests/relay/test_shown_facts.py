@@ -17,6 +17,7 @@ import pytest
 
 from crp_integrations import Relay, examine, pack
 from crp_integrations.cli import terminal
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.tokens.counters import CounterBase
 from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
@@ -71,8 +72,11 @@ def test_the_model_sees_the_parts_and_nothing_else_of_the_fact(parted_relay: Rel
     assert shown.content == ELLIPSIS.join(LONG[start:end] for start, end in shown.spans)
 
 
-def test_claims_rest_on_the_fact_at_a_place_in_what_was_shown(parted_relay: Relay) -> None:
-    answer = asked(parted_relay)
+def test_claims_rest_on_the_fact_at_a_place_in_what_was_shown(open_relay: Opener) -> None:
+    # An exact comparison tells the place; the document's arithmetic rests on whole passages.
+    opened = open_relay(models=ScriptedModel(TIER), dpe=DpeSettings())
+    opened.add([SHORT, LONG])
+    answer = asked(opened)
     shown = parted(answer.envelope)
     (claim,) = answer.report.claims
     assert claim.attribution is Attribution.CONTEXT_GROUNDED

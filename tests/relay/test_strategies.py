@@ -228,7 +228,9 @@ def test_pull_looks_wider_is_strict_and_extracts(open_relay: Opener) -> None:
 
     def asked(strategy: str) -> tuple[ScriptedModel, int, GroundingMode]:
         model = ScriptedModel(numbered[7])
-        relay = made(open_relay, model, envelope={"k_lexical": 0})
+        # One window, whose envelope the answer has: what is left open is not gone on with.
+        alone = {"continue_incomplete": False}
+        relay = made(open_relay, model, envelope={"k_lexical": 0}, dispatch=alone)
         relay.fabric.add(numbered)
         seen = relay.preview(
             "When was each Meridian pump serviced?", model=MODEL, strategy=strategy
