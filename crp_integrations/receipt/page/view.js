@@ -74,6 +74,12 @@ function factsOf(read, content) {
   });
 }
 
+// What the answer was held against: in a session that goes on, more than the envelope's facts.
+function passagesOf(read, content, facts) {
+  const { passages } = content.examined || {};
+  return passages ? passages.map((one, place) => passageOf(read, one, place)) : facts;
+}
+
 function passageOf(read, passage, place) {
   const leaf = passage.pieces.flat().find((piece) => Number.isInteger(piece));
   return { id: passage.id, position: place + 1, tokens: null, score: null, source: "", parts: [], note: "",
@@ -121,7 +127,7 @@ function saidBefore(read, content) {
 }
 
 function quotationOf(read, content, facts, one) {
-  const text = one.passage ? (facts[one.passage - 1] || { text: null }).text : saidBefore(read, content)[one.fact_id];
+  const text = one.passage ? (passagesOf(read, content, facts)[one.passage - 1] || { text: null }).text : saidBefore(read, content)[one.fact_id];
   return { ...one, text: text === null || text === undefined ? null : sliced(text, one.start, one.end),
     source: one.passage ? `passage ${one.passage}` : one.fact_id === "system" ? "the system prompt" : "the question" };
 }
@@ -129,9 +135,10 @@ function quotationOf(read, content, facts, one) {
 // All that statuses and level are computed from again; null where a text of it is not here.
 function judgedOf(read, content, facts) {
   const { judged, answer, grounding } = content.examined;
-  const said = { ...saidBefore(read, content), answer: read.text(answer), passages: facts, grounding,
+  const passages = passagesOf(read, content, facts);
+  const said = { ...saidBefore(read, content), answer: read.text(answer), passages, grounding,
     replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
-  const texts = [said.answer, said.question, said.system, ...said.replies, ...facts.map((fact) => fact.text)];
+  const texts = [said.answer, said.question, said.system, ...said.replies, ...passages.map((one) => one.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
     quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));
