@@ -12,18 +12,20 @@ from pathlib import Path
 from crp_integrations import Relay
 from tests.doubles import HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS
+from tests.relay.judges import MEASURED
 
 SESSIONS = tuple(f"crp_sess_{letter * 16}" for letter in "abc")
-# Made up, so each answer costs of the safety budget.
-SAID = "The reactor was built by Otto Brenner in 1871 for $9 million and closed in 1902."
+# Wrong in one figure, so each answer costs of the safety budget.
+SAID = f"{FACTS[1]} {FACTS[2]} The Meridian reactor delivers 900 megawatts."
 
 
 def opened(folder: Path) -> Relay:
-    """A relay over a folder whose model makes things up."""
+    """A relay over a folder whose model says a wrong figure."""
     return Relay.open(
         folder,
         embedder=HashEmbedder(),
         models=ScriptedModel(*[SAID] * 10_000),
+        dpe=MEASURED,
         # So cheap that the budget lasts.
         sessions={"budget": {"costs": {"medium": 0.02, "high": 0.10, "critical": 0.25}}},
         dispatch={"continue_incomplete": False},

@@ -17,6 +17,7 @@ from crp_integrations.relay.records import message_of
 from crp_integrations.vocabulary import Attribution, DistortionType, EventType, RiskLevel
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS, KEY, Opener
+from tests.relay.judges import CONTRADICTED, MEASURED, scripted_judge
 from tests.relay.need_questions import COMMISSIONED, COOLING, MODEL, NEEDS, REVENUE, made
 from tests.relay.need_questions import QUESTION as NEEDED
 from tests.relay.scripted_relays import (
@@ -36,6 +37,8 @@ RESULT = '{"tariff": "Blue", "price": "0.31 EUR per kWh", "valid_until": "30 Jun
 ASKED = "What does the Blue tariff cost?"
 RIGHT = "The Blue tariff costs 0.31 EUR per kWh until 30 June 2026."
 WRONG = "The Blue tariff costs 0.37 EUR per kWh until 30 June 2026."
+# Reads every answer: those figures are wrong, all else is right.
+JUDGE = scripted_judge({"0.37": CONTRADICTED, "900": CONTRADICTED})
 
 OPENAI: list[dict[str, Any]] = [
     {
@@ -91,8 +94,8 @@ def halted(relay: Relay) -> SafetyHalt:
 def test_a_tools_result_in_the_messages_is_evidence_in_every_form(form: Any) -> None:
     messages = [message_of(one) for one in form]
     assert tool_results(messages) == (("tool:tariffs#1", RESULT),)
-    right = examine(RIGHT, [], ASKED, conversation=form)
-    wrong = examine(WRONG, [], ASKED, conversation=form)
+    right = examine(RIGHT, [], ASKED, conversation=form, judge=JUDGE)
+    wrong = examine(WRONG, [], ASKED, conversation=form, judge=JUDGE)
     assert right.risk_level is RiskLevel.LOW
     assert right.fabrication_count == right.distortion_count == 0
     assert wrong.risk_level in (RiskLevel.HIGH, RiskLevel.MEDIUM)
@@ -100,7 +103,7 @@ def test_a_tools_result_in_the_messages_is_evidence_in_every_form(form: Any) -> 
 
 @pytest.mark.parametrize(("text", "low"), [(RIGHT, True), (WRONG, False)])
 def test_a_result_of_an_earlier_turn_counts_in_any_process(text: str, low: bool) -> None:
-    relay, _ = observing(text)
+    relay, _ = observing(text, judge=JUDGE)
     history = [{"role": "user", "content": "Which tariffs are there?"}, *OPENAI]
     history.append({"role": "assistant", "content": "There is Blue."})
     report = relay.ask(ASKED, model="any/model", history=history).report
@@ -141,7 +144,8 @@ def test_an_earlier_answer_is_no_source_and_its_facts_stay_evidence(open_relay: 
     first = answered(relay)
     second = continued(relay, first)
     assert LOW not in [fact.content for fact in second.envelope.facts]
-    wrong, right = second.report.claims[0], second.report.claims[-1]
+    (wrong,) = [claim for claim in second.report.claims if "900" in claim.text]
+    right = second.report.claims[-1]
     # The repeated wrong figure is found, although the model was shown its own words.
     assert wrong.findings
     assert not right.findings
@@ -169,7 +173,7 @@ def test_the_report_is_of_all_windows(open_relay: Opener) -> None:
     relay = made(open_relay, ScriptedModel(changed, f"{REVENUE} {COOLING}"))
     answer = relay.ask(NEEDED, model=MODEL, k=2)
     assert len(answer.pieces) == 2
-    assert answer.report.risk_level is RiskLevel.HIGH
+    assert answer.report.risk_level is RiskLevel.MEDIUM
     found = [one for one in answer.report.findings if one.kind == DistortionType.NUMBER_CHANGED]
     assert any("512" in answer.text[one.start : one.end] for one in found)
     assert [one.window_id for one in answer.window_reports] == [p.window_id for p in answer.pieces]
@@ -204,7 +208,7 @@ def test_doubtful_answers_end_no_session_and_take_nothing_away() -> None:
 
 
 def test_the_protocol_does_what_the_specifications_do() -> None:
-    relay, _ = observing(HIGH, profile="protocol")
+    relay, _ = observing(HIGH, profile="protocol", dpe=MEASURED)
     assert "OVERSIGHT_REQUIRED" in str(halted(relay))
     other = relay.ask(QUESTION, model="any/model")
     assert LOW not in [fact.content for fact in other.envelope.facts]
@@ -231,14 +235,14 @@ def test_a_budget_is_set_anew_by_a_person() -> None:
     ],
 )
 def test_a_halt_names_directive_and_value(policy: str, directive: str, value: str) -> None:
-    relay, _ = observing(HIGH)
+    relay, _ = observing(HIGH, judge=JUDGE)
     with pytest.raises(SafetyHalt, match=directive) as caught:
         relay.ask(QUESTION, model="any/model", policy=policy)
     assert (caught.value.directive, caught.value.value) == (directive, value)
 
 
 def test_a_child_is_bound_by_the_parent_that_it_names() -> None:
-    relay, _ = observing(HIGH, LOW, HIGH)
+    relay, _ = observing(HIGH, LOW, HIGH, judge=JUDGE)
     parent = relay.ask(QUESTION, model="any/model")
     relay.ask(OPERATOR, model="any/model", session_id=parent.session_id, policy="halt-on HIGH")
     child = {"parent_session": parent.session_id, "loop_depth": 1}

@@ -105,7 +105,7 @@ def test_a_fact_that_vanished_during_the_call_does_not_lose_the_answer(relay):
     with relay.fabric.begin(write=True) as transaction:
         gone = [fact.fact_id for fact in fitted.envelope.facts]
         transaction.facts.set_status(gone, FactStatus.QUARANTINED, NOON)
-    step = turn.receive(Reply(text=FACTS[0]))
+    step = turn.receive(Reply(text=FACTS[1]))
     assert isinstance(step, Release)
     assert step.answer.report.grounding_pct == 1.0
     assert outcomes_of(relay) == ["released"]

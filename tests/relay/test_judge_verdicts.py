@@ -68,7 +68,13 @@ def test_score_level_and_header_never_disagree() -> None:
 
 def test_a_finding_on_a_supported_claim_faults_no_fact() -> None:
     assert faulty_facts(examine(WRONG, PASSAGES, "What does it cost?"))
-    report = judged(WRONG)
+
+    def quoted(number: int, claim: str) -> dict[str, Any]:
+        quotes = [{"in": "1", "text": "The Meridian plan costs 4.20 euros"}]
+        return {**supported(number, claim), "quotes": quotes}
+
+    report = judged(WRONG, quoted)
+    assert report.claims[0].status == "SUPPORTED"
     assert report.findings
     assert faulty_facts(report) == ()
 
@@ -79,8 +85,10 @@ def test_block_fabrication_hears_the_judge() -> None:
     def invented(number: int, claim: str) -> dict[str, Any]:
         return {"n": number, "status": "UNSUPPORTED", "kind": "INVENTION", "quotes": []}
 
-    assert held_against(policy, judged("It has a free trial of 30 days.", invented)).violations
-    assert not held_against(policy, judged("It has a free trial of 30 days.")).violations
+    answer = "The Meridian plan has a free trial."
+    (found,) = held_against(policy, judged(answer, invented)).violations
+    assert found.seen == "1 found"
+    assert not held_against(policy, judged(answer)).violations
 
 
 @pytest.mark.parametrize("answer", ["No.", f"No. {PASSAGES[0]}", "price = 9.99", "Sure!"])

@@ -11,6 +11,7 @@ import pytest
 from crp_integrations import Relay, Report, RequestError, SafetyHalt, aexamine, examine
 from crp_integrations.litellm import CRPRouter
 from tests.doubles import ScriptedModel
+from tests.relay.judges import CONTRADICTED, scripted_judge
 
 FACTS = [
     "The Meridian plan costs 4.20 euros a month.",
@@ -66,7 +67,8 @@ def test_a_batch_hands_over_one_report_a_question() -> None:
 
 def test_a_withheld_answer_is_handed_over_too() -> None:
     handed: list[Report] = []
-    with opened(WRONG) as relay, pytest.raises(SafetyHalt) as halt:
+    judge = scripted_judge({"4.80": CONTRADICTED})
+    with opened(WRONG, judge=judge) as relay, pytest.raises(SafetyHalt) as halt:
         relay.ask(QUESTION, policy="halt-on HIGH", on_report=handed.append)
     assert handed == [halt.value.report]
 

@@ -26,6 +26,7 @@ from crp_integrations.relay.steps import Halt, Refusal, Release
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, RiskLevel
 from tests.relay.conftest import FACTS, KEY, Opener
+from tests.relay.judges import MEASURED
 from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
@@ -254,6 +255,7 @@ def test_reports_are_posted_over_http_and_hold_nothing_up() -> None:
         key=KEY,
         clock=NOON,
         models=ScriptedModel(CRITICAL),
+        dpe=MEASURED,
         reports={"hosts": ["127.0.0.1"], "receivers": {"siem": uri}},
     )
     relay.fabric.add(list(FACTS))

@@ -74,6 +74,12 @@ function factsOf(read, content) {
   });
 }
 
+// What the answer was held against: in a session that goes on, more than the envelope's facts.
+function passagesOf(read, content, facts) {
+  const { passages } = content.examined || {};
+  return passages ? passages.map((one, place) => passageOf(read, one, place)) : facts;
+}
+
 function passageOf(read, passage, place) {
   const leaves = passage.pieces.map((piece) => [piece].flat()[0]).filter((leaf) => Number.isInteger(leaf));
   const gone = leaves.find((leaf) => read.text(leaf) === null) ?? leaves[0];
@@ -122,7 +128,7 @@ function saidBefore(read, content) {
 }
 
 function quotationOf(read, content, facts, one) {
-  const text = one.passage ? (facts[one.passage - 1] || { text: null }).text : saidBefore(read, content)[one.fact_id];
+  const text = one.passage ? (passagesOf(read, content, facts)[one.passage - 1] || { text: null }).text : saidBefore(read, content)[one.fact_id];
   return { ...one, text: text === null || text === undefined ? null : sliced(text, one.start, one.end),
     source: one.passage ? `passage ${one.passage}` : one.fact_id === "system" ? "the system prompt" : "the question" };
 }
@@ -130,9 +136,10 @@ function quotationOf(read, content, facts, one) {
 // All that statuses and level are computed from again; null where a text of it is not here.
 function judgedOf(read, content, facts) {
   const { judged, answer, grounding } = content.examined;
-  const said = { ...saidBefore(read, content), answer: read.text(answer), passages: facts, grounding,
+  const passages = passagesOf(read, content, facts);
+  const said = { ...saidBefore(read, content), answer: read.text(answer), passages, grounding,
     replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
-  const texts = [said.answer, said.question, said.system, ...said.replies, ...facts.map((fact) => fact.text)];
+  const texts = [said.answer, said.question, said.system, ...said.replies, ...passages.map((one) => one.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
     quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));

@@ -6,6 +6,7 @@ from crp_integrations import Relay
 from crp_integrations.receipt.records import write
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, ScriptedModel
+from tests.relay.judges import CONTRADICTED, scripted_judge
 
 KEY = "ab" * 32
 SESSION = "crp_sess_handbook20260525ab"
@@ -43,13 +44,16 @@ ANSWERS = (
         "for this. Tell me if you need a template."
     ),
 )
+# Reads every answer: that figure is wrong, all else is right.
+JUDGE = scripted_judge({"eight months": CONTRADICTED})
 POLICY = "warn-on MEDIUM; block-pii"
 
 
 def session() -> list[bytes]:
     """The receipts of a session of three windows; the last one's answer is wrong in one number."""
     made = []
-    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=ScriptedModel(*ANSWERS)) as relay:
+    model = ScriptedModel(*ANSWERS)
+    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=model, judge=JUDGE) as relay:
         relay.fabric.add(list(HANDBOOK))
         for question in QUESTIONS:
             answer = relay.ask(

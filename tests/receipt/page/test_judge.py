@@ -29,6 +29,7 @@ from crp_integrations.vocabulary import Checked, ClaimStatus, ClaimType, ErrorKi
 from tests.receipt.judging import judged, lenient, misquoting, nonsense, right
 from tests.receipt.page.conftest import Open
 from tests.receipt.relayed import changed
+from tests.relay.judges import MEASURED
 
 NODE = shutil.which("node") or ""
 LABEL = "Statuses and level"
@@ -505,7 +506,7 @@ def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
     [
         ((misquoting,), "HIGH", "statuses of 3 claims and level HIGH follow"),
         ((lenient,), "LOW", "statuses of 3 claims and level LOW follow"),
-        ((nonsense,), "CRITICAL", "no reply of the judge can be read"),
+        ((nonsense,), "UNKNOWN", "no reply of the judge can be read"),
         ((nonsense, right), "HIGH", "statuses of 3 claims and level HIGH follow"),
     ],
 )
@@ -526,7 +527,7 @@ def test_a_judge_that_was_not_asked_is_told(show: Open) -> None:
 
 
 def test_statuses_beside_the_composite_are_read_again(show: Open) -> None:
-    receipt, _, _ = judged(lenient, opening={"dpe": {"decides": "composite"}})
+    receipt, _, _ = judged(lenient, opening={"dpe": MEASURED})
     opened = show(write(receipt))
     assert opened.state == "yes", opened.place
     assert f"{LABEL} holds: statuses of 3 claims follow from the recorded replies" in opened.text

@@ -16,11 +16,12 @@ from crp_integrations.receipt.page import page
 from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import read, write
 from crp_integrations.stores.memory import MemoryStore
-from tests.doubles import NOON, ScriptedModel
+from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.page.browser import Opened, emulate
 from tests.receipt.page.conftest import Open
-from tests.receipt.page.real import ANSWERS, HANDBOOK, KEY, QUESTIONS, session
+from tests.receipt.page.real import ANSWERS, HANDBOOK, JUDGE, KEY, QUESTIONS, session
 from tests.receipt.page.samples import Sample, handbook
+from tests.relay.judges import MEASURED
 
 SESSION = session()
 SECTIONS = (
@@ -161,7 +162,7 @@ def test_nothing_of_the_receipt_stands_in_the_page_as_it_is() -> None:
     assert "window.hit" not in text
     assert text.count("</script>") == 2
     # What the page adds to the receipt, which grows by a third in base64.
-    assert len(text) - len(base64.b64encode(sample.receipt())) < 102_000
+    assert len(text) - len(base64.b64encode(sample.receipt())) < 132_000
 
 
 def test_the_samples_are_receipts_as_the_package_writes_them() -> None:
@@ -169,7 +170,8 @@ def test_the_samples_are_receipts_as_the_package_writes_them() -> None:
 
 
 def test_an_answer_of_somebody_elses_chain_is_shown_beside_its_context(show: Open) -> None:
-    with Relay.open(MemoryStore(), key=KEY, clock=NOON) as relay:
+    measured = {"dpe": MEASURED, "embedder": HashEmbedder()}
+    with Relay.open(MemoryStore(), key=KEY, clock=NOON, **measured) as relay:
         seen = observe_answer(relay, ANSWERS[-1], list(HANDBOOK[:4]), QUESTIONS[-1])
     assert seen.receipt is not None
     opened = show(write(seen.receipt))
@@ -182,7 +184,8 @@ def test_an_answer_of_somebody_elses_chain_is_shown_beside_its_context(show: Ope
 
 
 def test_an_answer_that_was_withheld_says_so(show: Open) -> None:
-    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=ScriptedModel(ANSWERS[-1])) as relay:
+    model = ScriptedModel(ANSWERS[-1])
+    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=model, judge=JUDGE) as relay:
         relay.fabric.add(list(HANDBOOK))
         with pytest.raises(SafetyHalt):
             relay.ask(QUESTIONS[-1], model="gpt-4o", policy="halt-on HIGH")
@@ -205,7 +208,8 @@ def test_a_window_without_an_answer_says_so(
     show: Open, script: tuple[Any, ...], asking: dict[str, Any], outcome: str
 ) -> None:
     said = {"query": QUESTIONS[-1], "model": "gpt-4o", "policy": "halt-on HIGH", **asking}
-    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=ScriptedModel(*script)) as relay:
+    model = ScriptedModel(*script)
+    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=model, judge=JUDGE) as relay:
         relay.fabric.add(list(HANDBOOK))
         with pytest.raises((RuntimeError, CRPError)):
             relay.ask(**said)
