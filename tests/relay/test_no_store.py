@@ -35,9 +35,9 @@ from tests.relay.scripted_relays import (
 
 NO_STORE = {"cache": "no-store"}
 # Words that stand nowhere but in what a test says.
-SECRET = "The walruszq of Quimperley weighs 4711 kilograms."
+SECRET = "The walruszq of Quimperley weighs 4711081516 kilograms."
 ASKED = "How heavy is the walruszq of Quimperley?"
-SAID = "It is the walruszq of Quimperley that weighs 4711 kilograms, and no other."
+SAID = "It is the walruszq of Quimperley that weighs 4711081516 kilograms, and no other."
 PERSONAL = f"{LOW} Write to hans.gruber@example.org."
 
 
@@ -70,7 +70,7 @@ def test_a_session_without_a_store_leaves_no_byte_behind(
     held = {fact.fact_id for fact in first.envelope.facts if fact.content == SECRET}
     assert (
         traces(
-            place, "walruszq", "quimperley", "4711", "900 megawatts", "how heavy", *held,
+            place, "walruszq", "quimperley", "4711081516", "900 megawatts", "how heavy", *held,
             first.report.claims[0].text,
         )
         == []
@@ -83,7 +83,7 @@ def test_a_session_without_a_store_leaves_no_byte_behind(
     # Hashes alone are sealed, and they verify.
     assert relay.verify().windows == 3
     relay.close()
-    assert traces(place, "walruszq", "quimperley", "4711", "how heavy") == []
+    assert traces(place, "walruszq", "quimperley", "4711081516", "how heavy") == []
 
 
 @pytest.mark.requirement("003-17.1-3")
@@ -93,7 +93,7 @@ def test_the_same_session_kept_would_leave_something(open_relay: Opener, tmp_pat
     relay, _ = opened(open_relay, SAID, store=SqliteStore(place))
     answered(relay, ASKED)
     relay.close()
-    assert traces(place, "walruszq", "4711") == ["walruszq", "4711"]
+    assert traces(place, "walruszq", "4711081516") == ["walruszq", "4711081516"]
 
 
 def test_while_it_goes_on_the_session_knows_what_was_said(open_relay: Opener) -> None:
