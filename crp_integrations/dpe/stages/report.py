@@ -180,7 +180,7 @@ def _by_arithmetic(report: Report, state: State) -> Report:
 
 
 # Which error each finding of the document's stages stands for.
-_ERRORS: Final = MappingProxyType(
+STAGE_ERRORS: Final = MappingProxyType(
     {
         "NUMBER_CHANGED": ErrorKind.NUMBER,
         "MAGNITUDE_ALTERED": ErrorKind.NUMBER,
@@ -201,9 +201,9 @@ def _with_status(claim: Claim) -> Claim:
         return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
     if claim.checked is Checked.NOT_CHECKED:
         return claim
-    typed = next((one for one in claim.findings if one.kind in _ERRORS), None)
+    typed = next((one for one in claim.findings if one.kind in STAGE_ERRORS), None)
     if typed is not None:
-        error = _ERRORS[typed.kind]
+        error = STAGE_ERRORS[typed.kind]
         invented = error is ErrorKind.INVENTION
         return claim.model_copy(
             update={

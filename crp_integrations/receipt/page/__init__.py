@@ -23,6 +23,7 @@ from string import Template
 from crp_integrations.dpe import derivation
 from crp_integrations.dpe.judge import belief, reading, reasons, reply
 from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
+from crp_integrations.dpe.stages.report import STAGE_ERRORS
 from crp_integrations.language import folding, typesetting
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
@@ -91,6 +92,7 @@ def judge_constants() -> str:
         "edges": folding.EDGES,
         "ends": sorted(belief.ENDS),
         "errors": {kind: error.value for kind, error in reading.EXACT_ERRORS.items()},
+        "measured": {kind: error.value for kind, error in STAGE_ERRORS.items()},
         "family": belief.FAMILY,
         "hidden": HIDDEN_TEXT,
         "functionWords": sorted(belief.FUNCTION_WORDS),

@@ -528,13 +528,14 @@ function isAsserting(said, claim, text) {
   return shared(found.values, question.values) < found.values.size || (!german && shared(found.names, question.words) < found.names.size);
 }
 
-// What exact comparison found of a claim before the judge; null for nothing.
+// What exact comparison, or the document's arithmetic, found of a claim before the judge; null for nothing.
 function exactOf(said, claim) {
   const findings = claim.findings || [];
-  const first = findings.find((one) => JUDGING.errors[one.kind]);
+  const errors = said.measured ? JUDGING.measured : JUDGING.errors;
+  const first = findings.find((one) => errors[one.kind]);
   if (!first || rejectionOf(claim)) return null;
-  const error = JUDGING.errors[first.kind];
-  const at = first.evidence ? said.passages.findIndex((one) => one.id === first.evidence.fact_id) : -1;
+  const error = errors[first.kind];
+  const at = first.evidence && !said.measured ? said.passages.findIndex((one) => one.id === first.evidence.fact_id) : -1;
   return { status: error === "INVENTION" ? "UNSUPPORTED" : "CONTRADICTED", error, wrong: [first.start, first.end], disputed: false,
     quotations: at < 0 ? [] : [{ fact_id: first.evidence.fact_id, passage: at + 1, start: first.evidence.start, end: first.evidence.end }] };
 }

@@ -138,6 +138,7 @@ function judgedOf(read, content, facts) {
   const { judged, answer, grounding } = content.examined;
   const passages = passagesOf(read, content, facts);
   const said = { ...saidBefore(read, content), answer: read.text(answer), passages, grounding,
+    measured: ((content.settings || {}).dpe || {}).decides === "composite",
     replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
   const texts = [said.answer, said.question, said.system, ...said.replies, ...passages.map((one) => one.text)];
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
