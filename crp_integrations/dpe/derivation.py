@@ -24,13 +24,13 @@ from crp_integrations.dpe.records import (
     Claim,
     ClaimCounts,
     Classification,
-    Completeness,
     Evidence,
     Report,
 )
 from crp_integrations.dpe.risk import Counts, assess, fidelity_score, quality_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.completeness import completeness_of
+from crp_integrations.dpe.window_records import Completeness
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     AiActClass,

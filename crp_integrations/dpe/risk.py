@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crp_integrations.dpe.records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettings
+from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.vocabulary import GroundingMode, QualityTier, RiskLevel
 
 

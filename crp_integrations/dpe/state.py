@@ -15,13 +15,9 @@ from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import (
     Claim,
     Classification,
-    Coherence,
-    Completeness,
     Finding,
-    Flow,
     Omission,
     PersonalData,
-    Repetition,
     StageRun,
 )
 from crp_integrations.dpe.risk import Risk
@@ -29,6 +25,7 @@ from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.values import read
+from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.text import Span, split_sentences

@@ -22,7 +22,7 @@ from crp_integrations.dpe.judge.reply import Word, read_reply
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answers import Screened
 from crp_integrations.evaluation.data_sets import each
-from crp_integrations.language.folding import Folded, locate
+from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.messages import ModelCall
 
 RecordedReply = str | dict[str, Any]

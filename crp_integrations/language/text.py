@@ -19,7 +19,7 @@ from typing import Final
 
 from crp_integrations.language.blocks import blocks
 from crp_integrations.language.memo import LONGEST, remembered, remembered_within
-from crp_integrations.language.typesetting import HYPHENATION, undo_typesetting
+from crp_integrations.language.typeset_text import HYPHENATION, undo_typesetting
 
 
 @dataclass(frozen=True, slots=True)

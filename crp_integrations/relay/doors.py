@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
@@ -41,10 +40,10 @@ from crp_integrations.relay.judge import (
     check_options,
     refuse_own,
 )
-from crp_integrations.relay.judged_answer import JudgedAnswer, Judges, barred_facts
+from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts, judges_of
 from crp_integrations.relay.question_fields import admit, check_model_name
 from crp_integrations.relay.records import TokenCount, conversation_of
-from crp_integrations.relay.settings import JudgeSettings, Settings, load
+from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
 if TYPE_CHECKING:
@@ -324,12 +323,6 @@ def _judge_of(
         given.pop("on_report", None)
     found = judges_of(settings.judge).of(judge, given)
     return found, on_report if found is None or isinstance(judge, Judge) else None
-
-
-@lru_cache(maxsize=16)
-def judges_of(settings: JudgeSettings) -> Judges:
-    """The judges of everybody with these settings, each with its cache."""
-    return Judges(settings)
 
 
 def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from crp_integrations.dpe.dossier import Dossier
@@ -57,6 +58,12 @@ class Judges:
         if found is None or told is None or found.on_report is told:
             return found
         return found.altered(on_report=told)
+
+
+@lru_cache(maxsize=16)
+def judges_of(settings: JudgeSettings) -> Judges:
+    """The judges of everybody with these settings, each with its cache."""
+    return Judges(settings)
 
 
 class JudgedAnswer:

@@ -39,7 +39,7 @@ from crp_integrations.session import budget as safety
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode, resolve_continuations
 from crp_integrations.session.settings import RegisteredAgent
-from crp_integrations.session.token import SessionToken
+from crp_integrations.session.token import SessionToken, claimed_session
 from crp_integrations.session.window_graph import (
     check_room,
     last_windows,
@@ -385,3 +385,12 @@ def token_scope(world: World) -> str:
     """For whom a relay's session tokens are: one tenant's user."""
     subject = world.namespace.subject
     return sha256("\u241f".join((subject.tenant, subject.name)))
+
+
+def session_of(request: Request, world: World) -> str:
+    """The session that was asked for, by its id or by its token; else one that begins."""
+    if request.session_id:
+        return request.session_id
+    if request.session_token:
+        return claimed_session(request.session_token, world.settings.sessions.token)
+    return world.ids.new("crp_sess_")

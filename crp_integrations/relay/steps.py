@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import CRPError, EnvelopeUnchanged, SafetyHalt
+from crp_integrations.errors import CRPError, EnvelopeUnchanged, ModelError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.headers import refusal_bodies as bodies
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
@@ -260,3 +260,10 @@ def answer_of(outcome: Outcome) -> Answer:
                 etag=etag,
                 headers=headers,
             )
+
+
+def own_error(error: BaseException) -> CRPError:
+    """An error of this package; a foreign one by its name, since it could quote a prompt."""
+    if isinstance(error, CRPError):
+        return error
+    return ModelError(f"the model call ended with {type(error).__name__}")

@@ -20,7 +20,6 @@ from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import (
     CRPError,
     LimitReached,
-    ModelError,
     PolicyRelaxed,
     RequestError,
     SafetyHalt,
@@ -54,14 +53,13 @@ from crp_integrations.relay.judge import Judge, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.session_admission import ALONE, Admission, Place
-from crp_integrations.relay.steps import FittedDispatch, Outcome, Refusal
+from crp_integrations.relay.session_admission import ALONE, Admission, Place, session_of
+from crp_integrations.relay.steps import FittedDispatch, Outcome, Refusal, own_error
 from crp_integrations.relay.strategies.single_window import AnswerPasses, FactSearches
 from crp_integrations.relay.verdict import AnswerVerdict
 from crp_integrations.relay.window_end import DraftMaker, WindowCalls, WindowEnd
 from crp_integrations.relay.window_envelope import WindowEnvelope
 from crp_integrations.relay.world import World
-from crp_integrations.session.token import claimed_session
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
@@ -82,7 +80,7 @@ class OpenWindow:
 
     def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
         self.request = request
-        self.session_id = _session_of(request, world)
+        self.session_id = session_of(request, world)
         self.agent_turn = 0
         self._world = world
         self._began: datetime | None = None
@@ -494,19 +492,3 @@ class OpenWindow:
     def _must_be_open(self) -> None:
         if self._outcome is not None:
             raise RequestError("this turn has ended; ask the relay for a new one")
-
-
-def _session_of(request: Request, world: World) -> str:
-    """The session that was asked for, by its id or by its token; else one that begins."""
-    if request.session_id:
-        return request.session_id
-    if request.session_token:
-        return claimed_session(request.session_token, world.settings.sessions.token)
-    return world.ids.new("crp_sess_")
-
-
-def own_error(error: BaseException) -> CRPError:
-    """An error of this package; a foreign one by its name, since it could quote a prompt."""
-    if isinstance(error, CRPError):
-        return error
-    return ModelError(f"the model call ended with {type(error).__name__}")

@@ -17,19 +17,13 @@ from crp_integrations.dpe.amplifiers import (
     applicable,
 )
 from crp_integrations.dpe.dossier import Dossier, System
-from crp_integrations.dpe.records import (
-    Classification,
-    Coherence,
-    CrossContradiction,
-    PersonalData,
-    PersonalDatum,
-    Repetition,
-)
+from crp_integrations.dpe.records import Classification, PersonalData, PersonalDatum
 from crp_integrations.dpe.risk import Risk, level
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import State, Tools
 from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
     AiActClass,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.judge.belief import QuotedWords, belief_of, matter_of
-from crp_integrations.dpe.judge.reading import EXACT_ERRORS
+from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import CONFLICT, judged
 from crp_integrations.dpe.records import Evidence, Finding, Report
 from crp_integrations.dpe.settings import DpeSettings

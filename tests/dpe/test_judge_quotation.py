@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from crp_integrations.language.folding import Folded, folded_words, locate
+from crp_integrations.language.folded_text import Folded, folded_words, locate
 from tests.dpe.judging import Case, contradicted, saying, statuses, supported
 
 WORDS = st.sampled_from(

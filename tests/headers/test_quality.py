@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crp_integrations.dpe.records import Completeness, Quality, StageRun
+from crp_integrations.dpe.records import Quality, StageRun
+from crp_integrations.dpe.window_records import Completeness
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.grammar import slug

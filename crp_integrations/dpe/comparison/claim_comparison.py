@@ -12,6 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from crp_integrations.dpe.comparison.clause_words import (
+    Token,
+    claim_tokens,
+    content_keys,
+    identifies,
+    is_vague,
+    points_back,
+    qualified,
+    same_token,
+    without_denial,
+)
 from crp_integrations.dpe.comparison.evidence_index import (
     Clause,
     Evidence,
@@ -29,17 +40,6 @@ from crp_integrations.dpe.comparison.value_changes import (
     change_kind,
     is_explained,
     stands_anywhere,
-)
-from crp_integrations.dpe.comparison.wording import (
-    Token,
-    claim_tokens,
-    content_keys,
-    identifies,
-    is_vague,
-    points_back,
-    qualified,
-    same_token,
-    without_denial,
 )
 from crp_integrations.dpe.judge.records import Quotation
 from crp_integrations.dpe.records import Claim, Finding

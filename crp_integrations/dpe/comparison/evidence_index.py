@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from crp_integrations.dpe.comparison.wording import (
+from crp_integrations.dpe.comparison.clause_words import (
     Token,
     folded_keys,
     qualified,
@@ -18,7 +18,7 @@ from crp_integrations.dpe.comparison.wording import (
 )
 from crp_integrations.language.blocks import blocks
 from crp_integrations.language.claims import clauses
-from crp_integrations.language.folding import Folded
+from crp_integrations.language.folded_text import Folded
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import PREPOSITIONS, stem
 

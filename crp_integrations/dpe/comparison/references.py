@@ -8,12 +8,12 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
+from crp_integrations.dpe.comparison.clause_words import claim_tokens
 from crp_integrations.dpe.comparison.evidence_index import Evidence
-from crp_integrations.dpe.comparison.wording import claim_tokens
 from crp_integrations.dpe.records import Claim, Entity
 from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.dates import DateMention, dates, gives
-from crp_integrations.language.folding import locate
+from crp_integrations.language.folded_text import locate
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.numerals import WORDED
 from crp_integrations.language.quantities import Quantity, quantities

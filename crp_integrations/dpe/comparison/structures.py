@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from crp_integrations.dpe.comparison.clause_words import figures
 from crp_integrations.dpe.comparison.evidence_index import Evidence
 from crp_integrations.dpe.comparison.value_changes import change_kind, is_explained
-from crp_integrations.dpe.comparison.wording import figures
 from crp_integrations.dpe.verifier.values import same_value
 from crp_integrations.language.blocks import blocks, is_row
 from crp_integrations.language.text import plain

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
+from crp_integrations.dpe.comparison.clause_words import Token, figures
 from crp_integrations.dpe.comparison.evidence_index import Evidence
-from crp_integrations.dpe.comparison.wording import Token, figures
 from crp_integrations.dpe.verifier.values import PERIOD, Value, same_value
 from crp_integrations.language.dates import DateMention, compatible
 from crp_integrations.language.measures import to_base

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.language.folding import SEPARATORS, UNSPACED
+from crp_integrations.language.folded_text import SEPARATORS, UNSPACED
 
 LEAST_WORDS: Final = 3
 LEAST_LETTERS: Final = 3

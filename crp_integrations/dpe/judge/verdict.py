@@ -11,8 +11,8 @@ from typing import Final
 
 from crp_integrations.dpe.derivation import ALLOWED, CONFLICT, derive
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.reading import read_replies
 from crp_integrations.dpe.judge.records import JudgeRun
+from crp_integrations.dpe.judge.statuses import read_replies
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 

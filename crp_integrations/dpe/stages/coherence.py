@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from crp_integrations.dpe.comparison import compare_claims
-from crp_integrations.dpe.records import (
-    COMPARISON,
-    Claim,
-    Coherence,
-    CrossContradiction,
-    Repetition,
-    StageRun,
-)
+from crp_integrations.dpe.records import COMPARISON, Claim, StageRun
 from crp_integrations.dpe.settings import REPEATED, QualitySettings
 from crp_integrations.dpe.stages.entailment import verifier_of, word_on
 from crp_integrations.dpe.stages.fidelity import is_listing
@@ -26,6 +19,7 @@ from crp_integrations.dpe.state import SessionSentences, State
 from crp_integrations.dpe.verifier.opposition import OPPOSED, Comparison, Kind, compare, senses
 from crp_integrations.dpe.verifier.slots import canonical
 from crp_integrations.dpe.verifier.values import Reading, read
+from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
 from crp_integrations.language.differences import differ
 from crp_integrations.language.text import plain
 from crp_integrations.language.words import words

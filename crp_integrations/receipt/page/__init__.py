@@ -21,10 +21,10 @@ from importlib.resources import files
 from string import Template
 
 from crp_integrations.dpe import derivation
-from crp_integrations.dpe.judge import belief, reading, reasons, reply
+from crp_integrations.dpe.judge import belief, reasons, reply, statuses
 from crp_integrations.dpe.records import COMPARISON, HIDDEN_TEXT, REJECTED
 from crp_integrations.dpe.stages.report import STAGE_ERRORS
-from crp_integrations.language import folding, typesetting
+from crp_integrations.language import folded_text, typeset_text
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import ErrorKind
 
@@ -80,7 +80,7 @@ def _source(text: str) -> str:
 def judge_constants() -> str:
     """The words and numbers by which a judge's replies are read, as a line of JavaScript."""
     told = {
-        "apostrophes": "".join(sorted(folding.APOSTROPHES)),
+        "apostrophes": "".join(sorted(folded_text.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
         "asking": sorted(belief.ASKING),
         "cellBegins": sorted(belief.CELL_BEGINS),
@@ -88,10 +88,10 @@ def judge_constants() -> str:
         "citation": belief.CITATION,
         "comparison": COMPARISON,
         "clauseEnds": sorted(belief.CLAUSE_ENDS),
-        "dashes": "".join(sorted(folding.DASHES)),
-        "edges": folding.EDGES,
+        "dashes": "".join(sorted(folded_text.DASHES)),
+        "edges": folded_text.EDGES,
         "ends": sorted(belief.ENDS),
-        "errors": {kind: error.value for kind, error in reading.EXACT_ERRORS.items()},
+        "errors": {kind: error.value for kind, error in statuses.EXACT_ERRORS.items()},
         "measured": {kind: error.value for kind, error in STAGE_ERRORS.items()},
         "family": belief.FAMILY,
         "hidden": HIDDEN_TEXT,
@@ -104,35 +104,35 @@ def judge_constants() -> str:
         "sameLanguage": round(belief.SAME_LANGUAGE * 100),
         "sentenceEnds": list(belief.STOPS),
         "verdicts": sorted(belief.VERDICTS),
-        "first": [status.value for status in reading.FIRST],
-        "formula": typesetting.FORMULA,
+        "first": [status.value for status in statuses.FIRST],
+        "formula": typeset_text.FORMULA,
         "further": to_fixed(derivation.FURTHER),
-        "group": folding.GROUP,
-        "hanFigures": "".join(sorted(folding.HAN_FIGURES)),
-        "hyphenation": typesetting.HYPHENATION,
+        "group": folded_text.GROUP,
+        "hanFigures": "".join(sorted(folded_text.HAN_FIGURES)),
+        "hyphenation": typeset_text.HYPHENATION,
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in derivation.LEVELS],
         "longestName": reply.LONGEST_NAME,
         "longestQuote": reply.LONGEST_QUOTE,
         "longestSaid": reply.LONGEST_REASON,
         "longestReason": reasons.LONGEST,
-        "marks": "".join(sorted(folding.MARKS)),
+        "marks": "".join(sorted(folded_text.MARKS)),
         "mostBraces": reply.MOST_BRACES,
         "mostFurther": derivation.MOST_FURTHER,
         "mostQuotes": reply.MOST_QUOTES,
         "mostReasons": reasons.MOST,
         "mostListed": reply.MOST_LISTED,
-        "nothing": "".join(sorted(folding.NOTHING)),
-        "references": typesetting.REFERENCES,
+        "nothing": "".join(sorted(folded_text.NOTHING)),
+        "references": typeset_text.REFERENCES,
         "rejected": REJECTED,
         "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
-        "separated": typesetting.SEPARATED,
-        "separators": "".join(sorted(folding.SEPARATORS)),
-        "settings": typesetting.SETTINGS,
+        "separated": typeset_text.SEPARATED,
+        "separators": "".join(sorted(folded_text.SEPARATORS)),
+        "settings": typeset_text.SETTINGS,
         "specific": sorted(kind.value for kind in derivation.SPECIFIC),
-        "stops": "".join(sorted(folding.STOPS)),
-        "symbols": typesetting.SYMBOLS,
-        "unspaced": folding.UNSPACED,
+        "stops": "".join(sorted(folded_text.STOPS)),
+        "symbols": typeset_text.SYMBOLS,
+        "unspaced": folded_text.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()
         },

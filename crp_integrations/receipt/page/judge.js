@@ -38,7 +38,7 @@ const SETTINGS = new RegExp(JUDGING.settings, "gu");
 const FORMULA = new RegExp(JUDGING.formula, "uy");
 const HYPHENATION = JUDGING.hyphenation;
 
-// The signs of a text without its typesetting, as `language.typesetting` undoes it, with offsets.
+// The signs of a text without its typesetting, as `language.typeset_text` undoes it, with offsets.
 function unset(text) {
   const made = { signs: [], starts: [], ends: [] };
   let [at, place, formula] = [0, 0, false];

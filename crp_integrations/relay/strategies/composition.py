@@ -24,6 +24,7 @@ from crp_integrations.relay.steps import (
     Release,
     Result,
     Step,
+    own_error,
     total_usage,
 )
 from crp_integrations.relay.strategies.continuation import (
@@ -32,7 +33,6 @@ from crp_integrations.relay.strategies.continuation import (
     worst_headers,
 )
 from crp_integrations.relay.turn import Turn
-from crp_integrations.relay.window import own_error
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import Strategy
 

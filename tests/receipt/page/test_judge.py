@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.reading import EXACT_ERRORS
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut, Quotation
+from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import judged as by_package
 from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.language.folding import Folded, locate
+from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import redact

@@ -36,7 +36,7 @@ from crp_integrations.dpe.judge.records import (
 )
 from crp_integrations.dpe.judge.reply import SaidConflict, SaidNeed, Word, read_reply
 from crp_integrations.dpe.records import NO_SENTENCE, Claim, Report
-from crp_integrations.language.folding import Folded, locate
+from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.text import has_text
 from crp_integrations.vocabulary import (
     Checked,

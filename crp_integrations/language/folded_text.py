@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from crp_integrations.language.typesetting import HYPHENATION, undo_typesetting
+from crp_integrations.language.typeset_text import HYPHENATION, undo_typesetting
 
 # Left out, but for one between two figures, where it is a separator or a sign.
 APOSTROPHES: Final = frozenset("'`´‘’‚‛‹›")
