@@ -132,7 +132,8 @@ def _replay_tools(
             given["counter"] = tokenizers(settings)(name)
     return Tools(
         embedder=chosen_embedder(None, settings),
-        verifier=default_verifier(settings.dpe.verifier),
+        # The arithmetic of `literal` needs one, which only what asks for it is given.
+        verifier=default_verifier(settings.dpe.verifier) or default_verifier("alignment"),
         policy=default_policy(),
         **given,
     )

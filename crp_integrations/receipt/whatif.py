@@ -350,9 +350,14 @@ def _report(
         if policy is None:
             return before
         return _examined(told, settings, _Partly(told, VERDICT), engines)
-    if tools.verifier is None or (tools.embedder is None) != (told.engines.embedder is None):
+    measured = settings.decides == "composite"
+    verifier = tools.verifier if measured or told.engines.verifier else None
+    embedder = tools.embedder if measured or told.engines.embedder else None
+    if (verifier is None and (measured or told.engines.verifier)) or (
+        embedder is None and (measured or told.engines.embedder)
+    ):
         raise NotRun("another context needs verifier and embedder at hand")
-    engines |= {"verifier": tools.verifier, "embedder": tools.embedder}
+    engines |= {"verifier": verifier, "embedder": embedder}
     engines["recognisers"] = tools.recognisers
     engines["policy"] = policy or tools.policy
     if tools.policy is None:

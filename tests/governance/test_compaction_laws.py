@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.governance.compaction.compactor import AutoCompactor
@@ -180,6 +180,7 @@ def test_data_stays_data_with_its_numbers_as_they_were_written(
 
 @settings(max_examples=40, deadline=None)
 @given(histories)
+@example(case=(21, 0.2, True, 5))
 def test_compaction_is_deterministic_and_rests_when_nothing_triggers(
     case: tuple[int, float, bool, int],
 ) -> None:

@@ -190,7 +190,7 @@ def test_each_step_of_many_threads_is_counted_once() -> None:
 
 def test_no_label_names_who_or_what_was_asked() -> None:
     allowed = {"outcome", "step", "le", "kind", "reason", "consistent", "held", "level",
-               "completed", "slo", "score"}  # fmt: skip
+               "completed", "slo", "score", "read"}  # fmt: skip
     for text in (every_metric().text(), every_level().text()):
         labels = {name for _, pairs in samples(text) for name, _ in pairs}
         assert labels <= allowed

@@ -211,7 +211,7 @@ def _is_made_of(shown: str, text: str, spans: Sequence[tuple[int, int]]) -> bool
         return not spans
     place, between = 0, []
     handle = _HANDLE.match(shown)
-    if handle is not None:
+    if handle is not None and not text.startswith(handle.group()):
         place = handle.end()
     for start, end in spans:
         found = shown.find(text[start:end], place)

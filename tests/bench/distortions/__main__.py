@@ -17,7 +17,7 @@ from typing import Any
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
-from crp_integrations.dpe.records import Finding, Report
+from crp_integrations.dpe.records import COMPARISON, Finding, Report
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
 from crp_integrations.errors import CRPError
 from crp_integrations.ports import Embedder
@@ -346,7 +346,7 @@ def _measure(given: argparse.Namespace) -> dict[str, Any]:
         "made": dict(made),
         "total": len(cases),
         "sources": dict(sources),
-        "verifier": verifier.identity,
+        "verifier": COMPARISON if verifier is None else verifier.identity,
         "settings": settings.model_dump(mode="json"),
         "cpu_ms": round(spent, 2),
         "machine": machine(),

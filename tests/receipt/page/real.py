@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crp_integrations import Relay
 from crp_integrations.receipt.records import write
+from crp_integrations.relay.judge import Judge
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, ScriptedModel
 from tests.relay.judges import CONTRADICTED, scripted_judge
@@ -49,11 +50,11 @@ JUDGE = scripted_judge({"eight months": CONTRADICTED})
 POLICY = "warn-on MEDIUM; block-pii"
 
 
-def session() -> list[bytes]:
+def session(judge: Judge | None = JUDGE) -> list[bytes]:
     """The receipts of a session of three windows; the last one's answer is wrong in one number."""
     made = []
     model = ScriptedModel(*ANSWERS)
-    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=model, judge=JUDGE) as relay:
+    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=model, judge=judge) as relay:
         relay.fabric.add(list(HANDBOOK))
         for question in QUESTIONS:
             answer = relay.ask(
