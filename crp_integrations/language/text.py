@@ -309,6 +309,12 @@ def sentence_runs(text: str, most: int = PASSAGE) -> list[str]:
     return found
 
 
+# A day before one of them has a point: 14. März 2019.
+_GERMAN_MONTHS: Final = frozenset(
+    "januar februar märz april mai juni juli august september oktober november dezember".split()
+)
+
+
 def _split(text: str, start: int, end: int, found: list[Span]) -> None:
     first = start
     for match in _MARK.finditer(text, start, end):
@@ -373,6 +379,8 @@ def _ends(text: str, first: int, match: re.Match[str], end: int) -> bool:
         return False
     lower = token.lower()
     if lower in _NEVER or lower in _BEFORE_NAME:
+        return False
+    if token.isdigit() and len(token) <= 2 and word and word.group().lower() in _GERMAN_MONTHS:
         return False
     if lower in _BEFORE_NUMBER:
         return not (opening.isdigit() or opening in "\u00a7(") and starter and lower != "v"

@@ -158,3 +158,12 @@ def test_source_numbers_belong_to_the_sentence_before_them():
         "It grew. [2, 3]",
         "Then it fell.",
     ]
+
+
+@pytest.mark.parametrize("month", ["März", "Mai", "August", "Dezember"])
+def test_a_german_date_is_not_cut_behind_its_day(month: str) -> None:
+    text = f"Die Brücke wurde am 14. {month} 2019 eröffnet. Sie ist rot."
+    assert [span.of(text) for span in split_sentences(text)] == [
+        f"Die Brücke wurde am 14. {month} 2019 eröffnet.",
+        "Sie ist rot.",
+    ]
