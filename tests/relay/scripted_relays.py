@@ -22,7 +22,7 @@ OPERATOR = "Who operates the Meridian reactor?"
 LOW = FACTS[0]
 CHANGED = "The Meridian reactor delivers 900 megawatts."
 CRITICAL = f"{CHANGED} The reactor was designed by Hans Gruber in 1998 and cost $88 billion."
-HIGH = f"{FACTS[0]} {FACTS[1]} {CHANGED}"
+HIGH = f"{FACTS[0]} {FACTS[1]} {FACTS[2]} {CHANGED} It was designed by Hans Gruber."
 # What a verification of a reflexive answer says when it finds nothing.
 SOUND = "NONE"
 

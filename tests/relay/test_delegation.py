@@ -30,7 +30,6 @@ from tests.relay.conftest import FACTS, KEY, Opener
 from tests.relay.need_questions import (
     COMMISSIONED,
     INVENTED,
-    LICENCE,
     MODEL,
     NEEDS,
     WORSE,
@@ -43,7 +42,7 @@ from tests.relay.scripted_relays import LOW, QUESTION, SESSION, answered, opened
 
 ASKED = f"{NEEDS[0]}?"
 # What is supported and what is not, side by side, is of high risk; the latter alone of critical.
-HIGH = f"{COMMISSIONED} {LICENCE} {INVENTED}"
+HIGH = f"{COMMISSIONED} {INVENTED}"
 CRITICAL = WORSE
 
 

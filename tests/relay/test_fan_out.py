@@ -25,7 +25,6 @@ from tests.relay.need_questions import (
     COOLING,
     COST,
     INVENTED,
-    LICENCE,
     MODEL,
     NEEDS,
     QUESTION,
@@ -217,8 +216,8 @@ def test_parts_inherit_the_budget_whole_and_the_smallest_goes_on(open_relay: Ope
     # 0.15 each for the two beside what is supported, 0.35 for the one alone.
     model = Parted(
         **{
-            NEEDS[0]: f"{COMMISSIONED} {LICENCE} {INVENTED}",
-            NEEDS[1]: f"{COMMISSIONED} {LICENCE} {INVENTED}",
+            NEEDS[0]: f"{COMMISSIONED} {INVENTED}",
+            NEEDS[1]: f"{COMMISSIONED} {INVENTED}",
             NEEDS[2]: WORSE,
             QUESTION: WHOLE,
         }
