@@ -40,7 +40,6 @@ from crp_integrations.vocabulary import (
     Oversight,
     RepetitionLevel,
     Strategy,
-    Verification,
 )
 
 # What helps after a halt: a person, or another session, since a budget never recovers.
@@ -227,8 +226,6 @@ def _knowledge_age(envelope: Envelope) -> timedelta | None:
 def _report_fields(report: Report) -> dict[str, Any]:
     types = tuple(dict.fromkeys(report.distortion_types)) if report.distortion_count else ()
     scope = report.contradiction_scope.lower() if report.contradiction_count else ""
-    # What nobody read is not faithful.
-    unread = report.verification is Verification.UNREAD
     return {
         "claim_count": report.claims_total,
         "attribution": report.attribution_dominant,
@@ -238,7 +235,7 @@ def _report_fields(report: Report) -> dict[str, Any]:
         "distortions": DistortionsValue(count=report.distortion_count, types=types),
         "contradictions": ContradictionsValue(count=report.contradiction_count, scope=scope),
         "entailment_score": report.entailment_score,
-        "fidelity_score": None if unread else report.fidelity_score,
+        "fidelity_score": report.fidelity_score,
         "hallucination_risk": report.risk_level,
         "hallucination_score": report.risk_score,
     }
