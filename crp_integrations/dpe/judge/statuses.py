@@ -104,7 +104,7 @@ def with_status(claim: Claim, status: ClaimStatus) -> Claim:
 
 
 def with_rejection(claim: Claim) -> Claim:
-    """A claim as a judge left it, flagged where it repeats a rejected one without support."""
+    """A claim, flagged where it repeats a rejected one without support."""
     found = rejection(claim)
     if found is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
         return claim

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Final
 
 from crp_integrations.dpe.comparison import compare_claims
+from crp_integrations.dpe.judge.statuses import with_rejection
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import (
     COMPARISON,
     HIDDEN_TEXT,
     LONGEST,
-    REJECTED,
     Claim,
     Finding,
     StageRun,
@@ -51,7 +51,7 @@ def compare_with_evidence(state: State) -> State:
     state = replace(state, claims=claims, language=language)
     repeated = find_repeats(state)
     if repeated:
-        claims = tuple(map(_rejected, with_repeats(claims, repeated)))
+        claims = tuple(map(with_rejection, with_repeats(claims, repeated)))
     return replace(state, claims=_with_hidden_text(claims, dossier.answer))
 
 
@@ -139,21 +139,5 @@ def _read(state: State, verifier: Verifier, claim: Claim) -> Claim:
             "entailment": word.entailment,
             "contradiction": word.contradiction,
             "neutral": word.neutral,
-        }
-    )
-
-
-def _rejected(claim: Claim) -> Claim:
-    """A claim that repeats what a sub-agent's report rejected, and that nothing supports."""
-    found = next((one for one in claim.findings if one.kind == REJECTED), None)
-    if found is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
-        return claim
-    return claim.model_copy(
-        update={
-            "status": ClaimStatus.UNSUPPORTED,
-            "error": ErrorKind.INVENTION,
-            "wrong": (found.start, found.end),
-            "quotations": (),
-            "reason": found.reason,
         }
     )
