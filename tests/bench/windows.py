@@ -1,4 +1,4 @@
-"""How well stages 6 to 9 tell coherent windows from broken ones.
+"""How well stages 6, 7 and 9 tell coherent windows from broken ones.
 
 Long documents are cut into windows of some paragraphs: three earlier answers and a present one.
 Against them stand the same with one thing broken: the window of another document (flow), sentences
@@ -252,21 +252,23 @@ class Seen:
 
 
 def signals(report: Report) -> dict[str, float]:
-    """What a report says against an answer: one number a stage, [0, 1], higher is worse."""
+    """What a report says against an answer: one number a stage, [0, 1], higher is worse.
+
+    Completeness has none where nothing reads the answer.
+    """
     quality = report.quality
     contradicted = [one.probability for one in report.cross_window_contradictions]
     return {
         "coherence": max(contradicted, default=0.0),
         "repetition": max(quality.repetition.overlap, quality.repetition.semantic),
-        "completeness": 1.0 - report.completeness_score,
         "flow": 1.0 - report.flow_score,
-    }
+    } | ({} if (told := report.completeness_score) is None else {"completeness": 1.0 - told})
 
 
 def run(
     sessions: Sequence[Session],
     embedder: Embedder | None,
-    verifier: Verifier,
+    verifier: Verifier | None,
     settings: DpeSettings,
     say: Callable[[str], None],
 ) -> tuple[list[Seen], float]:
@@ -294,8 +296,9 @@ def figures(found: Sequence[Seen]) -> dict[str, Any]:
     """AUROC of each stage over all its broken sessions and over those of each rule."""
     results: dict[str, Any] = {}
     for stage, (whole, broken) in AGAINST.items():
-        good = [one for one in found if one.session.kind in whole]
-        bad = [one for one in found if one.session.kind == broken]
+        read = [one for one in found if stage in one.signals]
+        good = [one for one in read if one.session.kind in whole]
+        bad = [one for one in read if one.session.kind == broken]
         if not good or not bad:
             continue
         rules = sorted({one.session.rule for one in bad})
@@ -373,7 +376,7 @@ def _measure(given: argparse.Namespace) -> dict[str, Any]:
         "digest": hashlib.sha256(rows.encode()).hexdigest()[:16],
         "part": given.part,
         "made": dict(Counter(one.kind for one in made)),
-        "verifier": verifier.identity,
+        "verifier": verifier.identity if verifier else "none",
         "embedder": embedder.identity if embedder else "none",
         "cpu_ms": round(spent, 1),
         "machine": machine(),

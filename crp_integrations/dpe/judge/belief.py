@@ -100,9 +100,9 @@ class Matter:
 def matter_of(text: str) -> Matter:
     """What a text is about.
 
-    >>> found = matter_of("Refunds within 1,250 days of May")
+    >>> found = matter_of("Refunds within 1,250 days of March")
     >>> sorted(found.values), sorted(found.words), sorted(found.names), found.count
-    (['1250'], ['day', 'may', 'refu'], ['may'], 6)
+    (['1250'], ['day', 'marc', 'refu'], ['marc'], 6)
     """
     values, names, families = set[str](), set[str](), set[str]()
     count, begins, before = 0, True, ""
