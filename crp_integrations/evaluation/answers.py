@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from crp_integrations.dpe.derivation import is_settled
 from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.belief import Matter, matter_of
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.ports import Judgement, Verifier
@@ -23,6 +24,8 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_sets import each
 from crp_integrations.language.claims import segment as segment_claims
+from crp_integrations.language.folded_text import Folded, locate
+from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.doors import screened_answer
 from crp_integrations.relay.settings import Settings
@@ -32,6 +35,8 @@ FORM: Final = (
     "end and type of each); or id, evidence, claim and label"
 )
 SUPPORTED: Final = "supported"
+# Sentences that the judge made from the marks quotes for a claim.
+ORACLE_QUOTES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,8 @@ def _case(row: dict[str, Any], domain: str) -> AnswerCase:
         answer=_text(row["answer"]),
         wrong=bool(row["hallucinated"]),
         marked=tuple(
-            Marked(int(one["start"]), int(one["end"]), str(one["type"])) for one in row["spans"]
+            Marked(int(one["start"]), int(one["end"]), str(one["type"]))
+            for one in row.get("spans") or ()
         ),
         style=str(row.get("style") or ""),
         needs=tuple(map(_text, row.get("needs") or ())),
@@ -228,6 +234,11 @@ def prompts(
 def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCall], JudgeReply]:
     """A judge made from the marks: right on every claim but for a share that it turns around."""
     chance = Random(f"{seed} {of.case.name}")  # noqa: S311 - errors of a script, no secret
+    statements = [
+        (str(number), text, matter_of(text))
+        for number, passage in enumerate(of.case.passages, 1)
+        for text in _quotable(passage)
+    ]
 
     def ask(call: ModelCall) -> JudgeReply:
         asked = json.loads(call.messages[1].content)
@@ -236,18 +247,34 @@ def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCal
             wrong = _meets(claim, of.case)
             if errs and chance.random() < errs:
                 wrong = not wrong
-            place, quote = _any_quotation(of.case)
             claims.append(
                 {
                     "n": number,
                     "status": "CONTRADICTED" if wrong else "SUPPORTED",
-                    "quotes": [{"in": place, "text": quote}],
+                    "quotes": _nearest(matter_of(claim.text), statements),
                 }
             )
-        told = {"id": asked["id"], "claims": claims, "unnumbered": []}
-        return JudgeReply(text=json.dumps(told), model="oracle")
+        reply = {"id": asked["id"], "claims": claims, "unnumbered": []}
+        return JudgeReply(text=json.dumps(reply), model="oracle")
 
     return ask
+
+
+def _quotable(passage: str) -> Iterator[str]:
+    """The sentences of a passage that a quotation is found by."""
+    folded = Folded(passage)
+    for span in split_sentences(passage):
+        if locate(text := passage[span.start : span.end], folded):
+            yield text
+
+
+def _nearest(claim: Matter, statements: Sequence[tuple[str, str, Matter]]) -> list[dict[str, str]]:
+    """The sentences of the evidence that share most with a claim, as quotations."""
+    ranked = sorted(
+        statements,
+        key=lambda row: -2 * len(row[2].values & claim.values) - len(row[2].words & claim.words),
+    )
+    return [{"in": place, "text": text} for place, text, _ in ranked[:ORACLE_QUOTES]]
 
 
 class OracleVerifier:
@@ -268,12 +295,3 @@ class OracleVerifier:
         """Contradicted where the claim meets a mark, else entailed."""
         wrong = claim in self._wrong
         return Judgement(0.0, 1.0, 0.0, 0) if wrong else Judgement(1.0, 0.0, 0.0, 0)
-
-
-def _any_quotation(case: AnswerCase) -> tuple[str, str]:
-    for number, passage in enumerate(case.passages, 1):
-        words = passage.split()
-        first = next((word for word in words if any(c.isalnum() for c in word)), "")
-        if first:
-            return str(number), first
-    return "q", case.question

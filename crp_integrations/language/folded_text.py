@@ -38,6 +38,10 @@ UNSPACED: Final = (
     (0xA960, 0xA97F), (0xAA00, 0xAADF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0x1B000, 0x1B2FF),
     (0x20000, 0x3FFFF),
 )  # fmt: skip
+# Letters, figures and signs that stand for themselves, with single blanks between them, in front of
+# no mark that joins the last.
+_SELF: Final = r"[0-9A-Za-z.,;:!?()\[\]{}/%&+<=>@_|#$~^]"
+_PLAIN: Final = re.compile(rf"{_SELF}+(?: {_SELF}+)*(?![^\x00-\x7f])")
 HAN_FIGURES: Final = frozenset("〇零一二三四五六七八九十百千万億亿兆两")
 
 
@@ -64,6 +68,14 @@ class Folded:
         place, size = 0, len(original)
         while place < size:
             first = place
+            # Most of most texts: read in one step, it takes a third of the time.
+            if plain := _PLAIN.match(original, place):
+                place = plain.end()
+                kept.extend(plain[0].lower())
+                self.starts.extend(range(first, place))
+                self.ends.extend(range(first + 1, place + 1))
+                blank = False
+                continue
             character = original[place]
             place += 1
             if character in NOTHING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from functools import cache
 from typing import Final
 
@@ -102,11 +103,11 @@ def _fits(script: str, code: str) -> bool:
 def _script(words: list[str]) -> str:
     """The script that four letters in five are of; Japanese mixes two with Han."""
     counts: dict[str, int] = {}
-    for letter in "".join(words):
+    for letter, times in Counter("".join(words)).items():
         if unicodedata.category(letter)[0] == "L":
             name = "LATIN" if letter < "\u0250" else unicodedata.name(letter, "").split(" ")[0]
             code = _SCRIPTS.get(name.split("-")[0], "")
-            counts[code] = counts.get(code, 0) + 1
+            counts[code] = counts.get(code, 0) + times
     if counts.get("ja", 0) * 10 > counts.get("zh", 0):
         counts["ja"] = counts.get("ja", 0) + counts.pop("zh", 0)
     whole = sum(counts.values())

@@ -2,7 +2,8 @@
 
 Both trees do the same work by turns, each in a process of its own; the commit's tree is a git
 worktree in a temporary folder. The work calls public names only, so that it runs on both. Its
-embedder hashes words, since a network's time would hide ours.
+embedder hashes words, since a network's time would hide ours; `examine long` alone takes the default
+one: 300 words in other words than the facts, over 2,000 tokens.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def text(number):
     return (
         f"The {place} {thing} number {number} was commissioned on 4 March {year}. It delivers "
         f"{figure} megawatts, and {other} Energy pays {figure / 10} million EUR a year for it."
+    )
+
+def retold(number):
+    place, other = rng.sample(PLACES, 2)
+    return (
+        f"At {place} people have had a {rng.choice(THINGS)} since {rng.randint(1950, 2024)}; about "
+        f"{rng.randint(2, 990)} MW come from it. For that, {other} Energy spends some "
+        f"{rng.randint(1, 99)} million euros each year, which is more than was planned at first."
     )
 
 class Embedder:
@@ -94,6 +103,11 @@ relay.ask(QUESTIONS[0])
 found["pack"] = taken(lambda q: pack(q, FACTS[:60], **how), QUESTIONS[:CALLS])
 found["examine"] = taken(
     lambda q: examine(ANSWER, FACTS[:8], q, embedder=words), QUESTIONS[:CALLS]
+)
+long_answer, long_facts = " ".join(map(retold, range(9))), FACTS[:55]
+examine(long_answer, long_facts, QUESTIONS[0])
+found["examine long"] = taken(
+    lambda q: examine(long_answer, long_facts, q), QUESTIONS[:CALLS]
 )
 found["ask"] = taken(lambda q: relay.ask(q, budget_tokens=600), QUESTIONS[:CALLS])
 found["preview"] = taken(lambda q: relay.preview(q, budget_tokens=600), QUESTIONS[:CALLS])

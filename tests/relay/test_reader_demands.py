@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
+from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.errors import (
@@ -18,6 +20,7 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
+from crp_integrations.gateway import GatewaySettings
 from crp_integrations.langchain import CRPGate, CRPMiddleware, CRPRunnable
 from crp_integrations.litellm import CRPProxyHook
 from crp_integrations.llama_index import CRPAgentLLM, CRPQueryEngine
@@ -27,6 +30,7 @@ from tests.adapters import langchain_doubles as langchain
 from tests.adapters import llama_index_doubles as llama_index
 from tests.adapters.litellm_deployments import ASKED, entry, router
 from tests.gateway.application import ASKED as GATEWAY_ASKED
+from tests.gateway.application import BODY, FAST, application, fill, key_for
 from tests.gateway.application import FACTS as PLANTS
 from tests.gateway.application import opened as gateway_opened
 from tests.judges import reply_to
@@ -129,6 +133,30 @@ def by_router(answer: str, policy: str, judge: Any) -> None:
         routed.completion("main", [{**ASKED[-1], "content": QUESTION}])
 
 
+def by_gateway(answer: str, policy: str, judge: Any) -> None:
+    """The gateway's refusals as the errors that they stand for."""
+    with TemporaryDirectory() as folder, openai_double(text=answer) as server:
+        fill(Path(folder), "acme", list(FACTS))
+        key, kept = key_for("acme")
+        app = application(
+            Path(folder), server, kept, settings=GatewaySettings(**FAST), options={"judge": judge}
+        )
+        with TestClient(app) as client:
+            response = client.post(
+                "/v1/chat/completions",
+                json={**BODY, "messages": [{"role": "user", "content": QUESTION}]},
+                headers={"Authorization": f"Bearer {key}", "CRP-Safety-Policy": policy},
+            )
+    if response.status_code == 200:
+        return
+    message = response.json()["error"]["message"]
+    if response.status_code == 451:
+        raise SafetyHalt(message, directive=message.rpartition("(")[2].partition(", found")[0])
+    assert response.status_code == 400, message
+    assert server.requests == []
+    raise RequestError(message)
+
+
 DOORS = (
     by_ask,
     by_relays_policy,
@@ -140,6 +168,7 @@ DOORS = (
     by_gate,
     by_query_engine,
     by_router,
+    by_gateway,
 )
 # Their questions bring no judge, so what is wrong shows before the first of them.
 CLOSED = (by_middleware, by_gate, by_query_engine)

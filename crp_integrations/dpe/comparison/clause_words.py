@@ -88,9 +88,11 @@ def folded_keys(original: str, folded: Folded) -> list[tuple[str, int, int]]:
     found = []
     for match in _TOKEN.finditer(folded.text):
         start, end = starts[match.start()], ends[match.end() - 1]
-        written = original[start:end]
-        coded = written[1:] != written[1:].lower() and _CAMEL.search(written) is not None
-        found.append((written if coded else match.group(), start, end))
+        key, written = match.group(), original[start:end]
+        # A capital letter behind the first may be that of a name of code.
+        if written[1:] != key[1:] and written[1:] != written[1:].lower() and _CAMEL.search(written):
+            key = written
+        found.append((key, start, end))
     return found
 
 

@@ -18,6 +18,7 @@ from crp_integrations.dpe.comparison.clause_words import (
 )
 from crp_integrations.language.blocks import blocks
 from crp_integrations.language.claims import clauses
+from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.folded_text import Folded
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import PREPOSITIONS, stem
@@ -178,6 +179,12 @@ class Evidence:
                 found.append(sentence)
                 before = sentence
         return found
+
+    @cached_property
+    def dates(self) -> list[DateMention]:
+        """The dates of all passages."""
+        with_figures = (one.text for one in self.sentences if any(map(str.isdigit, one.text)))
+        return [date for text in with_figures for date in dates(text)]
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:

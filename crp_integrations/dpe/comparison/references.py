@@ -162,14 +162,8 @@ def _is_known(value: Value, evidence: Evidence, question: str) -> bool:
         return any(_digits(end) in known for end in (value.of.low, value.of.high))
     if isinstance(value.of, DateMention):
         own = value.of
-        return any(
-            gives(other, own) for sentence in evidence.sentences for other in _dates(sentence.text)
-        ) or any(gives(other, own) for other in dates(question))
+        return any(gives(other, own) for other in (*evidence.dates, *dates(question)))
     return False
-
-
-def _dates(text: str) -> list[DateMention]:
-    return dates(text) if any(c.isdigit() for c in text) else []
 
 
 @lru_cache(maxsize=8)
