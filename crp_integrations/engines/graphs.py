@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -175,8 +176,10 @@ class GraspologicLeiden(LeidenEngine):
     """Modularity with a resolution, by graspologic-native."""
 
     def __init__(self) -> None:
-        import graspologic_native
-
+        try:
+            import graspologic_native
+        except ModuleNotFoundError as error:
+            raise MissingExtra("communities", "the engine graspologic") from error
         # Its type stubs leave out exceptions and defaults that the library has.
         self._graspologic: Any = graspologic_native
         failures = tuple(getattr(graspologic_native, name) for name in _FAILURES)
@@ -222,7 +225,7 @@ class IgraphLeiden(LeidenEngine):
         try:
             import igraph
         except ModuleNotFoundError as error:
-            raise MissingExtra("communities", "the engine igraph") from error
+            raise MissingExtra("igraph", "the engine igraph") from error
         self._igraph: ModuleType = igraph
         failures = (igraph.InternalError, RuntimeError)
         super().__init__("igraph", str(igraph.__version__), failures)
@@ -260,7 +263,7 @@ class LeidenalgLeiden(LeidenEngine):
             import igraph
             import leidenalg
         except ModuleNotFoundError as error:
-            raise MissingExtra("communities", "the engine leidenalg") from error
+            raise MissingExtra("igraph", "the engine leidenalg") from error
         self._igraph: ModuleType = igraph
         self._leidenalg: ModuleType = leidenalg
         version = str(leidenalg.__version__)
@@ -305,6 +308,22 @@ def engine_for(name: EngineName) -> CommunityEngine:
             return IgraphLeiden()
 
 
+def available_engine(name: EngineName) -> CommunityEngine | None:
+    """The engine of a name; None for the default one where its library is not installed."""
+    if name == "graspologic" and find_spec("graspologic_native") is None:
+        return None
+    return engine_for(name)
+
+
+def _networkx(purpose: str) -> ModuleType:
+    try:
+        import networkx
+    except ModuleNotFoundError as error:
+        raise MissingExtra("communities", purpose) from error
+    module: ModuleType = networkx
+    return module
+
+
 def as_networkx(graph: FactGraph, texts: Mapping[str, str] | None = None) -> networkx.Graph:
     """The fact graph as an undirected networkx graph.
 
@@ -313,9 +332,7 @@ def as_networkx(graph: FactGraph, texts: Mapping[str, str] | None = None) -> net
 
     Spec: CRP-SPEC-009 §5.2
     """
-    import networkx
-
-    made = networkx.Graph()
+    made = _networkx("the fact graph in networkx").Graph()
     for fact_id, label, source in zip(graph.ids, graph.communities, graph.sources, strict=True):
         made.add_node(fact_id, source=source)
         if label is not None:
@@ -335,8 +352,7 @@ def write_graphml(
     graph: FactGraph, path: str | Path, texts: Mapping[str, str] | None = None
 ) -> None:
     """Write the fact graph as GraphML, the same bytes for the same graph."""
-    import networkx
-
+    networkx = _networkx("a graph in GraphML")
     shown = None if texts is None else {id_: _in_xml(text) for id_, text in texts.items()}
     made = as_networkx(graph, shown)
     try:
@@ -371,7 +387,7 @@ class NetworkxWalker:
     @cached_property
     def identity(self) -> str:
         """Library and version."""
-        return f"networkx/{version('networkx')}"
+        return f"networkx/{version('networkx')}" if find_spec("networkx") else "networkx absent"
 
     def reach(
         self,
@@ -384,8 +400,7 @@ class NetworkxWalker:
 
         Spec: Summit §Context Assembly Pipeline
         """
-        import networkx
-
+        networkx = _networkx("ways between linked facts")
         graph = networkx.Graph()
         ends = {end for link in links for end in (link.left, link.right)}
         # In the order of the names, so that equal ways are chosen alike in every process.

@@ -20,12 +20,14 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel, message_json
+from crp_integrations.engines.openai_server import OpenAIModels
 from crp_integrations.errors import (
     ConfigError,
     CRPError,
@@ -39,17 +41,26 @@ from crp_integrations.ports import Model
 from crp_integrations.vocabulary import Purpose
 
 
+def named_models(
+    *, timeout_s: float, options: Mapping[str, Any] | None = None
+) -> LiteLLMModel | OpenAIModels:
+    """The client that calls models by name: LiteLLM, where it is installed."""
+    if find_spec("litellm") is None:
+        return OpenAIModels(timeout_s=timeout_s, options=options)
+    return LiteLLMModel(timeout_s=timeout_s, options=options)
+
+
 class Models:
-    """The extractive model for `extractive` and `extractive/…`, LiteLLM for every other name."""
+    """The extractive model for `extractive` and `extractive/…`, a client for every other name."""
 
     def __init__(self, *, timeout_s: float, options: Mapping[str, Any] | None = None) -> None:
         self._extractive = ExtractiveModel()
-        self._litellm = LiteLLMModel(timeout_s=timeout_s, options=options)
+        self._named = named_models(timeout_s=timeout_s, options=options)
 
     def known(self, model: str) -> None:
         """Check a name before anything is read or written."""
         if not _is_extractive(model):
-            self._litellm.known(model)
+            self._named.known(model)
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
@@ -68,7 +79,7 @@ class Models:
         return self._engine(call).astream(call)
 
     def _engine(self, call: ModelCall) -> Model:
-        return self._extractive if _is_extractive(call.model) else self._litellm
+        return self._extractive if _is_extractive(call.model) else self._named
 
 
 def _is_extractive(model: str) -> bool:
@@ -182,7 +193,7 @@ _NAMES: Final = ("model_name", "model", "model_id", "deployment_name")
 def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any]) -> Model:
     """The model that a judge asks."""
     if isinstance(source, str):
-        model = LiteLLMModel(timeout_s=timeout_s, options=options)
+        model = named_models(timeout_s=timeout_s, options=options)
         model.known(source)
         return model
     if options:

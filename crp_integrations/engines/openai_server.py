@@ -1,4 +1,4 @@
-"""A model client for one server that speaks the OpenAI wire format, over HTTP and nothing else.
+"""Clients for servers that speak the OpenAI wire format, over HTTP and nothing else.
 
 What goes on the wire is the call and the arguments that an operator's gateway hands on; the only
 headers are the server's key and the content's type. No redirect is followed. A server's own
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -23,6 +24,7 @@ import httpx
 from crp_integrations.engines.litellm import message_json, refuse_crp
 from crp_integrations.errors import (
     ConfigError,
+    MissingExtra,
     ModelError,
     ModelTimeout,
     provider_error,
@@ -143,6 +145,44 @@ class OpenAIServer:
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
+
+
+OPENAI: Final = "openai"
+OPENAI_ADDRESS: Final = "https://api.openai.com/v1"
+
+
+class OpenAIModels(OpenAIServer):
+    """OpenAI's models, or those of the server at `api_base`, where LiteLLM is not installed.
+
+    Key and address come from the options, then from `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
+    """
+
+    def __init__(
+        self, *, timeout_s: float, options: Mapping[str, Any] | None = None, **server: Any
+    ) -> None:
+        """Choose the server."""
+        further = dict(options or {})
+        stated = further.pop("api_base", None)
+        address = stated or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS
+        key = further.pop("api_key", None) or os.environ.get("OPENAI_API_KEY", "")
+        super().__init__(address, api_key=key, timeout_s=timeout_s, **server)
+        self._arguments = further
+        self._any_name = stated is not None
+
+    def known(self, model: str) -> None:
+        """Check that a name is one of OpenAI's, or goes to a server that was named.
+
+        Raises:
+            MissingExtra: another provider's models are called through LiteLLM.
+        """
+        provider, slash, _ = model.partition("/")
+        if slash and provider != OPENAI and not self._any_name:
+            raise MissingExtra("litellm", f"the model {model!r:.80}")
+
+    def _body(self, call: ModelCall, *, stream: bool = False) -> dict[str, Any]:
+        self.known(call.model)
+        own = call.model.removeprefix(f"{OPENAI}/")
+        return {**super()._body(call, stream=stream), "model": own}
 
 
 class _ListedLimits:

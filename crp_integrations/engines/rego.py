@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from crp_integrations.errors import EngineError
+from crp_integrations.errors import EngineError, MissingExtra
 from crp_integrations.guard.ports import Bundle
 
 LIBRARY: Final = "regopy"
@@ -155,6 +155,8 @@ def load_regopy() -> Any:
     """regopy, loaded at the first decision."""
     try:
         import regopy
+    except ModuleNotFoundError as error:
+        raise MissingExtra("policy", "a policy bundle in Rego") from error
     except ImportError as error:
         raise EngineError("regopy cannot be loaded", engine=LIBRARY) from error
     return regopy

@@ -139,8 +139,8 @@ class CommunitySettings(Part):
     Spec: CRP-SPEC-009 §5
 
     Attributes:
-        engine: library behind the Leiden algorithm; `leidenalg` and `igraph` need the extra
-            `communities`.
+        engine: library behind the Leiden algorithm; `graspologic` needs the extra `communities`,
+            the others `igraph`.
         neighbours: nearest facts that each fact is linked with.
         similarity: least cosine of an edge; None takes the embedder card's `neighbour`, and
             .60 for an embedder without one.

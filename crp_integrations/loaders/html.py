@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
-
+from crp_integrations.errors import MissingExtra
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.loaders.files import NoTextError, decode
 from crp_integrations.loaders.text import LONG_ITEM
 from crp_integrations.seals import sha256
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 _CHARSET_WITHIN = 4096
@@ -44,6 +47,11 @@ _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 def read_html(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of an HTML page."""
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ModuleNotFoundError as error:
+        raise MissingExtra("documents", "reading HTML") from error
+
     declared = _CHARSET.search(data[:_CHARSET_WITHIN])
     text = decode(data, name=name, declared=declared[1].decode("ascii") if declared else "")
     tree = LexborHTMLParser(text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import JsonValue
 
-from crp_integrations.errors import IngestError
+from crp_integrations.errors import IngestError, MissingExtra
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
 from crp_integrations.loaders.files import NoTextError, decode, decode_pieces, read_pieces
 from crp_integrations.seals import sha256
@@ -244,7 +244,10 @@ def read_markdown(data: bytes, *, uri: str, name: str) -> Document:
 def _markdown_blocks(text: str, begin: int) -> tuple[list[Block], str]:
     """The blocks behind the front matter, and the first heading's words."""
     # Loaded for the first file of this kind, since each opening of a relay would wait for it.
-    from markdown_it import MarkdownIt
+    try:
+        from markdown_it import MarkdownIt
+    except ModuleNotFoundError as error:
+        raise MissingExtra("documents", "reading Markdown") from error
 
     tokens = MarkdownIt("commonmark").enable("table").parse(text[begin:])
     lines = _line_starts(text, begin)

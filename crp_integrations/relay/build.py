@@ -10,7 +10,7 @@ from typing import Any
 
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.engines import search_engines
-from crp_integrations.engines.graphs import NetworkxWalker, engine_for
+from crp_integrations.engines.graphs import NetworkxWalker, available_engine
 from crp_integrations.engines.guards import guard_of, read_exceptions
 from crp_integrations.engines.models import Models, model_object, model_object_name
 from crp_integrations.engines.search_engines import lexical_for
@@ -190,7 +190,7 @@ def open_relay(
             # A database searches vectors with an index of its own.
             graphs=None if is_database(opened) else search_engines.available(),
             lexical=lexical_for(chosen.fabric.lexical),
-            leiden=engine_for(chosen.fabric.communities.engine),
+            leiden=available_engine(chosen.fabric.communities.engine),
             elsewhere={
                 name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()
             },
@@ -223,7 +223,7 @@ def open_relay(
             settings_digest=chosen.digest,
             known=KnownEnvelopes(chosen.envelope.reuse),
             reranker=chosen_reranker(reranker, chosen),
-            policy=policy or default_policy(),
+            policy=policy or default_policy(registered=chosen.system.domain is not None),
             recognisers=tuple(recognisers),
             code_verified=code_verified,
             reviewer=reviewer,

@@ -85,7 +85,7 @@ def conformance(settings: Settings) -> Conformance:
         verifier=verifier.identity if verifier else COMPARISON,
         verifier_thresholds=dict(sorted(verifier.thresholds.items())) if verifier else {},
         catalogue=named(),
-        policy=default_policy().identity,
+        policy=policy.identity if (policy := default_policy()) else "none",
         code_verified=verified_engine(),
         settings_digest=settings.digest,
     )

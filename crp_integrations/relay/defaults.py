@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +16,7 @@ from crp_integrations.engines.system import clock_of
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import (
     ConfigError,
+    MissingExtra,
 )
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import (
@@ -119,8 +121,19 @@ def default_verifier(name: str = "none") -> Verifier | None:
 
 
 @cache
-def default_policy() -> PolicyEngine:
-    """Rego by regopy, which is loaded at the first decision."""
+def default_policy(*, registered: bool = False) -> PolicyEngine | None:
+    """Rego by regopy, which is loaded at the first decision; None where it is not installed.
+
+    Args:
+        registered: the answers are of a registered system, whose use may be a forbidden one.
+
+    Raises:
+        MissingExtra: a registered system cannot be classified without it.
+    """
+    if find_spec("regopy") is None:
+        if registered:
+            raise MissingExtra("policy", "the classification of a registered system")
+        return None
     from crp_integrations.engines.rego import RegoEngine
 
     return RegoEngine()

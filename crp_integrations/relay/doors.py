@@ -421,7 +421,7 @@ def screened_answer(
         embedder=found if embeds else None,
         verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
-        policy=default_policy(),
+        policy=default_policy(registered=dossier.system.domain is not None),
     )
     return report, dossier, chosen
 

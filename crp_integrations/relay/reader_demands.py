@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any, Final
 
+from crp_integrations.dpe.pii.contact import finds_phones
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.policy.inheritance import apply_mode, combine_strictest
@@ -56,12 +57,22 @@ def unmeasured_demands(
     return refusal_words(demands, why) if demands else ""
 
 
+def _require_phones(policy: Policy) -> None:
+    """Refuse to withhold personal data where telephone numbers among it would pass."""
+    if policy.block_pii and not finds_phones():
+        raise ConfigError(
+            "block-pii needs telephone numbers to be found: pip install 'crp-integrations[pii]'"
+        )
+
+
 def require_reader(policy: Policy, world: World, accept_risk: RiskLevel | None = None) -> None:
     """Refuse a question under a policy that nothing can measure, before a model is paid.
 
     Raises:
         RequestError: nobody reads its answer; names the demands and both ways out.
+        ConfigError: the policy blocks personal data, and the extra `pii` is not installed.
     """
+    _require_phones(policy)
     found = unmeasured_demands(
         policy,
         judge=world.judge,
@@ -95,6 +106,7 @@ def require_reader_of(
     # A question's own policy repeats what stands above it, or is refused as laxer.
     texts = [own] if own else above
     policy = reduce(combine_strictest, map(parse_policy, texts)) if texts else Policy()
+    _require_phones(policy)
     mode, accepted = asking.get("safety_mode"), asking.get("accept_risk")
     found = unmeasured_demands(
         apply_mode(policy, SafetyMode(mode) if mode else None),

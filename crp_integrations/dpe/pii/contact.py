@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Final
 
 from crp_integrations.dpe.pii.spans import PersonalSpan, any_of, beside, span
@@ -104,8 +106,16 @@ def hardware_addresses(plain: str) -> Iterator[PersonalSpan]:
             yield span("mac", *found.span(), "mac@1", 0.95)
 
 
+@cache
+def finds_phones() -> bool:
+    """Whether the numbering plans of the extra `pii` are installed."""
+    return find_spec("phonenumbers") is not None
+
+
 def phones(plain: str, regions: Sequence[str]) -> Iterator[PersonalSpan]:
-    """Telephone numbers, checked against the numbering plans of the world."""
+    """Telephone numbers, checked against the numbering plans of the world; none without those."""
+    if not finds_phones():
+        return
     for found in _PHONE.finditer(plain):
         text = found.group().rstrip(" (-./")
         start, end = found.start(), found.start() + len(text)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from crp_integrations.dpe.catalogue import catalogue, evidence_of, named
 from crp_integrations.dpe.engine_signals import Signals, fixed
+from crp_integrations.dpe.pii.contact import finds_phones
 from crp_integrations.dpe.pii.recognisers import OWN, find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
@@ -166,7 +167,8 @@ def _told(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalS
 
 def _checked(settings: PersonalSettings, others: Iterable[Recogniser]) -> dict[str, frozenset[str]]:
     """The kinds that each recogniser looked for."""
-    own = {OWN: frozenset(KINDS) - set(settings.aside)}
+    aside = {*settings.aside} if finds_phones() else {*settings.aside, "phone"}
+    own = {OWN: frozenset(KINDS) - aside}
     return own | {
         recogniser.identity: frozenset(recogniser.kinds) - set(settings.aside)
         for recogniser in others

@@ -121,7 +121,10 @@ class CommunityDetection:
         Spec: CRP-SPEC-009 §5
         """
         if self.engine is None:
-            raise ConfigError("communities need an engine; give the fabric one, such as leiden")
+            raise ConfigError(
+                "communities need an engine: pip install 'crp-integrations[communities]', or give "
+                "the fabric one"
+            )
         with self.alone() as ours:
             if not ours:
                 raise self._outrun("are being found")

@@ -250,5 +250,5 @@ def test_without_its_extra_an_engine_names_the_pip_line(
     for library in ("leidenalg", "igraph"):
         monkeypatch.setitem(sys.modules, library, None)
     importlib.import_module("crp_integrations.engines.graphs")
-    with pytest.raises(ImportError, match=r"pip install 'crp-integrations\[communities\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'crp-integrations\[igraph\]'"):
         engine_for(name)
