@@ -139,8 +139,7 @@ class CommunitySettings(Part):
     Spec: CRP-SPEC-009 §5
 
     Attributes:
-        engine: library behind the Leiden algorithm; `leidenalg` and `igraph` need the extra
-            `communities`.
+        engine: library behind the Leiden algorithm; `leidenalg` needs the extra `communities`.
         neighbours: nearest facts that each fact is linked with.
         similarity: least cosine of an edge; None takes the embedder card's `neighbour`, and
             .60 for an embedder without one.
@@ -153,7 +152,7 @@ class CommunitySettings(Part):
         recluster_days: days after which `maintain` finds communities anew.
     """
 
-    engine: Literal["graspologic", "leidenalg", "igraph"] = "graspologic"
+    engine: Literal["graspologic", "leidenalg"] = "graspologic"
     neighbours: int = Field(default=20, ge=1)
     similarity: float | None = Field(default=None, gt=0.0, le=1.0)
     resolution: float = Field(default=1.0, gt=0.0)
