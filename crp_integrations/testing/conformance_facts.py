@@ -148,21 +148,6 @@ class FactsConformance:
             settings = [transaction.facts.setting(name) for name in ("embedder", "gone", "other")]
             assert settings == ["b", None, None]
 
-    def test_token_counts_belong_to_fact_and_tokenizer(self, store: Store) -> None:
-        first, second = fill(store, "first", "second")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.save_token_counts("a", {first: 1, second: 2})
-            transaction.facts.save_token_counts("b", {first: 3})
-            transaction.facts.save_token_counts("a", {first: 0})
-            with pytest.raises(StoreError, match="unknown"):
-                transaction.facts.save_token_counts("a", {"unknown": 1})
-        with store.begin(NAMESPACE, write=False) as transaction:
-            both = [first, second, "unknown"]
-            assert transaction.facts.token_counts("a", both) == {first: 0, second: 2}
-            assert transaction.facts.token_counts("b", both) == {first: 3}
-            assert transaction.facts.token_counts("a", [second]) == {second: 2}
-            assert transaction.facts.token_counts("c", both) == {}
-
     def test_a_replaced_fact_is_the_new_one_everywhere(self, store: Store) -> None:
         old, same = facts("the old walrus", "the same seal")
         new = old.changed(

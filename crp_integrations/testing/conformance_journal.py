@@ -67,25 +67,6 @@ class JournalConformance:
                 transaction.journal.append([written[0].model_copy(update={"seq": seq})])
             assert transaction.journal.tip() == written[-1]
 
-    def test_siblings_share_a_number(self, store: Store) -> None:
-        made = [
-            seal("s", 1),
-            *(seal("s", 2, window_id=f"w{letter}", hmac=letter) for letter in "abc"),
-            seal("s", 3),
-            seal("t", 1),
-        ]
-        made[3:3] = [seal("s", 2, window_id=f"wb{number:04}") for number in range(2_000)]
-        with store.begin(NAMESPACE) as transaction:
-            for one in [*made[4:-2], *reversed(made[:4])]:
-                transaction.journal.seal(one)
-            assert transaction.journal.last_seal("s") == made[-3]
-            for one in made[-2:]:
-                transaction.journal.seal(one)
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.journal.seals("s") == made[:-1]
-            assert list(transaction.journal.all_seals()) == made
-            assert transaction.journal.last_seal("s") == made[-2]
-
     def test_a_window_is_sealed_once(self, store: Store) -> None:
         with store.begin(NAMESPACE) as transaction:
             transaction.journal.seal(seal("s", 1))
@@ -143,27 +124,6 @@ class ReceiptsConformance:
                 assert found.get(missing) is None
                 assert found.place(missing) is None
             assert found.of_window(ids[0]) is None
-
-    def test_a_receipt_is_added_once_and_whole_or_not_at_all(self, store: Store) -> None:
-        first, second = receipt(1, *ELSEWHERE), receipt(2, *ELSEWHERE)
-        add_receipts(store, first)
-        with pytest.raises(StoreError, match="is added once"):
-            add_receipts(store, first)
-
-        def add_and_raise() -> None:
-            with store.begin(NAMESPACE) as transaction:
-                receipts_in(transaction).add(second, {})
-                raise ValueError("stop")
-
-        with pytest.raises(ValueError, match="stop"):
-            add_and_raise()
-        with store.begin(NAMESPACE) as transaction:
-            found = receipts_in(transaction)
-            assert found.ids() == [first.receipt_id]
-            assert found.node(0, 0) == first.log_hash
-            with pytest.raises(StoreError, match="no node"):
-                found.node(0, 1)
-            assert found.add(second, {}) == 1
 
     def test_the_log_is_the_merkle_tree_of_what_was_signed(self, store: Store) -> None:
         made = [receipt(n, *ELSEWHERE) for n in range(1, 20)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import FactBrief, FactOutline, Store
+from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows
 from crp_integrations.vectors import FloatRows
@@ -120,38 +120,6 @@ class SearchConformance:
         assert meant(store, metadata={"k": [2, 1]}) == []
         assert meant(store, metadata={"l": None}) == []
         assert meant(store, metadata={'k": 1, "': 3, "j": 1}) == ["other key"]
-
-    def test_lists_without_texts(self, store: Store) -> None:
-        made = [
-            fact(f"text {n}", source_id="doc", community_label="x", importance_weight=n / 4)
-            for n in range(4)
-        ]
-        put(store, *made, fact("other"))
-        stale, gone = made[0].fact_id, made[1].fact_id
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.set_status([stale], FactStatus.STALE, LATER)
-            transaction.facts.set_status([gone], FactStatus.DELETED, LATER)
-        with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts
-            every = {one.fact_id: one for one in found.get([f.fact_id for f in made])}
-            assert found.passages("doc") == sorted(
-                (one.fact_id, one.content_hash, one.status) for one in every.values()
-            )
-            assert found.passages("none") == []
-            assert found.tally() == {"ACTIVE": 3, "STALE": 1, "DELETED": 1}
-            assert [one for one in found.outline() if one.fact_id in every] == [
-                FactOutline(id, one.content_hash, "doc", "x", one.importance_weight)
-                for id, one in sorted(every.items())
-                if id != gone
-            ]
-            asked = [gone, stale, "unknown", stale]
-            assert found.retrievable(asked) == [(stale, ())]
-            assert [id for id, _, _ in found.state(asked)] == [stale]
-            assert found.retrievable([]) == []
-            assert found.texts(asked) == [(stale, "text 0")]
-            assert found.texts([]) == []
-            assert found.briefs(asked) == [FactBrief.of(every[stale])]
-            assert found.briefs([]) == []
 
     def test_prepared_vectors_are_put_to_use_as_a_whole(self, store: Store) -> None:
         a, b = facts("a", "b")

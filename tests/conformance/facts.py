@@ -124,6 +124,21 @@ class FactsLaws:
             assert found == [made[3], made[2], made[1], heavier]
             assert transaction.facts.edges([c]) == []
 
+    def test_token_counts_belong_to_fact_and_tokenizer(self, store: Store) -> None:
+        first, second = fill(store, "first", "second")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.save_token_counts("a", {first: 1, second: 2})
+            transaction.facts.save_token_counts("b", {first: 3})
+            transaction.facts.save_token_counts("a", {first: 0})
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.save_token_counts("a", {"unknown": 1})
+        with store.begin(NAMESPACE, write=False) as transaction:
+            both = [first, second, "unknown"]
+            assert transaction.facts.token_counts("a", both) == {first: 0, second: 2}
+            assert transaction.facts.token_counts("b", both) == {first: 3}
+            assert transaction.facts.token_counts("a", [second]) == {second: 2}
+            assert transaction.facts.token_counts("c", both) == {}
+
 
 TEXTS = ("walrus sleeps", "otter swims")
 

@@ -92,6 +92,25 @@ class JournalLaws:
                 event.data["n"] = 99
             assert verify_journal(transaction.journal.events(), KEY) == 1
 
+    def test_siblings_share_a_number(self, store: Store) -> None:
+        made = [
+            seal("s", 1),
+            *(seal("s", 2, window_id=f"w{letter}", hmac=letter) for letter in "abc"),
+            seal("s", 3),
+            seal("t", 1),
+        ]
+        made[3:3] = [seal("s", 2, window_id=f"wb{number:04}") for number in range(2_000)]
+        with store.begin(NAMESPACE) as transaction:
+            for one in [*made[4:-2], *reversed(made[:4])]:
+                transaction.journal.seal(one)
+            assert transaction.journal.last_seal("s") == made[-3]
+            for one in made[-2:]:
+                transaction.journal.seal(one)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.journal.seals("s") == made[:-1]
+            assert list(transaction.journal.all_seals()) == made
+            assert transaction.journal.last_seal("s") == made[-2]
+
 
 class ReceiptsLaws:
     """Receipts are kept as they were signed, and their texts go with their facts."""
@@ -176,3 +195,24 @@ class ReceiptsLaws:
         one = issue(Draft({}, tuple(leaves)), chain, SIGNER, KEY)
         add_receipts(store, one)
         assert stored_receipt(store, one) == one
+
+    def test_a_receipt_is_added_once_and_whole_or_not_at_all(self, store: Store) -> None:
+        first, second = receipt(1, *ELSEWHERE), receipt(2, *ELSEWHERE)
+        add_receipts(store, first)
+        with pytest.raises(StoreError, match="is added once"):
+            add_receipts(store, first)
+
+        def add_and_raise() -> None:
+            with store.begin(NAMESPACE) as transaction:
+                receipts_in(transaction).add(second, {})
+                raise ValueError("stop")
+
+        with pytest.raises(ValueError, match="stop"):
+            add_and_raise()
+        with store.begin(NAMESPACE) as transaction:
+            found = receipts_in(transaction)
+            assert found.ids() == [first.receipt_id]
+            assert found.node(0, 0) == first.log_hash
+            with pytest.raises(StoreError, match="no node"):
+                found.node(0, 1)
+            assert found.add(second, {}) == 1

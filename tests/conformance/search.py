@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import FactBrief, Store
+from crp_integrations.fabric.ports import FactBrief, FactOutline, Store
 from crp_integrations.seals import sha256
 from crp_integrations.testing.conformance_search import LATER, longer, meant, put
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, OTHER, fact, facts, fill, rows
@@ -148,3 +148,35 @@ class SearchLaws:
         assert meant(store, expired_at=LATER) == []
         assert meant(store, expired_at=LATER + timedelta(microseconds=1)) == ["noon"]
         assert meant(store, expired_at=LATER + timedelta(microseconds=2)) == ["noon", "soon"]
+
+    def test_lists_without_texts(self, store: Store) -> None:
+        made = [
+            fact(f"text {n}", source_id="doc", community_label="x", importance_weight=n / 4)
+            for n in range(4)
+        ]
+        put(store, *made, fact("other"))
+        stale, gone = made[0].fact_id, made[1].fact_id
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_status([stale], FactStatus.STALE, LATER)
+            transaction.facts.set_status([gone], FactStatus.DELETED, LATER)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts
+            every = {one.fact_id: one for one in found.get([f.fact_id for f in made])}
+            assert found.passages("doc") == sorted(
+                (one.fact_id, one.content_hash, one.status) for one in every.values()
+            )
+            assert found.passages("none") == []
+            assert found.tally() == {"ACTIVE": 3, "STALE": 1, "DELETED": 1}
+            assert [one for one in found.outline() if one.fact_id in every] == [
+                FactOutline(id, one.content_hash, "doc", "x", one.importance_weight)
+                for id, one in sorted(every.items())
+                if id != gone
+            ]
+            asked = [gone, stale, "unknown", stale]
+            assert found.retrievable(asked) == [(stale, ())]
+            assert [id for id, _, _ in found.state(asked)] == [stale]
+            assert found.retrievable([]) == []
+            assert found.texts(asked) == [(stale, "text 0")]
+            assert found.texts([]) == []
+            assert found.briefs(asked) == [FactBrief.of(every[stale])]
+            assert found.briefs([]) == []

@@ -13,6 +13,7 @@ from crp_integrations.session.records import WindowNode
 from crp_integrations.testing.fixtures import (
     NAMESPACE,
     NOON,
+    OTHER,
     add_window,
     fact,
     fill,
@@ -127,6 +128,37 @@ class SessionsLaws:
             assert sessions.report("w-s-1") == report("f")
             assert sessions.report("w-s-2") is None
             assert sessions.report("w-s-3") == '{"a": "\u00fc"}'
+
+    def test_a_session_comes_back_as_it_was_kept(self, store: Store) -> None:
+        """The last state stands; ids ascend by code points, also over pages."""
+        full = session(
+            "s",
+            policy="halt-on HIGH",
+            safety_budget=0.85,
+            parent_session="p",
+            loop_depth=2,
+            agent_id="a",
+            delegations=3,
+            tool_calls=4,
+        )
+        names = sorted(
+            {"s", "Z", "\u00fc", "\uffee", "\U0001f600", *(f"n{n}" for n in range(1_200))}
+        )
+        with store.begin(NAMESPACE) as transaction:
+            sessions = sessions_of(transaction)
+            for name in names:
+                sessions.keep(session(name))
+            sessions.keep(full)
+            assert sessions.session("s") == full
+        with store.begin(NAMESPACE, write=False) as transaction:
+            sessions = sessions_of(transaction)
+            assert sessions.session("s") == full
+            assert sessions.session("Z") == session("Z")
+            assert sessions.has("Z")
+            assert not sessions.has("z")
+            assert list(sessions.session_ids()) == names
+        with store.begin(OTHER, write=False) as transaction:
+            assert sessions_of(transaction).session("s") is None
 
 
 class WithdrawalLaws:
