@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from crp_integrations import Relay, __version__
+from crp_integrations import __version__
 from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options, terminal
 from crp_integrations.cli.fabric import new_file, write_bytes
@@ -20,10 +19,7 @@ from crp_integrations.cli.store_access import opened_relay
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.markup import counted
 from crp_integrations.observability import bundle as bundles
-from crp_integrations.observability.evaluations import (
-    EvaluationLog,
-    merge_evaluations,
-)
+from crp_integrations.observability.evaluations import EvaluationLog, merge_evaluations
 from crp_integrations.observability.service_levels import (
     LatencyBaseline,
     ServiceLevelTable,
@@ -49,11 +45,6 @@ MetricsPath = Annotated[
 Evaluations = Annotated[
     str, typer.Option("--evaluations", help="A log of evaluations, one JSON a line.")
 ]
-
-
-def _window_ledger(relay: Relay, residency: str, after: int = 0) -> WindowLedger:
-    with relay.region(residency or None).begin(write=False) as transaction:
-        return WindowLedger.read(transaction, after=after)
 
 
 @options.with_scope
@@ -87,14 +78,40 @@ def slo(
     """
     if reports and not bundle:
         raise RequestError("--report goes with --bundle; give both")
+    if evaluations and not Path(evaluations).exists():
+        # A log that nobody began yet is one only for who adds to it.
+        raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
     before = read_record(baseline, LatencyBaseline) if baseline else None
+    log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
     with opened_relay(scope) as relay:
-        found = _level_table(relay, scope.residency, before, evaluations)
+        namespace, now = relay.region(scope.residency or None), clock(relay.settings).now()
+        with namespace.begin(write=False) as transaction:
+            whole = WindowLedger.read(transaction)
+            later = WindowLedger.read(transaction, after=before.last_seq) if before else whole
+            events = list(transaction.journal.events()) if bundle else []
+        measured = measure_levels(later, evaluations=log, baseline=before)
         if bundle:
-            _write_bundle(relay, scope.residency, found, reports or (), evaluations, bundle)
+            files = {f"reports/{path.name}": read_bytes(str(path)) for path in reports or ()}
+            if len(files) < len(reports or ()):
+                raise RequestError("two reports have one name; rename one of them")
+            if evaluations:
+                files["evaluations.ndjson"] = read_bytes(evaluations)
+            receipts = relay.receipts(residency=scope.residency or None)
+            lines = (f"{line}\n" for line in write_ndjson(events, ExportSelection()))
+            files["trail.ndjson"] = "".join(lines).encode()
+            files["traces.ndjson"] = bundles.json_lines(whole.packs)
+            files["slo.json"] = bundles.json_lines([measured])
+            files["log-head.json"] = receipts.head().write()
+            packed = bundles.pack_bundle(
+                files,
+                receipts.sign,
+                created_at=now,
+                version=__version__,
+                state_hash=namespace.state_hash(),
+            )
+            write_bytes(packed, bundle)
         if save_baseline:
-            now = clock(relay.settings).now()
-            captured = capture_baseline(_window_ledger(relay, scope.residency), now)
+            captured = capture_baseline(whole, now)
             if captured is None:
                 raise RequestError(
                     "no window of this store has a measured assembly; ask something first"
@@ -102,56 +119,10 @@ def slo(
             with new_file(save_baseline) as target:
                 target.write(captured.model_dump_json(indent=2) + "\n")
     if metrics:
-        _write_levels(metrics, found, before)
-    terminal.print_record(found, _draw_levels, as_json=as_json)
-    if found.missed or found.hard_failure or (strict and found.unmeasured):
+        _write_levels(metrics, measured, before)
+    terminal.print_record(measured, _draw_levels, as_json=as_json)
+    if measured.missed or measured.hard_failure or (strict and measured.unmeasured):
         raise typer.Exit(1)
-
-
-def _level_table(
-    relay: Relay, residency: str, before: LatencyBaseline | None, evaluations: str
-) -> ServiceLevelTable:
-    after = before.last_seq if before else 0
-    if evaluations and not Path(evaluations).exists():
-        # A log that nobody began yet is one only for who adds to it.
-        raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
-    log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
-    return measure_levels(_window_ledger(relay, residency, after), evaluations=log, baseline=before)
-
-
-def _write_bundle(
-    relay: Relay,
-    residency: str,
-    found: ServiceLevelTable,
-    reports: Sequence[Path],
-    evaluations: str,
-    out: str,
-) -> None:
-    """Put traces, service levels, trail, log head and reports into a signed bundle."""
-    files = {f"reports/{path.name}": read_bytes(str(path)) for path in reports}
-    if len(files) < len(reports):
-        raise RequestError("two reports have one name; rename one of them")
-    if evaluations:
-        files["evaluations.ndjson"] = read_bytes(evaluations)
-    namespace, receipts = (
-        relay.region(residency or None),
-        relay.receipts(residency=residency or None),
-    )
-    with namespace.begin(write=False) as transaction:
-        events = list(transaction.journal.events())
-    lines = (f"{one}\n" for one in write_ndjson(events, ExportSelection()))
-    files["trail.ndjson"] = "".join(lines).encode()
-    files["traces.ndjson"] = bundles.json_lines(_window_ledger(relay, residency).packs)
-    files["slo.json"] = bundles.json_lines([found])
-    files["log-head.json"] = receipts.head().write()
-    made = bundles.pack_bundle(
-        files,
-        receipts.sign,
-        created_at=clock(relay.settings).now(),
-        version=__version__,
-        state_hash=namespace.state_hash(),
-    )
-    write_bytes(made, out)
 
 
 def read_record(path: str, kind: type[_RecordType]) -> _RecordType:

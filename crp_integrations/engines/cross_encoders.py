@@ -1,13 +1,11 @@
-"""Rerankers: cross-encoders from a folder of ONNX files, or an object of sentence-transformers.
+"""Cross-encoders from a folder of ONNX files, and how the outputs of a classifier are read.
 
-Each pair of query and text is a run of its own, since a batch changes the last bits of a score.
-Of a folder's model, a text that is longer than it takes is read in overlapping windows, of which
-the best decides; sentence-transformers cuts such a text at the model's limit.
+Each pair of query and text is a run of its own, since a batch changes the last bits of a score. A
+text that is longer than the model takes is read in overlapping windows, of which the best decides.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -92,7 +90,6 @@ ALGORITHM: Final = "cross-encoder@1"
 _OVERLAP = 32
 _QUERY_SHARE = 0.5
 _LEAST_TOKENS = 80
-_SENTENCE_TRANSFORMERS = "sentence-transformers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,72 +220,6 @@ class OnnxCrossEncoder:
         pairs = tokenizer_of(vocabulary)
         pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
         return _Loaded(session, single, pairs)
-
-
-class SentenceTransformersReranker:
-    """A `CrossEncoder` of the library sentence-transformers, called one at a time.
-
-    Args:
-        model: the object.
-        identity: a name for model and version.
-        label: the output that means that a text fits; None to find it in the model's `id2label`.
-        batch_size: pairs of one run; above 1 a score can depend on its neighbours in the last bits.
-    """
-
-    def __init__(
-        self, model: Any, identity: str, *, label: str | None = None, batch_size: int = 1
-    ) -> None:
-        if not identity:
-            raise ConfigError("a reranker's identity is empty, wanted a name for model and version")
-        if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}, wanted at least 1")
-        inner = getattr(model, "config", None) or getattr(
-            getattr(model, "model", None), "config", None
-        )
-        labels = labels_of({"id2label": getattr(inner, "id2label", None)}, _SENTENCE_TRANSFORMERS)
-        # A language model that scores has one output, whatever its config names.
-        self._labels = getattr(model, "num_labels", None) or len(labels) or 1
-        if len(labels) != self._labels:
-            labels = tuple(f"label_{place}" for place in range(self._labels))
-        self._place = fitting(labels, label)
-        self._model = model
-        self._identity = identity
-        self._batch_size = batch_size
-        # Its name changed with version 4.
-        known = inspect.signature(model.predict).parameters
-        self._activation = "activation_fct" if "activation_fct" in known else "activation_fn"
-        self._turn = threading.Lock()
-
-    @property
-    def identity(self) -> str:
-        """The name given by the caller; change it when the model changes."""
-        return self._identity
-
-    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text fits the query, in [0, 1].
-
-        The library's own last step differs from model to model, so raw outputs are asked for.
-        """
-        if not texts:
-            return []
-        options = {
-            "batch_size": self._batch_size,
-            "show_progress_bar": False,
-            "convert_to_numpy": True,
-            self._activation: _unchanged,
-        }
-        try:
-            with self._turn:
-                given = self._model.predict([(query, text) for text in texts], **options)
-            rows = np.asarray(given, dtype=np.float64).reshape(len(texts), self._labels)
-        except Exception as error:  # any class of the library, or of torch below it
-            what = f"the reranker {self._identity}"
-            raise EngineError.of(what, error, _SENTENCE_TRANSFORMERS) from error
-        return [probability(row, self._place) for row in rows]
-
-
-def _unchanged(outputs: Any) -> Any:
-    return outputs
 
 
 def _config(place: Path) -> Mapping[str, Any]:

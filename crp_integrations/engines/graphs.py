@@ -1,7 +1,7 @@
-"""Graph engines: Leiden communities by three libraries, and the fact graph in networkx.
+"""Graph engines: Leiden communities by two libraries, and the fact graph in networkx.
 
-All three optimise modularity with a resolution; they differ in speed and in the last thousandth
-of quality. A library is loaded when its engine is made. Nodes without an edge never reach a
+Both optimise modularity with a resolution; they differ in speed and in the last thousandth of
+quality. A library is loaded when its engine is made. Nodes without an edge never reach a
 library: they are communities of their own, and one library cannot take them.
 
 Spec: CRP-SPEC-009 §5
@@ -9,8 +9,6 @@ Spec: CRP-SPEC-009 §5
 
 from __future__ import annotations
 
-import random
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -210,47 +208,6 @@ class GraspologicLeiden(LeidenEngine):
         return [found[name] for name in names]
 
 
-# igraph draws from one generator of the process, so one partition at a time may set it.
-_ONE_AT_A_TIME = threading.Lock()
-
-
-class IgraphLeiden(LeidenEngine):
-    """Modularity with a resolution, by igraph's own Leiden.
-
-    Raises:
-        MissingExtra: igraph is not installed.
-    """
-
-    def __init__(self) -> None:
-        try:
-            import igraph
-        except ModuleNotFoundError as error:
-            raise MissingExtra("igraph", "the engine igraph") from error
-        self._igraph: ModuleType = igraph
-        failures = (igraph.InternalError, RuntimeError)
-        super().__init__("igraph", str(igraph.__version__), failures)
-
-    def _solve(
-        self, network: Network, *, resolution: float, iterations: int, seed: int
-    ) -> list[int]:
-        edges = zip(network.sources.tolist(), network.targets.tolist(), strict=True)
-        start = network.initial
-        graph = self._igraph.Graph(n=network.nodes, edges=edges)
-        with _ONE_AT_A_TIME:
-            self._igraph.set_random_number_generator(random.Random(seed))  # noqa: S311
-            try:
-                found = graph.community_leiden(
-                    objective_function="modularity",
-                    weights=network.weights.tolist(),
-                    resolution=resolution,
-                    initial_membership=None if start is None else start.tolist(),
-                    n_iterations=iterations,
-                )
-            finally:
-                self._igraph.set_random_number_generator(random)
-        return list(found.membership)
-
-
 class LeidenalgLeiden(LeidenEngine):
     """Modularity with a resolution (`RBConfigurationVertexPartition`), by leidenalg.
 
@@ -263,7 +220,7 @@ class LeidenalgLeiden(LeidenEngine):
             import igraph
             import leidenalg
         except ModuleNotFoundError as error:
-            raise MissingExtra("igraph", "the engine leidenalg") from error
+            raise MissingExtra("leidenalg", "the engine leidenalg") from error
         self._igraph: ModuleType = igraph
         self._leidenalg: ModuleType = leidenalg
         version = str(leidenalg.__version__)
@@ -291,7 +248,7 @@ class LeidenalgLeiden(LeidenEngine):
         return list(found.membership)
 
 
-EngineName = Literal["graspologic", "leidenalg", "igraph"]
+EngineName = Literal["graspologic", "leidenalg"]
 
 
 def engine_for(name: EngineName) -> CommunityEngine:
@@ -299,13 +256,7 @@ def engine_for(name: EngineName) -> CommunityEngine:
 
     Spec: CRP-SPEC-009 §5.3
     """
-    match name:
-        case "graspologic":
-            return GraspologicLeiden()
-        case "leidenalg":
-            return LeidenalgLeiden()
-        case "igraph":
-            return IgraphLeiden()
+    return GraspologicLeiden() if name == "graspologic" else LeidenalgLeiden()
 
 
 def available_engine(name: EngineName) -> CommunityEngine | None:

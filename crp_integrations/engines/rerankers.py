@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, Final, Literal, cast, get_args
 
-from crp_integrations.engines.cross_encoders import OnnxCrossEncoder, SentenceTransformersReranker
+import numpy as np
+
+from crp_integrations.engines.cross_encoders import (
+    OnnxCrossEncoder,
+    fitting,
+    labels_of,
+    probability,
+)
 from crp_integrations.engines.embeddings import LITELLM, ONNX, is_folder, named_model
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.envelope.ports import Reranker
@@ -22,6 +29,7 @@ from crp_integrations.ports import Embedder
 from crp_integrations.validation import seen
 from crp_integrations.vectors import cosine
 
+SENTENCES: Final = "sentence-transformers"
 Scale = Literal["given", "logistic", "rank"]
 # What the object kept, in its order: the place of the text, and its score where there is one.
 Kept = Sequence[tuple[int, float | None]]
@@ -295,6 +303,41 @@ class PairReranker(WrappedReranker):
         return list(enumerate(map(float, self._model.score([(query, text) for text in texts]))))
 
 
+class SentenceTransformersReranker(WrappedReranker):
+    """A `CrossEncoder` of sentence-transformers; a text that is too long is cut at its limit.
+
+    The library's own last step differs from model to model, so raw outputs are asked for, of one
+    pair a run: a batch changes the last bits of a score.
+
+    Args:
+        model: the object.
+        identity: a name for model and version.
+        label: the output that means that a text fits; None to find it in the model's `id2label`.
+    """
+
+    def __init__(self, model: Any, identity: str, *, label: str | None = None) -> None:
+        inner = getattr(model, "config", None) or getattr(
+            getattr(model, "model", None), "config", None
+        )
+        labels = labels_of({"id2label": getattr(inner, "id2label", None)}, SENTENCES)
+        # A language model that scores has one output, whatever its config names.
+        self._outputs = getattr(model, "num_labels", None) or len(labels) or 1
+        if len(labels) != self._outputs:
+            labels = tuple(f"label_{place}" for place in range(self._outputs))
+        self._fitting = fitting(labels, label)
+        self._model = model
+        super().__init__(SENTENCES, identity, self._scores, "given", 1.0)
+
+    def _scores(self, query: str, texts: list[str]) -> Kept:
+        outputs = self._model.predict(
+            [(query, text) for text in texts],
+            batch_size=1, show_progress_bar=False, convert_to_numpy=True,
+            activation_fn=lambda logits: logits,
+        )  # fmt: skip
+        rows = np.asarray(outputs, dtype=np.float64).reshape(len(texts), self._outputs)
+        return [(place, probability(row, self._fitting)) for place, row in enumerate(rows)]
+
+
 def _place(node_id: str) -> int:
     """The place of a node of ours; no place for another's."""
     return int(node_id) if node_id.isdecimal() else -1
@@ -323,9 +366,7 @@ def reranker_of(source: object) -> Reranker:
         if hasattr(source, "postprocess_nodes"):
             return LlamaIndexReranker(source, named_model("llama_index", source))
         if hasattr(source, "predict"):
-            return SentenceTransformersReranker(
-                source, named_model("sentence-transformers", source)
-            )
+            return SentenceTransformersReranker(source, named_model(SENTENCES, source))
         if hasattr(source, "score"):
             return PairReranker(source, named_model("langchain", source))
     raise ConfigError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Unpack
@@ -129,27 +128,6 @@ def evaluate_rows(
     given = _given(rows, concurrency)
     with ThreadPoolExecutor(concurrency, "crp-rows") as pool:
         return list(pool.map(lambda row: scorer.score(*row), given))
-
-
-async def aevaluate_rows(
-    rows: Iterable[Any],
-    *,
-    judge: JudgeSource = None,
-    concurrency: int = CONCURRENCY,
-    grounding: GroundingMode | str = GroundingMode.PREFERRED,
-    settings: Settings | None = None,
-    **options: Unpack[JudgeOptions],
-) -> list[AnswerScore]:
-    """The asynchronous twin of `evaluate_rows`."""
-    scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
-    given = _given(rows, concurrency)
-    slots = asyncio.Semaphore(concurrency)
-
-    async def one(row: tuple[str, list[str], str]) -> AnswerScore:
-        async with slots:
-            return await scorer.ascore(*row)
-
-    return list(await asyncio.gather(*map(one, given)))
 
 
 def _given(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], str]]:

@@ -140,7 +140,7 @@ class CommunitySettings(Part):
 
     Attributes:
         engine: library behind the Leiden algorithm; `graspologic` needs the extra `communities`,
-            the others `igraph`.
+            `leidenalg` the extra of its name.
         neighbours: nearest facts that each fact is linked with.
         similarity: least cosine of an edge; None takes the embedder card's `neighbour`, and
             .60 for an embedder without one.
@@ -153,7 +153,7 @@ class CommunitySettings(Part):
         recluster_days: days after which `maintain` finds communities anew.
     """
 
-    engine: Literal["graspologic", "leidenalg", "igraph"] = "graspologic"
+    engine: Literal["graspologic", "leidenalg"] = "graspologic"
     neighbours: int = Field(default=20, ge=1)
     similarity: float | None = Field(default=None, gt=0.0, le=1.0)
     resolution: float = Field(default=1.0, gt=0.0)

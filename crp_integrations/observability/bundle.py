@@ -12,16 +12,15 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import Field, ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.fabric.records import Moment
 from crp_integrations.receipt.canonical import dumps, loads
-from crp_integrations.receipt.signed_statement import Signed
-from crp_integrations.records import Part, Record
+from crp_integrations.receipt.signed_statement import Signed, keyid_of
+from crp_integrations.records import Record
 from crp_integrations.seals import canonical, sha256
 
 MANIFEST: Final = "manifest.dsse.json"
@@ -31,21 +30,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0
 MOST_BYTES: Final = 512 * 1024 * 1024
 
 
-class BundleEntry(Part):
-    """A file of a bundle."""
-
-    name: str = Field(pattern=_NAME.pattern)
-    sha256: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
-    size: int = Field(ge=0)
-
-
 class BundleManifest(Record):
     """What a bundle holds.
 
     Attributes:
         version: of the package that made it.
         state_hash: of the fabric at that moment.
-        files: by name.
+        files: hashes by name.
     """
 
     SCHEMA = "evidence-manifest/1"
@@ -53,7 +44,7 @@ class BundleManifest(Record):
     created_at: Moment
     version: str
     state_hash: str
-    files: tuple[BundleEntry, ...]
+    files: dict[str, Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]]
 
 
 def pack_bundle(
@@ -72,10 +63,7 @@ def pack_bundle(
         created_at=created_at,
         version=version,
         state_hash=state_hash,
-        files=tuple(
-            BundleEntry(name=name, sha256=sha256(files[name]), size=len(files[name]))
-            for name in sorted(files)
-        ),
+        files={name: sha256(files[name]) for name in sorted(files)},
     )
     signed = sign(MANIFEST_TYPE, dumps(manifest.model_dump(mode="json")))
     whole = {**files, MANIFEST: dumps(signed.to_json())}
@@ -98,28 +86,22 @@ def unpack_bundle(data: bytes, keys: Sequence[bytes]) -> tuple[BundleManifest, d
     if MANIFEST not in files:
         raise ReceiptBroken("bundle", f"has no {MANIFEST}")
     signed = Signed.from_json(loads(files.pop(MANIFEST), "manifest"), MANIFEST_TYPE, "manifest")
-    _verify(signed, keys)
+    key = next((key for key in keys if keyid_of(key) == signed.keyid), None)
+    if key is None:
+        raise ReceiptBroken("manifest", "no key was given that it names")
+    signed.verify(key, "manifest")
     try:
         manifest = BundleManifest.model_validate(loads(signed.payload, "manifest.payload"))
     except ValidationError:
         raise ReceiptBroken("manifest.payload", "is no manifest") from None
-    named = {entry.name: entry for entry in manifest.files}
-    for name in sorted(named.keys() ^ files.keys()):
-        where = "is missing" if name in named else "is not in the manifest"
-        raise ReceiptBroken(f"files.{name}", where)
-    for name, entry in named.items():
-        if sha256(files[name]) != entry.sha256 or len(files[name]) != entry.size:
+    for name in sorted({*manifest.files, *files}):
+        if name not in files:
+            raise ReceiptBroken(f"files.{name}", "is missing")
+        if name not in manifest.files:
+            raise ReceiptBroken(f"files.{name}", "is not in the manifest")
+        if sha256(files[name]) != manifest.files[name]:
             raise ReceiptBroken(f"files.{name}", "is not what was signed")
     return manifest, files
-
-
-def _verify(signed: Signed, keys: Sequence[bytes]) -> None:
-    if not keys:
-        raise ReceiptBroken("manifest", "no key was given to check it")
-    for key in keys[:-1]:
-        with suppress(ReceiptBroken):
-            return signed.verify(key, "manifest")
-    return signed.verify(keys[-1], "manifest")
 
 
 def _members(data: bytes) -> dict[str, bytes]:
@@ -133,8 +115,8 @@ def _members(data: bytes) -> dict[str, bytes]:
                     raise ReceiptBroken("bundle", "holds more than plain files of its kind")
                 if member.name in files:
                     raise ReceiptBroken("bundle", f"has {member.name!r:.80} twice")
-                found = archive.extractfile(member)
-                files[member.name] = found.read() if found is not None else b""
+                content = archive.extractfile(member)
+                files[member.name] = content.read() if content is not None else b""
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ReceiptBroken("bundle", f"cannot be unpacked: {type(error).__name__}") from None
     return files
@@ -142,4 +124,4 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 def json_lines(records: Sequence[Record]) -> bytes:
     """Records as lines of canonical JSON."""
-    return b"".join(canonical(one.model_dump(mode="json")) + b"\n" for one in records)
+    return b"".join(canonical(record.model_dump(mode="json")) + b"\n" for record in records)

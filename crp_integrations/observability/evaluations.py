@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from pydantic import Field, ValidationError
 
@@ -96,9 +95,11 @@ class EvaluationLog:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as file:
-                # A last line that an editor left without its end stays a line of its own.
-                if file.tell() and not _ends_with_newline(file):
-                    line = "\n" + line
+                if file.tell():
+                    file.seek(-1, 2)
+                    # A last line that an editor left without its end stays a line of its own.
+                    if file.read(1) != b"\n":
+                        line = "\n" + line
                 file.write(line.encode())
         except OSError as error:
             raise ConfigError(
@@ -107,7 +108,7 @@ class EvaluationLog:
 
     def read(self) -> Iterator[Evaluation]:
         """Every evaluation, in order; none where there is no file."""
-        for number, line in _read_lines(self.path, optional=True):
+        for number, line in _read_lines(self.path) if self.path.exists() else ():
             try:
                 yield Evaluation.model_validate_json(line)
             except ValidationError as error:
@@ -118,43 +119,33 @@ class EvaluationLog:
                 ) from None
 
 
-def _read_lines(path: Path, *, optional: bool = False) -> list[tuple[int, str]]:
+def _read_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a file that hold something, with their numbers from 1."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        if optional and isinstance(error, FileNotFoundError):
-            return []
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise ConfigError(f"{str(path)!r:.200} cannot be read: {reason}") from None
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def _ends_with_newline(file: BinaryIO) -> bool:
-    """Whether a file's last line has its end."""
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == b"\n"
-
-
 def merge_evaluations(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
     """One evaluation a window: of each field the last that says something."""
-    found: dict[str, Evaluation] = {}
-    for one in evaluations:
-        before = found.setdefault(one.window_id, one)
-        said = one.feedback.model_dump(exclude_none=True)
-        told = {
-            name: value
-            for name in type(one).model_fields
-            if name not in ("feedback", "window_id")
-            and (value := getattr(one, name)) not in (None, "", 0, ())
-        }
-        feedback = before.feedback.model_copy(update=said)
-        found[one.window_id] = before.model_copy(update={**told, "feedback": feedback})
-    return found
+    merged: dict[str, Evaluation] = {}
+    for evaluation in evaluations:
+        before = merged.setdefault(evaluation.window_id, evaluation)
+        changes = {name: value for name, value in evaluation if value not in (None, "", 0, ())}
+        opinions = evaluation.feedback.model_dump(exclude_none=True)
+        changes["feedback"] = before.feedback.model_copy(update=opinions)
+        merged[evaluation.window_id] = before.model_copy(update=changes)
+    return merged
 
 
 RECALL: Final = "recall"
 PRECISION: Final = "precision"
+# How far a score may fall below the baseline. A fall of exactly that stays below the alarm,
+# whatever floats make of it.
+MOST_FALL: Final = 0.05 + 1e-9
 
 
 class GoldenQuestion(Part):
@@ -208,13 +199,6 @@ class GoldenRun(Record):
     recall: float = Field(ge=0.0, le=1.0)
     precision: float = Field(ge=0.0, le=1.0)
     scores: tuple[GoldenScore, ...]
-
-
-class DriftLimits(Part):
-    """How far a score may fall below the baseline, as a difference of shares."""
-
-    recall_drop: float = Field(default=0.05, ge=0.0, le=1.0)
-    precision_drop: float = Field(default=0.05, ge=0.0, le=1.0)
 
 
 class GoldenDrift(Record):
@@ -279,27 +263,19 @@ def golden_hash(golden: Sequence[GoldenQuestion]) -> str:
     return sha256("\n".join(sorted(one.model_dump_json() for one in golden)))
 
 
-def compare_runs(
-    run: GoldenRun, baseline: GoldenRun, limits: DriftLimits | None = None
-) -> GoldenDrift:
+def compare_runs(run: GoldenRun, baseline: GoldenRun) -> GoldenDrift:
     """A run beside an earlier one of the same set."""
     if run.golden_hash != baseline.golden_hash:
         raise ConfigError("the baseline is of another golden set; capture one of this set")
-    allowed = limits or DriftLimits()
-    # A drop of exactly what is allowed stays below the alarm whatever floats make of it.
-    margin = 1e-9
-    falls = (
-        (RECALL, baseline.recall - run.recall, allowed.recall_drop),
-        (PRECISION, baseline.precision - run.precision, allowed.precision_drop),
-    )
-    before = {one.id: one.recall for one in baseline.scores}
-    fallen = [(one.recall - before[one.id], one.id) for one in run.scores]
+    falls = {RECALL: baseline.recall - run.recall, PRECISION: baseline.precision - run.precision}
+    before = {score.id: score.recall for score in baseline.scores}
+    changes = [(score.recall - before[score.id], score.id) for score in run.scores]
     return GoldenDrift(
         run=run,
         baseline_recall=baseline.recall,
         baseline_precision=baseline.precision,
-        alerts=tuple(name for name, fall, most in falls if fall > most + margin),
-        worse=tuple(id_ for change, id_ in sorted(fallen) if change < 0),
+        alerts=tuple(name for name, fall in falls.items() if fall > MOST_FALL),
+        worse=tuple(id_ for change, id_ in sorted(changes) if change < 0),
     )
 
 

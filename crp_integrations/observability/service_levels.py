@@ -91,25 +91,15 @@ BUDGET: Final = "budget_adherence"
 LATENCY: Final = "assembly_p95"
 
 
-class ServiceTargets(Part):
-    """The targets.
-
-    Spec: Summit §SLOs
-
-    Attributes:
-        budget_within: how far from its budget a pack is that has more material than room, as a
-            share of it; reported, not demanded.
-        budget_hard: from so far above its budget on a pack is a hard failure, as a share of it.
-        latency_factor: of the baseline's percentile.
-        percentile: of the assemblies' times, by nearest rank.
-    """
-
-    pack_correctness: float = Field(default=0.90, ge=0.0, le=1.0)
-    citation_accuracy: float = Field(default=0.95, ge=0.0, le=1.0)
-    budget_within: float = Field(default=0.05, ge=0.0, le=1.0)
-    budget_hard: float = Field(default=0.10, ge=0.0, le=1.0)
-    latency_factor: float = Field(default=1.5, gt=0.0)
-    percentile: float = Field(default=0.95, gt=0.0, le=1.0)
+# The targets of Summit §SLOs.
+LEAST_CORRECT: Final = 0.90
+LEAST_ACCURATE: Final = 0.95
+# A pack with more material than room is to come this close to its budget, which is reported and
+# not demanded; from so far above it on a pack is a hard failure. Both as shares of the budget.
+BUDGET_WITHIN, BUDGET_HARD = 0.05, 0.10
+# The percentile of the assemblies' times, and its highest factor over the baseline's.
+PERCENTILE: Final = 0.95
+MOST_LATENCY: Final = 1.5
 
 
 class LatencyBaseline(Record):
@@ -203,22 +193,20 @@ def measure_levels(
     *,
     evaluations: Mapping[str, Evaluation] | None = None,
     baseline: LatencyBaseline | None = None,
-    targets: ServiceTargets | None = None,
 ) -> ServiceLevelTable:
     """The service levels of a ledger.
 
     Spec: Summit §SLOs
     """
-    wanted = targets or ServiceTargets()
     links = _citation_links(ledger)
-    budget, hard = _budget_level(ledger.packs, wanted)
+    budget, hard = _budget_level(ledger.packs)
     return ServiceLevelTable(
         windows=len(ledger.packs),
         levels=(
-            _correctness_level(ledger, evaluations or {}, wanted),
-            _citation_level(links, wanted),
+            _correctness_level(ledger, evaluations or {}),
+            _citation_level(links),
             budget,
-            _latency_level(ledger.packs, baseline, wanted),
+            _latency_level(ledger.packs, baseline),
         ),
         hard_failure=hard,
         tokens=ledger.tokens,
@@ -227,18 +215,15 @@ def measure_levels(
     )
 
 
-def capture_baseline(
-    ledger: WindowLedger, now: Moment, targets: ServiceTargets | None = None
-) -> LatencyBaseline | None:
+def capture_baseline(ledger: WindowLedger, now: Moment) -> LatencyBaseline | None:
     """The baseline that later windows are compared with; None where no time was measured."""
-    wanted = targets or ServiceTargets()
     times = _assembly_times(ledger.packs)
     if not times:
         return None
     return LatencyBaseline(
         captured_at=now,
         windows=len(times),
-        p95_us=percentile(times, wanted.percentile),
+        p95_us=percentile(times, PERCENTILE),
         last_seq=ledger.last_seq,
     )
 
@@ -253,9 +238,7 @@ def percentile(values: Sequence[int], share: float) -> int:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def _correctness_level(
-    ledger: WindowLedger, evaluations: Mapping[str, Evaluation], targets: ServiceTargets
-) -> ServiceLevel:
+def _correctness_level(ledger: WindowLedger, evaluations: Mapping[str, Evaluation]) -> ServiceLevel:
     right = people = 0
     for window_id, report in ledger.reports.items():
         evaluation = evaluations.get(window_id)
@@ -267,7 +250,7 @@ def _correctness_level(
         CORRECTNESS,
         right,
         counted,
-        targets.pack_correctness,
+        LEAST_CORRECT,
         f"{people} by people, {counted - people} by the verifier's consistency checks",
     )
 
@@ -295,29 +278,29 @@ def _citation_links(ledger: WindowLedger) -> list[CitationLink]:
     return found
 
 
-def _citation_level(links: Sequence[CitationLink], targets: ServiceTargets) -> ServiceLevel:
+def _citation_level(links: Sequence[CitationLink]) -> ServiceLevel:
     accurate = sum(link.accurate for link in links)
     linked = sum(bool(link.ledger_hmac and link.report_hash) for link in links)
     said = f"{linked} of {len(links)} citations have their hashes in the ledger"
-    return _share_level(CITATIONS, accurate, len(links), targets.citation_accuracy, said)
+    return _share_level(CITATIONS, accurate, len(links), LEAST_ACCURATE, said)
 
 
-def _budget_level(packs: Sequence[PackTrace], targets: ServiceTargets) -> tuple[ServiceLevel, bool]:
+def _budget_level(packs: Sequence[PackTrace]) -> tuple[ServiceLevel, bool]:
     """Packs within their budgets, and whether one is far above."""
     over = [pack for pack in packs if pack.token_count > pack.token_budget]
-    hard = any(pack.token_count > pack.token_budget * (1.0 + targets.budget_hard) for pack in over)
+    hard = any(pack.token_count > pack.token_budget * (1.0 + BUDGET_HARD) for pack in over)
     full = [
         pack
         for pack in packs
         if pack.token_budget and any(drop.reason is DropReason.BUDGET for drop in pack.drops)
     ]
     close = sum(
-        abs(pack.token_count - pack.token_budget) <= targets.budget_within * pack.token_budget
+        abs(pack.token_count - pack.token_budget) <= BUDGET_WITHIN * pack.token_budget
         for pack in full
     )
     said = (
         f"{close} of {len(full)} packs with more material than room are within "
-        f"{targets.budget_within:.0%} of their budget"
+        f"{BUDGET_WITHIN:.0%} of their budget"
     )
     return _share_level(BUDGET, len(packs) - len(over), len(packs), 1.0, said), hard
 
@@ -327,21 +310,19 @@ def _assembly_times(packs: Sequence[PackTrace]) -> list[int]:
     return [pack.assembly_us for pack in packs if pack.assembly_us]
 
 
-def _latency_level(
-    packs: Sequence[PackTrace], baseline: LatencyBaseline | None, targets: ServiceTargets
-) -> ServiceLevel:
+def _latency_level(packs: Sequence[PackTrace], baseline: LatencyBaseline | None) -> ServiceLevel:
     times = _assembly_times(packs)
     factor = None
     said = "no baseline was given" if baseline is None else "no window after the baseline"
     if baseline is not None and times:
-        now = percentile(times, targets.percentile)
+        now = percentile(times, PERCENTILE)
         factor = now / baseline.p95_us
         said = f"{now / 1000:.1f} ms, baseline {baseline.p95_us / 1000:.1f} ms"
     return ServiceLevel(
         name=LATENCY,
         value=factor,
-        target=targets.latency_factor,
-        met=None if factor is None else factor <= targets.latency_factor,
+        target=MOST_LATENCY,
+        met=None if factor is None else factor <= MOST_LATENCY,
         counted=len(times),
         said=said,
     )

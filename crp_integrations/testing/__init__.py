@@ -2,10 +2,9 @@
 
 Subclass `StoreConformance` from `conformance.py`, or `PersistentStoreConformance` for a store that
 outlives its process, with a fixture that makes your store; pytest then collects one test for each
-promise of `fabric/ports` and of `ports.py` in audit, session and receipt. `StoreAccess` in
-`fixtures.py` names the hooks that a store may fill. `plugin.py` is pytest's plug-in, with the
-fixture `assert_context_unchanged`, and `golden.py` what it compares. The room needs pytest, and no
-other room imports it.
+promise of `fabric/ports` and of `ports.py` in audit, session and receipt. `plugin.py` is pytest's
+plug-in, with the fixture `assert_context_unchanged`, and `golden.py` what it compares. The room
+needs pytest, and no other room imports it.
 """
 
 import pytest
@@ -13,14 +12,9 @@ import pytest
 # A failed assertion of the suite shows its values, as one in a test file does.
 pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance",
-    "crp_integrations.testing.conformance_edits",
-    "crp_integrations.testing.conformance_equality",
-    "crp_integrations.testing.conformance_erasure",
     "crp_integrations.testing.conformance_facts",
     "crp_integrations.testing.conformance_journal",
-    "crp_integrations.testing.conformance_processes",
     "crp_integrations.testing.conformance_search",
     "crp_integrations.testing.conformance_sessions",
     "crp_integrations.testing.conformance_transactions",
-    "crp_integrations.testing.workloads",
 )

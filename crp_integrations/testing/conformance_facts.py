@@ -1,41 +1,42 @@
-"""What every store promises of facts, vectors, sources, words, edges and counts of findings."""
+"""What every store promises of facts, their vectors and sources, and of its log of changes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Store, Transaction
-from crp_integrations.fabric.ports.store import FaultCounts, FaultCountsFacet, fault_counts_of
-from crp_integrations.fabric.records import Edge
+from crp_integrations.fabric.ports import FactsFacet, LogMark, Store
+from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows, source
+from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
 
 LATER = NOON + timedelta(days=1)
-STRANGE_TERMS = (
-    *('"', '""', "*", "sea*", "(", ")", "-", "NOT", "sea OR sky", "content:sea", "^sea", "{a b}"),
-    *("NEAR(a b)", "a\u0000b", "\ud800", "", " ", "'; DROP TABLE facts; --", "+", ":", "\\"),
-)
+EMPTY = LogMark(0, "")
+
+
+def after(store: Store, change: Callable[[FactsFacet], object]) -> list[str] | None:
+    """What the log says of a change that was committed."""
+    with store.begin(NAMESPACE) as transaction:
+        mark = transaction.facts.mark()
+        change(transaction.facts)
+    with store.begin(NAMESPACE, write=False) as transaction:
+        return transaction.facts.changes(mark)
+
+
+def other_rows(count: int) -> FloatRows:
+    """Unit rows that `rows` never makes, shape (count, 8)."""
+    block = np.zeros((count, 8), dtype=np.float32)
+    block[:, 0] = -1.0
+    return block
 
 
 class FactsConformance:
-    """Facts, vectors, sources, text, counts and edges."""
-
-    def test_a_namespace_that_nobody_wrote_is_empty(self, store: Store) -> None:
-        with store.begin("never-written", write=False) as transaction:
-            assert transaction.facts.generation() == 0
-            assert transaction.facts.retrievable() == []
-            assert list(transaction.facts.state()) == []
-            assert list(transaction.facts.sources()) == []
-            assert transaction.facts.get(["x"]) == []
-            assert transaction.facts.vectors([]).shape[0] == 0
-            assert transaction.facts.search_text(["word"], 5) == []
-            assert transaction.facts.token_counts("words", ["x"]) == {}
-            assert transaction.facts.edges(["x"]) == []
-            assert transaction.facts.setting("embedder") is None
+    """Facts, vectors, sources, counts, edges, and the log of what changed."""
 
     def test_a_fact_comes_back_as_it_was_put_in(self, store: Store) -> None:
         whole = fact(
@@ -63,17 +64,6 @@ class FactsConformance:
         with store.begin(NAMESPACE, write=False) as transaction:
             assert transaction.facts.get([whole.fact_id, bare.fact_id]) == [whole, bare]
 
-    def test_a_stored_fact_names_its_namespace(self, store: Store) -> None:
-        silent = fact("silent", namespace="")
-        foreign = fact("foreign", namespace="elsewhere")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.add([silent], rows([silent]))
-            with pytest.raises(StoreError, match="elsewhere"):
-                transaction.facts.add([foreign], rows([foreign]))
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.facts.get([silent.fact_id])[0].namespace == NAMESPACE
-            assert transaction.facts.get([foreign.fact_id]) == []
-
     def test_the_order_asked_for_is_the_order_given(self, store: Store) -> None:
         ids = fill(store, *(f"fact number {n}" for n in range(20)))
         asked = [ids[7], "unknown", ids[3], ids[7], ids[19]]
@@ -87,14 +77,6 @@ class FactsConformance:
             with pytest.raises(StoreError, match="unknown"):
                 transaction.facts.vectors(asked)
 
-    def test_many_ids_at_once(self, store: Store) -> None:
-        """More ids than a statement of SQL has parameters."""
-        ids = fill(store, *(f"fact number {n}" for n in range(1_500)))
-        many = ids * 30
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert [one.fact_id for one in transaction.facts.get(ids)] == ids
-            assert transaction.facts.vectors(many).shape == (len(many), 8)
-
     def test_ids_are_never_used_twice(self, store: Store) -> None:
         (old,) = fill(store, "old")
         again, new = fact("old"), fact("new")
@@ -106,29 +88,25 @@ class FactsConformance:
             assert transaction.facts.get([new.fact_id]) == []
             assert transaction.facts.generation() == 1
 
-    @pytest.mark.parametrize("shape", [(1, 8), (2, 7), (2,)])
-    def test_vectors_of_another_shape_are_refused(
-        self, store: Store, shape: tuple[int, ...]
+    @pytest.mark.parametrize(
+        ("shape", "number", "why"),
+        [
+            ((1, 8), 1.0, "shape"),
+            ((2, 7), 1.0, "shape"),
+            ((2,), 1.0, "shape"),
+            ((2, 8), np.nan, "finite"),
+        ],
+    )
+    def test_vectors_of_another_shape_and_no_numbers_are_refused(
+        self, store: Store, shape: tuple[int, ...], number: float, why: str
     ) -> None:
-        """One row for each fact, all as long as the first ones that were stored."""
+        """One row for each fact, as long as the first that were stored; a NaN poisons a search."""
         fill(store, "first")
         two = facts("a", "b")
         with store.begin(NAMESPACE) as transaction:
-            with pytest.raises(StoreError, match="shape"):
-                transaction.facts.add(two, np.ones(shape, dtype=np.float32))
+            with pytest.raises(StoreError, match=why):
+                transaction.facts.add(two, np.full(shape, number, dtype=np.float32))
             assert transaction.facts.get([one.fact_id for one in two]) == []
-
-    def test_a_vector_that_is_not_finite_is_refused(self, store: Store) -> None:
-        """A NaN would poison every search."""
-        one = facts("a")
-        with store.begin(NAMESPACE) as transaction, pytest.raises(StoreError, match="finite"):
-            transaction.facts.add(one, np.full((1, 8), np.nan, dtype=np.float32))
-
-    def test_adding_nothing_changes_nothing(self, store: Store) -> None:
-        fill(store, "one")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.add([], np.zeros((0, 8), dtype=np.float32))
-            assert transaction.facts.generation() == 1
 
     def test_retrievable_means_active_or_stale(self, store: Store) -> None:
         made = [fact(f"alpha text {n}", source_id="doc", labels=(f"l{n}",)) for n in range(4)]
@@ -152,232 +130,126 @@ class FactsConformance:
             assert found == sorted(ids.values())
             assert transaction.facts.of_source("other") == []
 
-    def test_a_fact_that_becomes_active_again_is_found_again(self, store: Store) -> None:
-        (id,) = fill(store, "saturation")
-        for status, count in ((FactStatus.QUARANTINED, 0), (FactStatus.ACTIVE, 1)):
-            with store.begin(NAMESPACE) as transaction:
-                transaction.facts.set_status([id], status, LATER)
-            with store.begin(NAMESPACE, write=False) as transaction:
-                assert len(transaction.facts.search_text(["saturation"], 5)) == count
-
-    def test_a_change_of_status_bears_its_time(self, store: Store) -> None:
-        first, second = fill(store, "first", "second")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.set_status([first], FactStatus.STALE, LATER)
-            transaction.facts.set_status([second], FactStatus.ACTIVE, LATER)
-            times = [one.modified_at for one in transaction.facts.get([first, second])]
-            assert times == [LATER, None]
-            with pytest.raises(StoreError, match="unknown"):
-                transaction.facts.set_status([first, "unknown"], FactStatus.ACTIVE, LATER)
-            assert transaction.facts.get([first])[0].status is FactStatus.STALE
-
-    def test_the_generation_grows_with_changes_alone(self, store: Store) -> None:
-        """Facts and statuses count; uses, counts, edges and reading do not."""
-        first, second = fill(store, "first", "second")
-        seen = [1]
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([first], LATER)
-            transaction.facts.save_token_counts("words", {first: 1})
-            transaction.facts.add_edges([Edge(source_fact=first, target_fact=second, kind="x")])
-            transaction.facts.set_status([first], FactStatus.ACTIVE, LATER)
-            assert transaction.facts.generation() == seen[-1]
-        for status in (FactStatus.STALE, FactStatus.DELETED):
-            with store.begin(NAMESPACE) as transaction:
-                transaction.facts.set_status([first], status, LATER)
-            with store.begin(NAMESPACE, write=False) as transaction:
-                assert transaction.facts.generation() > seen[-1]
-                seen.append(transaction.facts.generation())
-
-    def test_a_use_is_counted_once_a_call(self, store: Store) -> None:
-        """Ids that are not there are left out: a fact may be erased while its envelope is out."""
-        first, second = fill(store, "first", "second")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([first, first, "gone"], NOON)
-            transaction.facts.touch([first], LATER)
-        with store.begin(NAMESPACE, write=False) as transaction:
-            used, unused = transaction.facts.get([first, second])
-            assert (used.access_count, used.last_accessed_at) == (2, LATER)
-            assert (unused.access_count, unused.last_accessed_at) == (0, None)
-            assert used.modified_at is None
-
-    def test_words_are_found_by_their_stem(self, store: Store) -> None:
-        fill(store, *(f"filler text {n}" for n in range(6)))
-        both, one = fill(store, "audits of envelopes", "an audited text about other things")
-        with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.search_text(["auditing", "ENVELOPE"], 5)
-            assert [id for id, _ in found] == [both, one]
-            assert all(score > 0 for _, score in found)
-            assert transaction.facts.search_text(["nowhere"], 5) == []
-            assert transaction.facts.search_text([], 5) == []
-
-    def test_diacritics_do_not_matter(self, store: Store) -> None:
-        """`cafe` finds `Café`."""
-        (id,) = fill(store, "the Café opened")
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert [hit for hit, _ in transaction.facts.search_text(["cafe"], 5)] == [id]
-
-    def test_a_term_of_several_words_is_a_phrase(self, store: Store) -> None:
-        """`GPT-4` is not found where 4 and GPT stand apart."""
-        exact, _ = fill(store, "we asked GPT-4 today", "4 of them asked GPT")
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert [id for id, _ in transaction.facts.search_text(["GPT-4"], 5)] == [exact]
-
-    def test_equal_scores_go_by_id_and_k_cuts(self, store: Store) -> None:
-        ids = fill(store, *(f"sameword {n}x" for n in range(12)), *(f"rest {n}" for n in range(20)))
-        with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.search_text(["sameword"], 50)
-            assert len({score for _, score in found}) == 1
-            assert [id for id, _ in found] == sorted(ids[:12])
-            assert transaction.facts.search_text(["sameword"], 5) == found[:5]
-            assert transaction.facts.search_text(["sameword"], 0) == []
-
-    @pytest.mark.parametrize("term", STRANGE_TERMS)
-    def test_no_character_of_a_term_has_a_meaning(self, store: Store, term: str) -> None:
-        sea, _ = fill(store, "the sea", "the sky")
-        with store.begin(NAMESPACE, write=False) as transaction:
-            alone = {id for id, _ in transaction.facts.search_text([term], 5)}
-            with_sea = {id for id, _ in transaction.facts.search_text([term, "sea"], 5)}
-            assert with_sea == alone | {sea}
-            assert alone <= {sea}
-
-    def test_many_terms_at_once(self, store: Store) -> None:
-        (id,) = fill(store, "needle")
-        terms = [f"word{n}" for n in range(3_000)]
-        with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.search_text([*terms, "needle"], 5)
-            assert [hit for hit, _ in found] == [id]
-
-    def test_sources_by_id(self, store: Store) -> None:
+    def test_sources_by_id_and_settings_by_name(self, store: Store) -> None:
         made = [source(f"{n}.md", metadata={"n": n}, labels=("a",)) for n in range(5)]
         changed = source("3.md", status=SourceStatus.UPDATED, fact_count=4)
         with store.begin(NAMESPACE) as transaction:
             for one in [*made, changed]:
                 transaction.facts.add_source(one)
+            for value in ("a", "b"):
+                transaction.facts.set_setting("embedder", value)
+            transaction.facts.set_setting("gone", "a")
+            transaction.facts.remove_setting("gone")
         wanted = {one.source_id: one for one in [*made, changed]}
         with store.begin(NAMESPACE, write=False) as transaction:
             assert list(transaction.facts.sources()) == [wanted[id] for id in sorted(wanted)]
             assert transaction.facts.source(changed.source_id) == changed
             assert transaction.facts.source("unknown") is None
+            settings = [transaction.facts.setting(name) for name in ("embedder", "gone", "other")]
+            assert settings == ["b", None, None]
 
-    def test_settings(self, store: Store) -> None:
+    def test_a_replaced_fact_is_the_new_one_everywhere(self, store: Store) -> None:
+        old, same = facts("the old walrus", "the same seal")
+        new = old.changed(
+            content="the new otter", source_id="doc-2", modified_at=LATER, labels=("eu",)
+        )
+        kept = same.changed(importance_weight=0.9, kind=SourceKind.OFFICIAL, metadata={"a": 1})
         with store.begin(NAMESPACE) as transaction:
-            transaction.facts.set_setting("embedder", "a")
-            transaction.facts.set_setting("embedder", "b")
+            transaction.facts.add([old, same], rows([old, same]))
+            transaction.facts.save_token_counts("words", {old.fact_id: 3, same.fact_id: 3})
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.replace([new, kept], other_rows(2))
+        assert new.fact_id == old.fact_id
+        ids = [old.fact_id, same.fact_id]
         with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.facts.setting("embedder") == "b"
-            assert transaction.facts.setting("other") is None
+            found = transaction.facts
+            assert found.get(ids) == [new, kept]
+            assert (found.vectors(ids) == other_rows(2)).all()
+            assert found.search_text(["walrus"], 5) == []
+            assert [id for id, _ in found.search_text(["otter"], 5)] == [new.fact_id]
+            assert found.token_counts("words", ids) == {same.fact_id: 3}
+            assert [one.fact_id for one in found.of_source("doc-2")] == [new.fact_id]
+            assert (new.fact_id, ("eu",)) in found.retrievable()
 
-    def test_token_counts_belong_to_fact_and_tokenizer(self, store: Store) -> None:
-        first, second = fill(store, "first", "second")
+    def test_removing_takes_everything_that_hangs_on_a_fact(self, store: Store) -> None:
+        gone, left = facts("the gone walrus", "the left walrus")
         with store.begin(NAMESPACE) as transaction:
-            transaction.facts.save_token_counts("a", {first: 1, second: 2})
-            transaction.facts.save_token_counts("b", {first: 3})
-            transaction.facts.save_token_counts("a", {first: 0})
+            transaction.facts.add([gone, left], rows([gone, left]))
+            transaction.facts.save_token_counts("words", {gone.fact_id: 3, left.fact_id: 3})
+            transaction.facts.prepare("e", [gone.content_hash, left.content_hash], other_rows(2))
+            ends = [(gone, left), (left, gone), (left, left)]
+            transaction.facts.add_edges(
+                Edge(source_fact=a.fact_id, target_fact=b.fact_id, kind="x") for a, b in ends
+            )
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.remove([gone.fact_id, "unknown", gone.fact_id, f"{left.fact_id}\0"])
+        ids = [gone.fact_id, left.fact_id]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts
+            assert found.get(ids) == [left]
+            assert [id for id, _ in found.retrievable()] == [left.fact_id]
+            assert [id for id, _ in found.search_text(["walrus"], 5)] == [left.fact_id]
+            assert list(found.prepared("e", [gone.content_hash])) == []
+            assert list(found.prepared("e", [left.content_hash])) == [left.content_hash]
+            assert found.token_counts("words", ids) == {left.fact_id: 3}
+            assert [edge.target_fact for edge in found.edges(ids)] == [left.fact_id]
+            assert found.tally() == {"ACTIVE": 1}
+            with pytest.raises(StoreError, match=gone.fact_id):
+                found.vectors([gone.fact_id])
+
+    @pytest.mark.parametrize("status", FactStatus)
+    def test_an_archived_fact_is_not_retrievable(self, store: Store, status: FactStatus) -> None:
+        (id,) = fill(store, "walrus")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_status([id], status, NOON)
+            before = transaction.facts.get([id])[0]
+            transaction.facts.set_archived([id], LATER)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.get([id]) == [before.changed(archived_at=LATER)]
+            assert transaction.facts.retrievable() == []
+            assert transaction.facts.retrievable([id]) == []
+            assert list(transaction.facts.state()) == []
+            assert list(transaction.facts.outline()) == []
+            assert transaction.facts.search_text(["walrus"], 5) == []
+            assert transaction.facts.find(Where()) == []
+            assert transaction.facts.tally() == {"ARCHIVED": 1}
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_archived([id], None)
+            assert transaction.facts.get([id]) == [before]
+            assert len(transaction.facts.retrievable([id])) == before.retrievable
+            assert len(transaction.facts.search_text(["walrus"], 5)) == before.retrievable
             with pytest.raises(StoreError, match="unknown"):
-                transaction.facts.save_token_counts("a", {"unknown": 1})
+                transaction.facts.set_archived([id, "unknown"], LATER)
+
+    # --- the log of changes -----------------------------------------------------------------
+
+    def test_the_log_names_what_changed(self, store: Store) -> None:
         with store.begin(NAMESPACE, write=False) as transaction:
-            both = [first, second, "unknown"]
-            assert transaction.facts.token_counts("a", both) == {first: 0, second: 2}
-            assert transaction.facts.token_counts("b", both) == {first: 3}
-            assert transaction.facts.token_counts("a", [second]) == {second: 2}
-            assert transaction.facts.token_counts("c", both) == {}
+            assert transaction.facts.mark() == EMPTY
+            assert transaction.facts.changes(EMPTY) == []
+        a, b, c = fill(store, "a", "b", "c")
+        (one,) = facts("a")
 
-    def test_edges_by_source_kind_and_target(self, store: Store) -> None:
-        a, b, c = sorted(fill(store, "a", "b", "c"))
-        made = [
-            Edge(source_fact=b, target_fact=a, kind="similar", weight=0.5),
-            Edge(source_fact=a, target_fact=c, kind="similar", weight=0.7),
-            Edge(source_fact=a, target_fact=b, kind="similar", weight=0.9),
-            Edge(source_fact=a, target_fact=c, kind="cites"),
-        ]
-        heavier = made[0].model_copy(update={"weight": 0.6})
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.add_edges(iter(made))
-            transaction.facts.add_edges([heavier])
-            with pytest.raises(StoreError, match="unknown"):
-                transaction.facts.add_edges([Edge(source_fact=a, target_fact="unknown", kind="x")])
+        def delete(found: FactsFacet) -> None:
+            found.set_status([c], FactStatus.DELETED, LATER)
+            found.remove([c])
+
+        changes: tuple[tuple[Callable[[FactsFacet], object], list[str]], ...] = (
+            (lambda f: f.set_status([a, b], FactStatus.STALE, LATER), [a, b]),
+            (lambda f: f.set_status([a], FactStatus.STALE, LATER), []),
+            (lambda f: f.set_archived([c], LATER), [c]),
+            (lambda f: f.set_communities({a: "x", b: "x", c: None}), [a, b]),
+            (lambda f: f.replace([one.changed(labels=("eu",))]), [a]),
+            (lambda f: f.replace([one.changed(content="another")]), [a]),
+            (lambda f: f.replace([one], other_rows(1)), [a]),
+            (lambda f: f.replace([one.changed(metadata={"k": 1})]), []),
+            (lambda f: f.touch([a, b], LATER), []),
+            (lambda f: f.save_token_counts("words", {a: 1}), []),
+            (lambda f: f.remove([b, "unknown"]), [b]),
+            (delete, [c]),
+        )
+        for change, wanted in changes:
+            assert after(store, change) == sorted(wanted)
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.edges([b, a, "unknown"])
-            assert found == [made[3], made[2], made[1], heavier]
-            assert transaction.facts.edges([c]) == []
-
-
-TEXTS = ("walrus sleeps", "otter swims")
-
-
-def finding_counts(transaction: Transaction) -> FaultCountsFacet:
-    """The counts of an open transaction; a store without them has nothing to show here."""
-    facet = fault_counts_of(transaction)
-    if facet is None:
-        pytest.skip("this store counts no findings")
-    return facet
-
-
-def counted(store: Store, *fact_ids: str) -> dict[str, FaultCounts]:
-    """Count a finding against facts in a transaction of its own."""
-    with store.begin(NAMESPACE) as transaction:
-        return finding_counts(transaction).count(fact_ids)
-
-
-class FaultedConformance:
-    """Findings against facts and their uses, which go with the facts."""
-
-    def test_findings_and_uses_are_counted_for_each_fact(self, store: Store) -> None:
-        one, other = fill(store, *TEXTS)
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([one, other], NOON)
-            transaction.facts.touch([one], NOON + timedelta(hours=1))
-        assert counted(store, one) == {one: FaultCounts(1, 2)}
-        assert counted(store, one, other) == {one: FaultCounts(2, 2), other: FaultCounts(1, 1)}
-        assert counted(store, "unknown") == {}
-
-    def test_what_is_due_has_so_many_findings_in_such_a_share_of_its_uses(
-        self, store: Store
-    ) -> None:
-        one, other = fill(store, *TEXTS)
-        with store.begin(NAMESPACE) as transaction:
-            for hour in range(5):
-                transaction.facts.touch([one], NOON + timedelta(hours=hour))
-        for _ in range(2):
-            counted(store, one, other)
-        with store.begin(NAMESPACE) as transaction:
-            due = finding_counts(transaction).due
-            assert due(2, 0.5) == [other]
-            assert due(2, 0.4) == sorted([one, other])
-            assert due(3, 0.4) == []
-            transaction.facts.set_status([other], FactStatus.QUARANTINED, NOON)
-            assert due(2, 0.5) == []
-            finding_counts(transaction).reset([one])
-            assert due(1, 0.1) == []
-
-    def test_a_reset_forgets_findings_and_the_uses_before_it(self, store: Store) -> None:
-        one, other = fill(store, *TEXTS)
-        counted(store, one, other)
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.touch([one], NOON)
-            finding_counts(transaction).reset([one, "unknown"])
-            transaction.facts.touch([one], NOON + timedelta(hours=1))
-        assert counted(store, one, other) == {one: FaultCounts(1, 1), other: FaultCounts(2, 0)}
-
-    def test_findings_that_are_undone_count_nothing(self, store: Store) -> None:
-        one, _ = fill(store, *TEXTS)
-
-        def undone() -> None:
-            with store.begin(NAMESPACE) as transaction:
-                finding_counts(transaction).count([one])
-                raise ValueError("stop")
-
-        with pytest.raises(ValueError, match="stop"):
-            undone()
-        assert counted(store, one) == {one: FaultCounts(1, 0)}
-
-    def test_findings_go_with_their_fact(self, store: Store) -> None:
-        one, _ = fill(store, *TEXTS)
-        counted(store, one)
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.remove([one])
-        assert counted(store, one) == {}
-        with store.begin(NAMESPACE) as transaction:
-            again = facts(*TEXTS)[:1]
-            transaction.facts.add(again, rows(again))
-        assert counted(store, one) == {one: FaultCounts(1, 0)}
+            assert transaction.facts.changes(EMPTY) == sorted([a, b, c])
+            assert transaction.facts.changes(transaction.facts.mark()) == []

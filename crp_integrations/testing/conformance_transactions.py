@@ -1,18 +1,26 @@
-"""What every store promises of transactions, namespaces, derived files and upkeep."""
+"""What every store promises of transactions, namespaces and upkeep.
+
+Three tables stand behind it: `fill_facets` writes something into every facet, `read_attempts` and
+`write_attempts` are every way of reading and of writing at what is known of it.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Cache, Store, Transaction
+from crp_integrations.fabric.ports import LogMark, Store, Transaction
+from crp_integrations.fabric.ports.facts import vector_search_of
+from crp_integrations.fabric.ports.store import fault_counts_of, jobs_of
+from crp_integrations.fabric.records import Edge, Where
+from crp_integrations.session.ports import sessions_of
 from crp_integrations.testing.fixtures import (
     KEY,
     NAMESPACE,
@@ -20,56 +28,169 @@ from crp_integrations.testing.fixtures import (
     OTHER,
     fact,
     fill,
+    prior,
+    receipt,
+    receipts_in,
+    report,
     rows,
-    run_threads,
     seal,
+    session,
     source,
+    window,
 )
 from crp_integrations.vocabulary import EventType, FactStatus
 
+SECRET = "zqwalrus"
+EVERY = Where(statuses=tuple(FactStatus))
+BATCH = "a batch"
 WRITERS = 4
 BATCHES = 10
+# What a store need not have, or has nothing to show of here.
+OPTIONAL = {"near", "faults", "jobs", "unprepared", "changes"}
+Attempt = Callable[[Transaction], Any]
 
 
-def add_facts(store: Store, *contents: str) -> list[str]:
-    """Add facts in a transaction of their own; returns their ids."""
-    made = [fact(content) for content in contents]
-    with store.begin(NAMESPACE) as transaction:
-        transaction.facts.add(made, rows(made))
-    return [one.fact_id for one in made]
-
-
-def everything(transaction: Transaction) -> tuple[object, ...]:
-    """What a transaction sees, for comparing."""
-    ids = [id for id, _ in transaction.facts.retrievable()]
-    return (
-        transaction.facts.generation(),
-        transaction.facts.get(ids),
-        transaction.facts.vectors(ids).tolist(),
-        list(transaction.facts.sources()),
-        transaction.facts.search_text(["fact"], 99),
-        transaction.facts.setting("embedder"),
-        transaction.facts.token_counts("words", ids),
-        list(transaction.journal.events()),
-        transaction.journal.seals("s"),
+def fill_facets(transaction: Transaction, namespace: str) -> list[str]:
+    """Put something into every facet; the ids of the facts."""
+    made = [
+        fact(f"{SECRET} {number} of {namespace}", namespace=namespace, source_id="doc")
+        for number in range(3)
+    ]
+    ids = [one.fact_id for one in made]
+    facts, sessions = transaction.facts, sessions_of(transaction)
+    facts.add(made, rows(made))
+    facts.add_source(source(f"{SECRET}.md"))
+    facts.set_setting("embedder", SECRET)
+    facts.save_token_counts("words", dict.fromkeys(ids, 7))
+    facts.add_edges([Edge(source_fact=ids[0], target_fact=ids[1], kind="x")])
+    facts.set_communities({ids[0]: SECRET})
+    facts.prepare("e", [one.content_hash for one in made], rows(made))
+    transaction.journal.seal(seal("s", 1))
+    draft = EventDraft(EventType.FACT_INGESTED, {"source": SECRET})
+    append_events(transaction.journal, KEY, [draft], "2026")
+    sessions.keep(session("s"))
+    sessions.add_window(
+        window(1, continuation_id="c1"),
+        prior=prior(1, ids[0], answer=SECRET),
+        report=report(ids[0]),
     )
+    receipts_in(transaction).add(receipt(1, ids[0]), {ids[0]: "doc"})
+    return ids
 
 
-def change_and_raise(store: Store, old: str, error: BaseException) -> None:
-    """Change something in every facet, then raise; `old` is a fact that is there, or empty."""
+def fill_namespace(store: Store, namespace: str) -> list[str]:
+    """Put something into every facet of a namespace, and a job; the ids of its facts."""
+    with store.begin(namespace) as transaction:
+        ids = fill_facets(transaction, namespace)
+    jobs = jobs_of(store)
+    if jobs is not None:
+        jobs.put(namespace, BATCH, ["job"])
+    return ids
+
+
+def read_attempts(ids: Sequence[str]) -> dict[str, Attempt]:
+    """Every way of reading what `fill_facets` wrote."""
+    vector = rows([fact(SECRET)])[0]
+
+    def near(transaction: Transaction) -> list[str]:
+        searching = vector_search_of(transaction.facts)
+        if searching is None:
+            return []
+        return [id_ for id_ in searching.nearest(vector, 9, among=ids)[0] if id_ in ids]
+
+    def due(transaction: Transaction) -> list[str]:
+        counts = fault_counts_of(transaction)
+        return [] if counts is None else list(counts.due(0, 0.0))
+
+    return {
+        "get": lambda tx: tx.facts.get(ids),
+        "briefs": lambda tx: tx.facts.briefs(ids),
+        "texts": lambda tx: tx.facts.texts(ids),
+        "retrievable": lambda tx: tx.facts.retrievable(ids),
+        "all": lambda tx: tx.facts.retrievable(),
+        "state": lambda tx: list(tx.facts.state()),
+        "outline": lambda tx: list(tx.facts.outline()),
+        "find": lambda tx: tx.facts.find(EVERY),
+        "by source": lambda tx: tx.facts.of_source("doc"),
+        "passages": lambda tx: tx.facts.passages("doc"),
+        "words": lambda tx: tx.facts.search_text([SECRET], 9),
+        "near": near,
+        "counts": lambda tx: tx.facts.token_counts("words", ids),
+        "edges": lambda tx: tx.facts.edges(ids),
+        "prepared": lambda tx: tx.facts.prepared_ids("e"),
+        "unprepared": lambda tx: tx.facts.unprepared("f", 9),
+        "changes": lambda tx: tx.facts.changes(LogMark(0, "")),
+        "sources": lambda tx: list(tx.facts.sources()),
+        "setting": lambda tx: tx.facts.setting("embedder"),
+        "events": lambda tx: list(tx.journal.events()),
+        "tip": lambda tx: tx.journal.tip(),
+        "last seal": lambda tx: tx.journal.last_seal("s"),
+        "seals": lambda tx: tx.journal.seals("s") + list(tx.journal.all_seals()),
+        "session": lambda tx: sessions_of(tx).session("s"),
+        "sessions": lambda tx: list(sessions_of(tx).session_ids()),
+        "idle": lambda tx: sessions_of(tx).idle(NOON.replace(year=2030)),
+        "windows": lambda tx: sessions_of(tx).windows("s"),
+        "continued": lambda tx: sessions_of(tx).continued("c1"),
+        "priors": lambda tx: sessions_of(tx).priors(["w-s-1"]),
+        "report": lambda tx: sessions_of(tx).report("w-s-1"),
+        "receipts": lambda tx: receipts_in(tx).ids(),
+        "receipt": lambda tx: receipts_in(tx).of_window("w-s-1"),
+        "faults": due,
+    }
+
+
+def write_attempts(ids: Sequence[str], writer: str = OTHER) -> dict[str, Attempt]:
+    """Every way of writing at some facts' ids, and what else another namespace may try."""
+    changed = [fact("overwritten", fact_id=id_, namespace=writer) for id_ in ids]
+    mine = [fact("x", namespace=NAMESPACE)]
+    return {
+        "status": lambda tx: tx.facts.set_status(ids, FactStatus.DELETED, NOON),
+        "touch": lambda tx: tx.facts.touch(ids, NOON),
+        "replace": lambda tx: tx.facts.replace(changed, rows(changed)),
+        "remove": lambda tx: tx.facts.remove(ids),
+        "archive": lambda tx: tx.facts.set_archived(ids, NOON),
+        "communities": lambda tx: tx.facts.set_communities(dict.fromkeys(ids, "mine")),
+        "counts": lambda tx: tx.facts.save_token_counts("words", dict.fromkeys(ids, 1)),
+        "edges": lambda tx: tx.facts.add_edges(
+            [Edge(source_fact=ids[0], target_fact=ids[2], kind="y")]
+        ),
+        "prepare": lambda tx: tx.facts.prepare("e", [mine[0].content_hash], rows(mine)),
+        "use": lambda tx: tx.facts.use_prepared("e"),
+        "prepared": lambda tx: tx.facts.clear_prepared(),
+        "log": lambda tx: tx.facts.trim_changes(0),
+        "setting": lambda tx: tx.facts.remove_setting("embedder"),
+        "settings": lambda tx: tx.facts.set_setting("embedder", "mine"),
+        "source": lambda tx: tx.facts.add_source(source("mine.md")),
+        "seal": lambda tx: tx.journal.seal(seal("s", 9)),
+        "events": lambda tx: tx.journal.append([]),
+        "session": lambda tx: sessions_of(tx).keep(session("s", safety_budget=0.1)),
+        "window": lambda tx: sessions_of(tx).add_window(window(2)),
+        "withdraw": lambda tx: sessions_of(tx).withdraw(ids, NOON, source_id="doc"),
+        "forget": lambda tx: sessions_of(tx).forget("s"),
+        "foreign": lambda tx: tx.facts.add(mine, rows(mine)),
+    }
+
+
+def facets(transaction: Transaction, ids: Sequence[str]) -> dict[str, Any]:
+    """What a transaction shows through every way of reading."""
+    seen = {name: look(transaction) for name, look in read_attempts(ids).items()}
+    seen["vectors"] = transaction.facts.vectors(ids).tolist()
+    return seen
+
+
+def snapshot(store: Store, namespace: str, ids: Sequence[str]) -> dict[str, Any]:
+    """What a namespace shows to itself, its jobs among it."""
+    with store.begin(namespace, write=False) as transaction:
+        seen = facets(transaction, ids)
+    jobs = jobs_of(store)
+    seen["jobs"] = None if jobs is None else jobs.results(namespace, BATCH)
+    return seen
+
+
+def change_and_raise(store: Store, change: Attempt, error: BaseException) -> None:
+    """Make a change, and raise in the same block."""
     with store.begin(NAMESPACE) as transaction:
-        before = everything(transaction)
-        new = fact("new fact")
-        transaction.facts.add([new], rows([new]))
-        if old:
-            transaction.facts.set_status([old], FactStatus.DELETED, NOON)
-            transaction.facts.touch([old], NOON)
-            transaction.facts.save_token_counts("words", {old: 1})
-        transaction.facts.add_source(source("a.md"))
-        transaction.facts.set_setting("embedder", "x")
-        append_events(transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026")
-        transaction.journal.seal(seal("s", 1))
-        assert everything(transaction) != before
+        change(transaction)
         raise error
 
 
@@ -77,112 +198,85 @@ class TransactionsConformance:
     """All or nothing, one state throughout, one namespace only."""
 
     def test_a_block_that_raises_leaves_nothing(self, store: Store) -> None:
-        (old,) = add_facts(store, "old fact")
-        with store.begin(NAMESPACE, write=False) as transaction:
-            before = everything(transaction)
         for error in (ValueError("stop"), StoreError("stop"), KeyboardInterrupt()):
             with pytest.raises(type(error)):
-                change_and_raise(store, old, error)
+                change_and_raise(store, lambda tx: fill_facets(tx, NAMESPACE), error)
             with store.begin(NAMESPACE, write=False) as transaction:
-                assert everything(transaction) == before
-
-    def test_a_first_block_that_raises_leaves_an_empty_namespace(self, store: Store) -> None:
-        with pytest.raises(ValueError, match="stop"):
-            change_and_raise(store, "", ValueError("stop"))
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.facts.retrievable() == []
-        assert add_facts(store, "new fact") == [fact("new fact").fact_id]
-
-    def test_a_transaction_sees_its_own_changes(self, store: Store) -> None:
-        with store.begin(NAMESPACE) as transaction:
-            new = fact("walrus")
-            transaction.facts.add([new], rows([new]))
-            assert transaction.facts.get([new.fact_id]) == [new]
-            assert [id for id, _ in transaction.facts.search_text(["walrus"], 5)] == [new.fact_id]
-            with store.begin(NAMESPACE, write=False) as outside:
-                assert outside.facts.get([new.fact_id]) == []
-                assert outside.facts.search_text(["walrus"], 5) == []
+                assert transaction.facts.generation() == 0
+                assert transaction.facts.retrievable() == []
+                assert transaction.journal.tip() is None
+        ids = fill_namespace(store, NAMESPACE)
+        before = snapshot(store, NAMESPACE, ids)
+        for name, change in write_attempts(ids, NAMESPACE).items():
+            with pytest.raises((ValueError, StoreError)):
+                change_and_raise(store, change, ValueError("stop"))
+            assert snapshot(store, NAMESPACE, ids) == before, name
 
     def test_a_reader_keeps_the_state_it_began_with(self, store: Store) -> None:
-        add_facts(store, "first fact")
+        ids = fill_namespace(store, NAMESPACE)
         with store.begin(NAMESPACE, write=False) as reader:
-            before = everything(reader)
-            add_facts(store, "second fact")
-            assert everything(reader) == before
+            before = facets(reader, ids)
+            fill(store, f"a second {SECRET}")
+            with store.begin(NAMESPACE) as transaction:
+                transaction.facts.set_status(ids, FactStatus.DELETED, NOON)
+                assert facets(transaction, ids) != before
+            assert facets(reader, ids) == before
         with store.begin(NAMESPACE, write=False) as reader:
-            assert len(reader.facts.retrievable()) == 2
+            assert len(reader.facts.retrievable()) == 1
 
     def test_a_reader_cannot_write(self, store: Store) -> None:
-        (id,) = add_facts(store, "first")
-        new = fact("new")
+        ids = fill_namespace(store, NAMESPACE)
         with store.begin(NAMESPACE, write=False) as reader:
-            attempts: tuple[Callable[[], object], ...] = (
-                lambda: reader.facts.add([new], rows([new])),
-                lambda: reader.facts.set_status([id], FactStatus.DELETED, NOON),
-                lambda: reader.facts.touch([id], NOON),
-                lambda: reader.facts.add_source(source("a.md")),
-                lambda: reader.facts.set_setting("embedder", "x"),
-                lambda: reader.facts.save_token_counts("words", {id: 1}),
-                lambda: reader.facts.add_edges([]),
-                lambda: reader.facts.replace([new]),
-                lambda: reader.facts.remove([id]),
-                lambda: reader.facts.set_archived([id], NOON),
-                lambda: reader.facts.set_communities({id: "x"}),
-                lambda: reader.facts.remove_setting("embedder"),
-                lambda: reader.facts.prepare("e", [new.content_hash], rows([new])),
-                lambda: reader.facts.use_prepared("e"),
-                lambda: reader.facts.clear_prepared(),
-                lambda: reader.facts.trim_changes(1),
-                lambda: reader.journal.append([]),
-                lambda: reader.journal.seal(seal("s", 1)),
-            )
-            for attempt in attempts:
+            for attempt in write_attempts(ids, NAMESPACE).values():
                 with pytest.raises(StoreError, match="reading"):
-                    attempt()
+                    attempt(reader)
 
     def test_a_transaction_ends_with_its_block(self, store: Store) -> None:
-        add_facts(store, "first")
-        with store.begin(NAMESPACE) as kept:
-            events = kept.journal.events()
-        attempts: tuple[Callable[[], object], ...] = (
-            kept.facts.retrievable,
-            kept.facts.generation,
-            kept.journal.tip,
-            lambda: kept.facts.set_setting("a", "b"),
-            lambda: kept.journal.seal(seal("s", 1)),
-        )
-        for attempt in attempts:
+        ids = fill_namespace(store, NAMESPACE)
+        with store.begin(NAMESPACE) as ended:
+            pass
+        reads, writes = read_attempts(ids), write_attempts(ids, NAMESPACE)
+        for name in ("get", "retrievable", "words", "tip", "session", "windows", "receipts"):
             with pytest.raises(StoreError, match="ended"):
-                attempt()
-        assert list(events) == []
+                reads[name](ended)
+        for attempt in writes.values():
+            with pytest.raises(StoreError, match="ended"):
+                attempt(ended)
 
-    def test_two_writes_of_one_thread_do_not_wait_for_each_other(self, store: Store) -> None:
-        first, second = fact("first"), fact("second")
-        with store.begin(NAMESPACE) as outer:
-            outer.facts.add([first], rows([first]))
-            with pytest.raises(StoreError), store.begin(NAMESPACE):
-                raise AssertionError("a second writer was let in")
-            outer.facts.add([second], rows([second]))
-        with store.begin(NAMESPACE, write=False) as reader:
-            assert len(reader.facts.retrievable()) == 2
-
-    def test_namespaces_do_not_see_each_other(self, store: Store) -> None:
-        (id,) = add_facts(store, "secret fact")
-        with store.begin(NAMESPACE) as transaction, store.begin(OTHER) as other:
-            transaction.facts.set_setting("embedder", "e")
-            transaction.journal.seal(seal("s", 1))
-            append_events(
-                transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026"
-            )
-            other.facts.set_setting("embedder", "f")
-        with store.begin(OTHER, write=False) as other:
-            assert other.facts.setting("embedder") == "f"
-            assert other.facts.get([id]) == []
-            assert other.facts.search_text(["secret"], 5) == []
-            assert other.journal.tip() is None
-            assert other.journal.seals("s") == []
+    def test_no_way_of_reading_shows_another_namespace(self, store: Store) -> None:
+        ids = fill_namespace(store, NAMESPACE)
+        with store.begin(OTHER) as transaction:
+            transaction.facts.set_setting("mine", "yes")
+        own = snapshot(store, NAMESPACE, ids)
+        # Each way does show something to whom it belongs.
+        assert {name for name, shown in own.items() if not shown} <= OPTIONAL
+        with store.begin(OTHER, write=False) as transaction:
+            for name, look in read_attempts(ids).items():
+                assert not look(transaction), name
             with pytest.raises(StoreError):
-                other.facts.vectors([id])
+                transaction.facts.vectors(ids)
+        jobs = jobs_of(store)
+        if jobs is not None:
+            assert jobs.results(OTHER, BATCH) == {}
+            with jobs.claim(OTHER, BATCH) as claim:
+                assert claim is None
+
+    def test_no_way_of_writing_changes_another_namespace(self, store: Store) -> None:
+        ids = fill_namespace(store, NAMESPACE)
+        before = snapshot(store, NAMESPACE, ids)
+        with store.begin(OTHER) as transaction:
+            transaction.facts.set_setting("mine", "yes")
+        for name, attempt in write_attempts(ids).items():
+            with suppress(StoreError), store.begin(OTHER) as transaction:
+                attempt(transaction)
+            assert snapshot(store, NAMESPACE, ids) == before, name
+        for upkeep in (store.scrub, store.compact):
+            upkeep(OTHER)
+        jobs = jobs_of(store)
+        if jobs is not None:
+            assert jobs.forget(OTHER, BATCH) == 0
+        assert snapshot(store, NAMESPACE, ids) == before
+        assert store.check(NAMESPACE) == store.check(OTHER) == []
 
     @pytest.mark.parametrize("name", ["a", "A", "a/b", "../a", "a\u0000", "ä", "a ", "n" * 300])
     def test_any_name_makes_a_namespace_of_its_own(self, store: Store, name: str) -> None:
@@ -207,7 +301,7 @@ class TransactionsConformance:
 
         def write(writer: int) -> None:
             for batch in range(BATCHES):
-                add_facts(store, f"writer {writer} batch {batch} left", f"{writer} {batch} right")
+                fill(store, f"writer {writer} batch {batch} left", f"{writer} {batch} right")
 
         def read() -> None:
             while not done.is_set():
@@ -230,40 +324,20 @@ class TransactionsConformance:
         assert odd == []
 
     def test_a_closed_store_refuses(self, store: Store) -> None:
-        add_facts(store, "first")
+        fill(store, "first")
         store.close()
         store.close()
         with pytest.raises(StoreError, match="closed"), store.begin(NAMESPACE, write=False):
             raise AssertionError("a transaction was begun")
-
-    def test_a_store_has_a_name(self, store: Store) -> None:
-        assert store.name
-
-
-def always_valid(transaction: Transaction) -> bool:
-    """Let everything be published."""
-    return True
-
-
-def derived_files(store: Store) -> Cache:
-    """The store's derived files; a store without them has nothing to show here."""
-    cache = store.cache(NAMESPACE)
-    if cache is None:
-        pytest.skip("this store keeps no files")
-    return cache
-
-
-def save(cache: Cache, content: bytes, name: str = "graph", **about: object) -> bool:
-    """Save a derived file."""
-    return cache.save(name, about, lambda path: _write(path, content), always_valid)  # type: ignore[arg-type]
-
-
-def _write(path: str, content: bytes) -> None:
-    Path(path).write_bytes(content)
+        for verb in (store.cache, store.scrub, store.compact, store.files):
+            with pytest.raises(StoreError, match="closed"):
+                verb(NAMESPACE)
+        with pytest.raises(StoreError, match="closed"):
+            store.namespaces()
 
 
 class UpkeepConformance:
-    """Names of namespaces, derived files, scrubbing, compacting and checking."""
+    """Names of namespaces, scrubbing, compacting and checking."""
 
     def test_namespaces_that_were_written_are_listed(self, store: Store) -> None:
         assert store.namespaces() == []
@@ -273,6 +347,7 @@ class UpkeepConformance:
         with store.begin(OTHER) as transaction:
             transaction.facts.set_setting("a", "b")
         assert store.namespaces() == sorted([NAMESPACE, OTHER])
+        assert store.name
 
     def test_a_sound_store_has_nothing_wrong(self, store: Store) -> None:
         assert store.check(NAMESPACE) == []
@@ -280,11 +355,7 @@ class UpkeepConformance:
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.remove(ids[:1])
             transaction.facts.set_archived(ids[1:2], None)
-        assert store.check(NAMESPACE) == []
-        assert store.scrub(NAMESPACE) is True
-        store.compact(NAMESPACE)
-        assert store.check(NAMESPACE) == []
-        assert store.check("never-written") == []
+        assert store.check(NAMESPACE) == store.check("never-written") == []
 
     def test_scrubbing_and_compacting_change_nothing_that_is_stored(self, store: Store) -> None:
         ids = fill(store, *(f"fact number {n}" for n in range(50)))
@@ -300,128 +371,7 @@ class UpkeepConformance:
         new = fill(store, "new")
         with store.begin(NAMESPACE, write=False) as transaction:
             assert len(transaction.facts.get([*left, *new])) == len(left) + 1
+        assert store.check(NAMESPACE) == []
         assert store.scrub("never-written") is True
         store.compact("never-written")
         assert store.files("never-written") == {}
-
-    def test_files_are_counted(self, store: Store) -> None:
-        fill(store, "a")
-        before = dict(store.files(NAMESPACE))
-        cache = store.cache(NAMESPACE)
-        if cache is not None:
-            save(cache, bytes(5_000))
-            assert sum(store.files(NAMESPACE).values()) >= sum(before.values()) + 5_000
-            # What is derived lies beside something that it was made of.
-            assert before
-        assert all(size >= 0 for size in before.values())
-
-    def test_a_derived_file_comes_back_as_it_was_saved(self, store: Store) -> None:
-        cache = derived_files(store)
-        fill(store, "a")
-        assert cache.load("graph") is None
-        for content in (b"first", b"second", b"second"):
-            assert save(cache, content, ids=["x", 1], note=None)
-            found = cache.load("graph")
-            assert found is not None
-            assert Path(found.path).read_bytes() == content
-            assert found.about == {"ids": ["x", 1], "note": None}
-        assert cache.load("other") is None
-        other = store.cache(OTHER)
-        assert other is not None
-        assert other.load("graph") is None
-
-    def test_a_derived_file_is_published_only_while_it_is_valid(self, store: Store) -> None:
-        cache = derived_files(store)
-        (id,) = fill(store, "a")
-        assert save(cache, b"old")
-        asked = []
-
-        def refused(transaction: Transaction) -> bool:
-            asked.append(transaction.facts.retrievable())
-            transaction.facts.set_setting("writing", "yes")
-            return False
-
-        assert not cache.save("graph", {}, lambda path: _write(path, b"new"), refused)
-        assert asked == [[(id, ())]]
-        found = cache.load("graph")
-        assert found is not None
-        assert Path(found.path).read_bytes() == b"old"
-
-    def test_what_fails_while_writing_leaves_what_was_there(self, store: Store) -> None:
-        cache = derived_files(store)
-        fill(store, "a")
-        assert save(cache, b"old")
-        names = set(store.files(NAMESPACE))
-
-        def fails(path: str) -> None:
-            _write(path, b"half")
-            raise ValueError("stop")
-
-        with pytest.raises(ValueError, match="stop"):
-            cache.save("graph", {}, fails, always_valid)
-        assert set(store.files(NAMESPACE)) == names
-        assert cache.load("graph") is not None
-
-    def test_derived_files_are_dropped(self, store: Store) -> None:
-        cache = derived_files(store)
-        fill(store, "a")
-        assert save(cache, b"a", "one")
-        assert save(cache, b"b", "two")
-        cache.drop("one")
-        assert cache.load("one") is None
-        assert cache.load("two") is not None
-
-        def dropped(path: str) -> None:
-            _write(path, b"late")
-            cache.drop()
-
-        assert not cache.save("one", {}, dropped, always_valid)
-        assert cache.load("one") is None
-        assert cache.load("two") is None
-        cache.drop()
-
-    @pytest.mark.parametrize("name", ["", "../a", "a/b", "a.b", "A", "a" * 65, "a\0"])
-    def test_a_name_that_is_no_name_is_refused(self, store: Store, name: str) -> None:
-        """It would be a path."""
-        cache = derived_files(store)
-        for attempt in (
-            lambda: cache.load(name),
-            lambda: save(cache, b"x", name),
-            lambda: cache.drop(name),
-        ):
-            with pytest.raises(StoreError, match="cache name"):
-                attempt()
-
-    def test_threads_save_and_load_beside_each_other(self, store: Store) -> None:
-        cache = derived_files(store)
-        fill(store, "a")
-        odd: list[object] = []
-
-        def work(number: int) -> None:
-            for turn in range(8):
-                try:
-                    save(cache, bytes([number]) * 10_000, turn=turn)
-                    found = cache.load("graph")
-                    content = None if found is None else Path(found.path).read_bytes()
-                except FileNotFoundError:
-                    # Replaced between loading and reading, as the port says it may be.
-                    continue
-                if content is not None and (len(content) != 10_000 or len(set(content)) != 1):
-                    odd.append(content[:9])
-
-        run_threads(partial(work, number) for number in range(3))
-        assert odd == []
-        assert cache.load("graph") is not None
-
-    def test_a_closed_store_refuses_upkeep(self, store: Store) -> None:
-        fill(store, "a")
-        store.close()
-        for attempt in (
-            store.namespaces,
-            lambda: store.cache(NAMESPACE),
-            lambda: store.scrub(NAMESPACE),
-            lambda: store.compact(NAMESPACE),
-            lambda: store.files(NAMESPACE),
-        ):
-            with pytest.raises(StoreError, match="closed"):
-                attempt()

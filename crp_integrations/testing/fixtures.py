@@ -1,16 +1,13 @@
-"""Records and hooks that the tests of stores share; equal arguments give equal records."""
+"""Records that the tests of stores share; equal arguments give equal records."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pytest
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.records import PriorWindow, SeenFact
@@ -23,11 +20,8 @@ from crp_integrations.receipt.signed_statement import Chain, SigningKey
 from crp_integrations.seals import iso, sha256
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
-from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.vectors import FloatRows, to_bytes, unit_rows
-from crp_integrations.vocabulary import (
-    QualityTier,
-)
+from crp_integrations.vectors import FloatRows, unit_rows
+from crp_integrations.vocabulary import QualityTier
 
 NOON = datetime(2026, 5, 25, 12, 0, tzinfo=UTC)
 NAMESPACE = "tenant-a"
@@ -208,57 +202,3 @@ def receipts_in(transaction: Transaction) -> ReceiptsFacet:
     found = receipts_of(transaction)
     assert found is not None
     return found
-
-
-def run_threads(works: Iterable[Callable[[], None]]) -> None:
-    """Run functions in a thread each, and wait for all of them."""
-    threads = [threading.Thread(target=work) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-class StoreAccess:
-    """Hooks by which the tests reach what a store object does not show.
-
-    A hook that is left as it is skips the tests that need it, by name.
-
-    Attributes:
-        kills: how often a process is killed in one test.
-        erasure_turns: turns of adding and removing before bytes are looked for, at least 3.
-        erasure_batches: one of these numbers of facts is added in a turn.
-    """
-
-    kills: ClassVar[int] = 8
-    erasure_turns: ClassVar[int] = 10
-    erasure_batches: ClassVar[tuple[int, ...]] = (3, 40, 120)
-
-    def reference(self) -> Store:
-        """An empty store of another kind, which this one must do the same as."""
-        return MemoryStore()
-
-    def opener(self, store: Store) -> Callable[[], Store]:
-        """What opens the same place in another process; picklable, such as a `partial`."""
-        pytest.skip("this store lives in one process")
-
-    def stored(self, store: Store) -> bytes:
-        """Every byte that the store keeps where it keeps things, as it is now.
-
-        Its files one behind the other; those of a server after a checkpoint. What an operator has
-        to end himself, such as a log of writes, is left out.
-        """
-        pytest.skip("this store keeps no bytes that outlive it")
-
-    def number_bytes(self, row: npt.NDArray[np.float32]) -> bytes:
-        """How the store writes the numbers of a vector; four little-endian bytes each."""
-        return to_bytes(row)
-
-    def login(self, store: Store, tenant: str, reads: Sequence[str] = ()) -> Store:
-        """The store as the processes of a tenant have it, with the tenant's rights alone.
-
-        Args:
-            tenant: name of the namespace that it has; written before.
-            reads: namespaces that it may read as well.
-        """
-        pytest.skip("this store has no logins")

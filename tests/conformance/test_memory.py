@@ -7,10 +7,10 @@ import pytest
 from crp_integrations.fabric.ports import Store
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.conformance import StoreConformance
+from tests.conformance.laws import OwnStoreLaws
 
 
-class TestMemoryStore(StoreConformance):
+class TestMemoryStore(OwnStoreLaws):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         self.folder = tmp_path

@@ -13,12 +13,13 @@ import pytest
 from crp_integrations.fabric.ports import Store
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.conformance import PersistentStoreConformance
+from tests.conformance.laws import OwnStoreLaws
 from tests.postgres import postgres_address, server  # noqa: F401 - a fixture
 
 PASSWORD = "a-password"
 
 
-class TestPostgresStore(PersistentStoreConformance):
+class TestPostgresStore(OwnStoreLaws, PersistentStoreConformance):
     # Each time every file of the server is read.
     erasure_turns = 3
     erasure_batches = (3, 20)

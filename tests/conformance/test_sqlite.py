@@ -9,9 +9,10 @@ import pytest
 from crp_integrations.fabric.ports import Store
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.testing.conformance import PersistentStoreConformance
+from tests.conformance.laws import OwnStoreLaws
 
 
-class TestSqliteStore(PersistentStoreConformance):
+class TestSqliteStore(OwnStoreLaws, PersistentStoreConformance):
     kills = 15
 
     @pytest.fixture

@@ -21,11 +21,11 @@ from tokenizers.processors import TemplateProcessing
 
 from crp_integrations.engines.cross_encoders import (
     OnnxCrossEncoder,
-    SentenceTransformersReranker,
     fitting,
     labels_of,
     probability,
 )
+from crp_integrations.engines.rerankers import SentenceTransformersReranker
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import ConfigError, EngineError
 
@@ -298,5 +298,3 @@ def test_errors_of_sentence_transformers_are_engine_errors(tmp_path: Path) -> No
     assert "secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="identity is empty"):
         SentenceTransformersReranker(wrapped, "")
-    with pytest.raises(ConfigError, match="batch_size is 0"):
-        SentenceTransformersReranker(wrapped, "x", batch_size=0)

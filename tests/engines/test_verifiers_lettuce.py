@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.verifiers.lettuce import LettuceVerifier, _groups
 from crp_integrations.engines.verifiers.model_files import model_hash
-from crp_integrations.engines.verifiers.pair_network import NetworkRun
+from crp_integrations.engines.verifiers.pair_verifiers import NetworkRun
 from crp_integrations.errors import ConfigError, EngineError
 
 CLAIM = "the tier is S ."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,19 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.verifiers.lettuce import LettuceVerifier
 from crp_integrations.engines.verifiers.model_files import model_hash, pinned_files
-from crp_integrations.engines.verifiers.pair_network import WindowScore, best, judgement, weakest
 from crp_integrations.engines.verifiers.pair_verifiers import (
-    HhemVerifier,
-    MiniCheckVerifier,
-    NliVerifier,
-    around_alignscore,
-    around_hhem,
-    around_minicheck,
+    FAMILIES,
+    LoadedVerifier,
+    NetworkVerifier,
+    WindowScore,
+    best,
+    judgement,
     pieces,
+    weakest,
 )
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 
+KINDS = [*(partial(NetworkVerifier, family) for family in FAMILIES), LettuceVerifier]
 NOTHING = "sha256:" + "0" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHARES = st.floats(0.0, 1.0)
@@ -121,7 +123,7 @@ def test_a_commit_is_fetched_only_when_it_is_not_there(
         pinned_files("owner/name", model_hash(whole), COMMIT)
 
 
-@pytest.mark.parametrize("kind", [NliVerifier, MiniCheckVerifier, HhemVerifier, LettuceVerifier])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_absent_library_is_named_with_the_line_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
@@ -138,9 +140,9 @@ def test_a_wrong_hash_is_seen_before_any_library_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    for kind in (NliVerifier, MiniCheckVerifier, HhemVerifier, LettuceVerifier):
+    for number, kind in enumerate(KINDS):
         with pytest.raises(EngineError, match="wanted sha256:0000"):
-            kind(folder(tmp_path / kind.__name__), sha256=NOTHING)
+            kind(folder(tmp_path / str(number)), sha256=NOTHING)
 
 
 class Shares:
@@ -163,19 +165,19 @@ class Shares:
         return found if docs is None else ([round(x) for x in found], found, texts, [])
 
 
-AROUND = {"hhem": around_hhem, "minicheck": around_minicheck, "alignscore": around_alignscore}
-
-
-@pytest.mark.parametrize("name", sorted(AROUND))
+@pytest.mark.parametrize("name", ["hhem", "minicheck", "alignscore"])
 def test_an_object_of_a_library_judges(name: str) -> None:
-    verifier = AROUND[name](Shares(), "mine/1", passage=40)
+    verifier = LoadedVerifier(name, Shares(), "mine/1", passage=40)
     found = verifier.judge("tier is S", ["cats sleep", "the tier is S today", "tier"])
     assert (found.entailment, found.contradiction, found.passage) == (1.0, 0.0, 1)
     assert verifier.identity == f"{name}@1 with mine/1 (files not checked)"
     assert verifier.thresholds == {f"{name}_supported": 0.5, f"{name}_passage": 40.0}
     assert verifier.judge(" ", ["tier"]).neutral == 1.0
     with pytest.raises(ConfigError, match="identity is empty"):
-        AROUND[name](Shares(), "")
+        LoadedVerifier(name, Shares(), "")
+    for family in ("nli", "other"):
+        with pytest.raises(ConfigError, match="family"):
+            LoadedVerifier(family, Shares(), "mine/1")
     with pytest.raises(ConfigError, match="no passage"):
         verifier.judge("tier", [])
 
@@ -183,7 +185,7 @@ def test_an_object_of_a_library_judges(name: str) -> None:
 def test_a_long_passage_is_given_whole_in_pieces() -> None:
     shares = Shares()
     text = " ".join(f"word{number}" for number in range(100))
-    found = around_hhem(shares, "mine/1", passage=60).judge("word99", [text])
+    found = LoadedVerifier("hhem", shares, "mine/1", passage=60).judge("word99", [text])
     assert found.entailment == 1.0
     assert max(map(len, shares.read)) <= 60
 
@@ -202,12 +204,12 @@ def test_scores_that_are_none_are_refused(given: list[float], message: str) -> N
             return given
 
     with pytest.raises(EngineError, match=message):
-        around_hhem(Odd(), "mine/1").judge("tier", ["a", "b"])
+        LoadedVerifier("hhem", Odd(), "mine/1").judge("tier", ["a", "b"])
 
 
 def test_a_failing_object_is_named() -> None:
     with pytest.raises(EngineError, match="mine/1 failed with AttributeError"):
-        around_hhem(object(), "mine/1").judge("tier", ["a"])
+        LoadedVerifier("hhem", object(), "mine/1").judge("tier", ["a"])
 
 
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.integers(1, 20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +16,8 @@ pytest.importorskip("transformers")
 import torch
 import transformers
 
-from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.verifiers.model_files import model_hash
-from crp_integrations.engines.verifiers.pair_network import NetworkRun
-from crp_integrations.engines.verifiers.pair_verifiers import (
-    ANSWERS,
-    PROMPT,
-    AlignScoreVerifier,
-    HhemVerifier,
-    MiniCheckVerifier,
-    NliVerifier,
-)
+from crp_integrations.engines.verifiers.pair_verifiers import NetworkRun, NetworkVerifier
 from crp_integrations.errors import ConfigError, EngineError
 from tests.dpe.helpers import check
 from tests.engines import tiny
@@ -47,13 +39,13 @@ def logits(folder: Path, *texts: str) -> Any:
 def watched(verifier: Any) -> Feeds:
     """The tensors that reach the network from now on."""
     seen: Feeds = []
-    inner = verifier._forward
+    inner = verifier._network
 
-    def forward(feed: dict[str, Any]) -> Any:
+    def forward(**feed: Any) -> Any:
         seen.append(feed)
-        return inner(feed)
+        return inner(**feed)
 
-    verifier._forward = forward
+    verifier._network = forward
     return seen
 
 
@@ -65,8 +57,12 @@ def runs(feeds: Feeds) -> list[list[int]]:
     ]
 
 
-def nli(folder: Path, **options: Any) -> NliVerifier:
-    return NliVerifier(folder, sha256=model_hash(folder), **{"run": RUN, **options})
+def verifier_of(family: str, folder: Path, **options: Any) -> NetworkVerifier:
+    return NetworkVerifier(family, folder, sha256=model_hash(folder), **{"run": RUN, **options})
+
+
+def nli(folder: Path, **options: Any) -> NetworkVerifier:
+    return verifier_of("nli", folder, **options)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +143,7 @@ def test_the_weakest_piece_of_a_long_claim_counts(tmp_path: Path) -> None:
     feeds = watched(verifier)
     found = verifier.judge(claim, [PREMISE])
     with torch.inference_mode():
-        rows = torch.cat([verifier._forward(feed) for feed in list(feeds)])
+        rows = torch.cat([verifier._network(**feed).logits for feed in list(feeds)])
     assert len(rows) > 1
     assert found.entailment == pytest.approx(torch.softmax(rows, -1)[:, 0].min().item(), abs=2e-6)
 
@@ -194,20 +190,22 @@ def test_changed_weights_are_refused_before_they_are_loaded(tmp_path: Path) -> N
     content[-1] ^= 1
     weights.write_bytes(bytes(content))
     with pytest.raises(EngineError, match="wanted sha256:"):
-        NliVerifier(folder, sha256=pin)
+        NetworkVerifier("nli", folder, sha256=pin)
 
 
 def test_a_failing_run_names_the_library(tmp_path: Path) -> None:
     verifier = nli(tiny.bert(tmp_path / "nli", NLI))
 
-    def broken(feed: dict[str, Any]) -> Any:
+    def broken(**feed: Any) -> Any:
         raise RuntimeError("out of memory")
 
-    verifier._forward = broken
+    verifier._network = broken
     with pytest.raises(EngineError, match="torch") as caught:
         verifier.judge(CLAIM, [PREMISE])
     assert (caught.value.engine, caught.value.version) == ("torch", version("torch"))
-    verifier._forward = lambda feed: torch.full((len(feed["input_ids"]), 3), torch.nan)
+    verifier._network = lambda **feed: SimpleNamespace(
+        logits=torch.full((len(feed["input_ids"]), 3), torch.nan)
+    )
     with pytest.raises(EngineError, match="not finite"):
         verifier.judge(CLAIM, [PREMISE])
 
@@ -215,83 +213,39 @@ def test_a_failing_run_names_the_library(tmp_path: Path) -> None:
 def test_minicheck_frames_as_minicheck_does(tmp_path: Path) -> None:
     folder = tiny.roberta(tmp_path / "minicheck")
     wanted = torch.softmax(logits(folder, "</s>".join([PREMISE, CLAIM])), -1)[1].item()
-    verifier = MiniCheckVerifier(folder, sha256=model_hash(folder), run=RUN)
+    verifier = verifier_of("minicheck", folder)
     found = verifier.judge(CLAIM, [PREMISE])
     assert found.entailment == pytest.approx(wanted, abs=2e-6)
     assert found.contradiction == 0.0
     # Positions of RoBERTa start behind its padding.
-    assert MiniCheckVerifier(folder, sha256=model_hash(folder)).thresholds[
+    assert verifier_of("minicheck", folder, run=None).thresholds[
         "minicheck_max_tokens"
     ] == 128  # fmt: skip
-    long = MiniCheckVerifier(folder, sha256=model_hash(folder)).judge(CLAIM, [PREMISE * 40])
+    long = verifier_of("minicheck", folder, run=None).judge(CLAIM, [PREMISE * 40])
     assert 0.0 <= long.entailment <= 1.0
-
-
-def test_minicheck_of_t5_answers_with_one_of_two_tokens(tmp_path: Path) -> None:
-    folder = tiny.t5(tmp_path / "minicheck-t5")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    feed = tokenizer(f"predict: {PREMISE}</s>{CLAIM}", return_tensors="pt")
-    with torch.inference_mode():
-        said = model(**feed, decoder_input_ids=torch.zeros((1, 1), dtype=torch.long)).logits[0, 0]
-    wanted = torch.softmax(said[list(ANSWERS)], -1)[1].item()
-    verifier = MiniCheckVerifier(folder, sha256=model_hash(folder), run=RUN)
-    assert verifier.judge(CLAIM, [PREMISE]).entailment == pytest.approx(wanted, abs=2e-6)
 
 
 def test_minicheck_wants_two_outputs(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "nli", NLI)
     with pytest.raises(ConfigError, match="3 outputs, wanted 2"):
-        MiniCheckVerifier(folder, sha256=model_hash(folder))
-
-
-def test_hhem_2_without_the_code_that_it_comes_with(tmp_path: Path) -> None:
-    folder, base, network = tiny.hhem(tmp_path / "hhem", tmp_path / "base")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
-    feed = tokenizer(PROMPT.format(text1=PREMISE, text2=CLAIM), return_tensors="pt")
-    assert feed["input_ids"][0, 0] == 0
-    with torch.inference_mode():
-        wanted = torch.softmax(network(**feed).logits[0, 0], -1)[1].item()
-    options: dict[str, Any] = {"sha256": model_hash(folder), "foundation": base, "run": RUN}
-    verifier = HhemVerifier(folder, **options, foundation_sha256=model_hash(base))
-    found = verifier.judge(CLAIM, [PREMISE])
-    assert found.entailment == pytest.approx(wanted, abs=2e-6)
-    assert found.contradiction == 0.0
-    assert model_hash(base) in verifier.identity and model_hash(folder) in verifier.identity
-    with pytest.raises(ConfigError, match="foundation="):
-        HhemVerifier(folder, sha256=model_hash(folder))
-    with pytest.raises(EngineError, match="wanted sha256:"):
-        HhemVerifier(folder, **options, foundation_sha256="sha256:" + "0" * 64)
-
-
-def test_hhem_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    folder, base, _ = tiny.hhem(tmp_path / "hhem", tmp_path / "base")
-    weights = load_file(folder / "model.safetensors")
-    weights.pop("t5.classifier.weight")
-    save_file(weights, folder / "model.safetensors")
-    with pytest.raises(EngineError, match=r"classifier\.weight"):
-        HhemVerifier(
-            folder, sha256=model_hash(folder), foundation=base, foundation_sha256=model_hash(base)
-        )
+        verifier_of("minicheck", folder, run=None)
 
 
 def test_a_cross_encoder_of_one_output_is_read_as_hhem(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "one", ["LABEL_0"])
     wanted = torch.sigmoid(logits(folder, PREMISE, CLAIM))[0].item()
-    verifier = HhemVerifier(folder, sha256=model_hash(folder), run=RUN)
+    verifier = verifier_of("hhem", folder)
     assert verifier.judge(CLAIM, [PREMISE]).entailment == pytest.approx(wanted, abs=2e-6)
     several = tiny.bert(tmp_path / "nli", NLI)
-    with pytest.raises(ConfigError, match="NliVerifier"):
-        HhemVerifier(several, sha256=model_hash(several))
+    with pytest.raises(ConfigError, match="'nli' reads several"):
+        verifier_of("hhem", several)
 
 
 def test_alignscore_takes_the_mean_over_the_sentences(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "align", ["aligned", "neutral", "contradict"])
     one, two = "The tier is S.", "The cats sleep long."
     passages = [PREMISE, "cats sleep long ."]
-    verifier = AlignScoreVerifier(folder, sha256=model_hash(folder), run=RUN)
+    verifier = verifier_of("alignscore", folder)
     parts = [nli(folder).judge(sentence, passages) for sentence in (one, two)]
     found = verifier.judge(f"{one} {two}", passages)
     mean = sum(part.entailment for part in parts) / 2
@@ -302,18 +256,14 @@ def test_alignscore_takes_the_mean_over_the_sentences(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["nli", "minicheck", "hhem"])
 def test_the_report_names_engine_version_and_thresholds(tmp_path: Path, kind: str) -> None:
-    verifier: Any
-    if kind == "nli":
-        verifier = nli(tiny.bert(tmp_path / "nli", NLI))
-    elif kind == "minicheck":
-        folder = tiny.roberta(tmp_path / "mini")
-        verifier = MiniCheckVerifier(folder, sha256=model_hash(folder), run=RUN)
-    else:
-        folder = tiny.bert(tmp_path / "one", ["LABEL_0"])
-        verifier = HhemVerifier(folder, sha256=model_hash(folder), run=RUN)
+    folder = {
+        "nli": lambda place: tiny.bert(place, NLI),
+        "minicheck": tiny.roberta,
+        "hhem": lambda place: tiny.bert(place, ["LABEL_0"]),
+    }[kind](tmp_path / kind)
+    verifier = verifier_of(kind, folder)
     examined: Callable[[], Any] = lambda: check(  # noqa: E731
-        "The tier is S. Cats sleep long.", ["The tier is S."], verifier=verifier,
-        settings=DpeSettings(verifier="alignment"),
+        "The tier is S. Cats sleep long.", ["The tier is S."], verifier=verifier
     )  # fmt: skip
     report = examined()
     assert report.verifier == verifier.identity

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ WORDS = (
     "output passage 1 2 3 4"
 ).split()
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-T5 = ["<pad>", "</s>", "<unk>"]
 
 
 def bert_tokenizer() -> Any:
@@ -56,21 +54,6 @@ def roberta_tokenizer() -> Any:
         tokenizer_object=inner, pad_token="<pad>", unk_token="<unk>", bos_token="<s>",
         eos_token="</s>", cls_token="<s>", sep_token="</s>", model_max_length=512,
         model_input_names=["input_ids", "attention_mask"],
-    )  # fmt: skip
-
-
-def t5_tokenizer() -> Any:
-    from transformers import PreTrainedTokenizerFast
-
-    inner = Tokenizer(WordLevel({w: n for n, w in enumerate([*T5, *WORDS])}, unk_token="<unk>"))
-    inner.pre_tokenizer = Whitespace()
-    inner.add_special_tokens(T5)
-    inner.post_processor = TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", unk_token="<unk>", eos_token="</s>",
-        model_input_names=["input_ids", "attention_mask"], model_max_length=4096,
     )  # fmt: skip
 
 
@@ -119,45 +102,3 @@ def roberta(folder: Path) -> Path:
     RobertaForSequenceClassification(config).save_pretrained(folder)
     roberta_tokenizer().save_pretrained(folder)
     return folder
-
-
-def t5_config(**more: Any) -> Any:
-    from transformers import T5Config
-
-    return T5Config(
-        vocab_size=256, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2,
-        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, initializer_factor=20.0, **more,
-    )  # fmt: skip
-
-
-def t5(folder: Path) -> Path:
-    import torch
-    from transformers import T5ForConditionalGeneration
-
-    torch.manual_seed(7)
-    T5ForConditionalGeneration(t5_config()).save_pretrained(folder)
-    t5_tokenizer().save_pretrained(folder)
-    return folder
-
-
-def hhem(folder: Path, foundation: Path) -> tuple[Path, Path, Any]:
-    """HHEM-2.1's two folders, and the network itself: its weights bear the prefix `t5.`."""
-    import torch
-    from safetensors.torch import save_file
-    from transformers import T5ForTokenClassification
-
-    torch.manual_seed(7)
-    config = t5_config(num_labels=2)
-    network = T5ForTokenClassification(config).eval()
-    config.save_pretrained(foundation)
-    t5_tokenizer().save_pretrained(foundation)
-    folder.mkdir()
-    weights = {
-        f"t5.{name}": value.clone()
-        for name, value in network.state_dict().items()
-        if name != "transformer.encoder.embed_tokens.weight"
-    }
-    save_file(weights, folder / "model.safetensors")
-    said = {"model_type": "HHEMv2", "foundation": "google/flan-t5-base"}
-    (folder / "config.json").write_text(json.dumps(said))
-    return folder, foundation, network

@@ -28,7 +28,8 @@ from crp_integrations.evaluation.answers import (
     verdict,
 )
 from crp_integrations.evaluation.figures import auroc, figures
-from crp_integrations.evaluation.recorded_replies import recorded, replies, shortened
+from crp_integrations.evaluation.recorded_replies import recorded, replies
+from tests.evaluation.short_replies import shortened
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.evaluation.answer_score import HOLDS, aevaluate_rows, evaluate_rows
+from crp_integrations.evaluation.answer_score import HOLDS, evaluate_rows
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import Settings
 from tests.evaluation.judges import WordJudge
@@ -40,12 +39,6 @@ def test_rows_are_scored_in_their_order() -> None:
     # The third row is the first one again.
     assert len(judge.calls) == 2
     assert judge.calls[0]["question"] == "The fee?"
-
-
-def test_the_asynchronous_twin_says_the_same() -> None:
-    rows = [RIGHT, WRONG]
-    found = asyncio.run(aevaluate_rows(rows, judge=WordJudge("45")))
-    assert [one.score for one in found] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(

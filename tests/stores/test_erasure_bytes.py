@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.conformance_erasure import Archive, keep_file
 from crp_integrations.testing.fixtures import NAMESPACE
+from tests.conformance.erasure import Archive, keep_file
 
 
 def bytes_of(folder: Path) -> bytes:

@@ -10,8 +10,8 @@ import pytest
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import CONTENTS
-from crp_integrations.testing.conformance_erasure import Archive
 from crp_integrations.testing.fixtures import NAMESPACE, OTHER, fact, fill, rows
+from tests.conformance.erasure import Archive
 from tests.postgres import postgres_address, server  # noqa: F401 - a fixture
 from tests.stores.test_columns import COVERED
 

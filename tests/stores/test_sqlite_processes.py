@@ -11,7 +11,7 @@ from crp_integrations.errors import StoreBusy
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
-from crp_integrations.testing.workloads import apply_deed, check_batches
+from tests.conformance.workloads import apply_deed, check_batches
 from tests.stores import processes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from crp_integrations.messages import Message, ToolCall
@@ -226,16 +226,10 @@ MISTRAL: Final = ChatFormat(
 # answer's header is open. The template of Llama 3.1 adds dates to the system message, or makes
 # one, and about 70 tokens of words around indented definitions.
 LLAMA: Final = ChatFormat(
-    "Llama 3",
-    message=5,
-    field=1,
-    call=4,
-    result=2,
-    reply=12,
-    tools=100,
+    "Llama 3", message=5, field=1, call=4, result=2, reply=12, tools=100,
     definitions=as_indented_json,
     opening="Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024",
-)
+)  # fmt: skip
 
 # Qwen's template (ChatML): two markers, two line ends; a system message of 20 tokens when none
 # is given; about 110 tokens of words around the definitions in Qwen2.5 and Qwen3, and 196 in
@@ -253,37 +247,16 @@ DEEPSEEK_CHAT: Final = ChatFormat(
 # Claude 2 is sent "\n\nHuman:" and "\n\nAssistant:" as text. Its tools were never published;
 # the number is that of Claude 3 Opus.
 CLAUDE_TEXT: Final = ChatFormat(
-    "Claude 2",
-    message=8,
-    field=2,
-    call=40,
-    result=40,
-    reply=8,
-    tools=530,
+    "Claude 2", message=8, field=2, call=40, result=40, reply=8, tools=530,
     definitions=as_indented_json,
-)
+)  # fmt: skip
 
 # Anthropic's page on tool use names 159 to 530 tokens for its system prompt, by model; the rest
 # of the format is not published, so it is a guess.
-CLAUDE: Final = ChatFormat(
-    "Claude",
-    message=8,
-    field=2,
-    call=40,
-    result=40,
-    reply=8,
-    tools=530,
-    definitions=as_indented_json,
-)
+CLAUDE: Final = replace(CLAUDE_TEXT, name="Claude")
 
 # Unpublished formats get the most that was seen in the published ones.
 GENERIC: Final = ChatFormat(
-    "unpublished",
-    message=5,
-    field=2,
-    call=16,
-    result=12,
-    reply=12,
-    tools=225,
+    "unpublished", message=5, field=2, call=16, result=12, reply=12, tools=225,
     definitions=as_indented_json,
-)
+)  # fmt: skip

@@ -10,24 +10,23 @@ Spec: CRP-SPEC-005 §6.2
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.engines.verifiers.model_files import failed, installed, library, pinned_files
-from crp_integrations.engines.verifiers.pair_network import (
+from crp_integrations.engines.verifiers.pair_verifiers import (
     DECIDED,
-    UNREAD,
+    UNCHECKED,
+    ModelVerifier,
     NetworkRun,
     WindowScore,
     judgement,
+    pieces,
 )
-from crp_integrations.engines.verifiers.pair_verifiers import UNCHECKED, pieces
 from crp_integrations.errors import ConfigError
 
 ALGORITHM: Final = "lettucedetect@1"
@@ -40,7 +39,7 @@ LABEL: Final = 16
 _BYTES: Final = 4
 
 
-class LettuceVerifier:
+class LettuceVerifier(ModelVerifier):
     """Judges claims with a token classifier of LettuceDetect; deterministic on one machine.
 
     What is not supported counts as neutral: the detector does not tell contradiction.
@@ -54,11 +53,6 @@ class LettuceVerifier:
         identity: with `detector`, a name for model and version.
         run: sizes and device; `max_tokens` is that of the detector.
 
-    Attributes:
-        identity: algorithm, model, commit, hash of the files, and the libraries' versions.
-        thresholds: from where a token counts as unsupported, and the size of a run.
-        passage: longest passage that is wanted, in characters.
-
     Raises:
         ConfigError: an argument has no usable value.
         MissingExtra: lettucedetect is not installed.
@@ -69,10 +63,10 @@ class LettuceVerifier:
         self, model: str | Path | None = None, *, sha256: str = "", revision: str = "",
         detector: Any = None, identity: str = "", run: NetworkRun | None = None,
     ) -> None:  # fmt: skip
-        self._run = run or NetworkRun(max_tokens=4_096)
-        if self._run.max_tokens <= 2 * FRAME:
+        run = run or NetworkRun(max_tokens=4_096)
+        if run.max_tokens <= 2 * FRAME:
             raise ConfigError(
-                f"max_tokens is {self._run.max_tokens}, LettuceDetect wants more than {2 * FRAME}"
+                f"max_tokens is {run.max_tokens}, LettuceDetect wants more than {2 * FRAME}"
             )
         if (model is None) == (detector is None):
             raise ConfigError("LettuceDetect wants either a model or a detector")
@@ -83,38 +77,29 @@ class LettuceVerifier:
         else:
             assert model is not None
             files = pinned_files(model, sha256, revision)
-            self._detector, named = _opened(files.folder, self._run), str(files)
+            self._detector, named = _opened(files.folder, run), str(files)
         words = getattr(getattr(self._detector, "detector", None), "tokenizer", None)
         self._marks = frozenset(getattr(words, "all_special_tokens", ()))
         by = " ".join(f"{name} {installed(name)}" for name in (LIBRARY, "transformers", "torch"))
-        self.identity: Final = f"{ALGORITHM} with {named} by {by}"
         # Bytes of passages and claim that surely fit a run.
-        self._room = self._run.max_tokens - FRAME
-        self.passage: Final = min(self._run.passage, self._room // _BYTES)
-        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
+        self._room = run.max_tokens - FRAME
+        super().__init__(
+            f"{ALGORITHM} with {named} by {by}",
             {
                 "lettucedetect_unsupported": DECIDED,
-                "lettucedetect_max_tokens": float(self._run.max_tokens),
-            }
+                "lettucedetect_max_tokens": float(run.max_tokens),
+            },
+            min(run.passage, self._room // _BYTES),
         )
-        self._turn = threading.Lock()
 
-    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement by the token in most doubt.
-
-        Spec: CRP-SPEC-005 §6.2
-        """
-        if not passages:
-            raise ConfigError("a verifier was given no passage, wanted at least one")
-        if not claim.strip():
-            return UNREAD
-        said = len(claim.encode())
-        if said > self._room // 2:
+    def _read(self, claim: str, passages: Sequence[str]) -> Judgement:
+        size = len(claim.encode())
+        if size > self._room // 2:
             raise ConfigError(
-                f"a claim has {said} bytes, wanted at most {self._room // 2} with max_tokens "
-                f"{self._run.max_tokens}"
+                f"a claim has {size} bytes, wanted at most {self._room // 2} with max_tokens "
+                f"{self._room + FRAME}"
             )
-        groups = _groups(passages, self._room - said)
+        groups = _groups(passages, self._room - size)
         rows = [self._doubts(claim, [text for _, text in group]) for group in groups]
         if len({len(row) for row in rows}) != 1 or not len(rows[0]):
             raise failed("a claim has another number of tokens beside another passage", LIBRARY)

@@ -132,10 +132,9 @@ def published_verifier(name: str) -> Verifier:
         from crp_integrations.engines.verifiers.lettuce import LettuceVerifier
 
         return LettuceVerifier(folder, sha256=sha256, revision=revision)
-    from crp_integrations.engines.verifiers.pair_verifiers import MiniCheckVerifier, NliVerifier
+    from crp_integrations.engines.verifiers.pair_verifiers import NetworkVerifier
 
-    kind = NliVerifier if name == "nli" else MiniCheckVerifier
-    return kind(folder, sha256=sha256, revision=revision)
+    return NetworkVerifier(name, folder, sha256=sha256, revision=revision)
 
 
 def _known(name: str) -> PublishedModel:

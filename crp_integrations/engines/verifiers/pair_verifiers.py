@@ -1,56 +1,206 @@
 """Verifiers that score pairs of premise and claim: NLI, HHEM, MiniCheck, AlignScore.
 
-Each runs a network of transformers from pinned files, or stands around an object that the caller
-has loaded. No code that is published with a model is run.
+What tells the families apart stands in a table. `NetworkVerifier` runs a classifier of
+transformers from pinned files, none of whose code is run; `LoadedVerifier` stands around an object
+that the caller has loaded. Every token of every passage is read in some window, and text such as
+"[SEP]" or "</s>" stays text.
 
-Spec: CRP-SPEC-005 §6.2
+Spec: CRP-SPEC-005 §6.2 (decision D6)
 """
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+from tokenizers.processors import TemplateProcessing
+
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.engines.cross_encoders import labels_of
-from crp_integrations.engines.onnx import windows
+from crp_integrations.engines.cross_encoders import labels_of, probability
+from crp_integrations.engines.onnx import tokenizer_of, windows
 from crp_integrations.engines.verifiers.model_files import (
     PinnedFiles,
     failed,
+    installed,
     library,
     pinned_files,
-)
-from crp_integrations.engines.verifiers.pair_network import (
-    DECIDED,
-    UNREAD,
-    NetworkRun,
-    PairTokenizer,
-    PairVerifier,
-    WindowScore,
-    best,
-    judgement,
-    load_network,
-    positions,
-    ready,
-    weakest,
 )
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.language.text import split_sentences
 
-NLI: Final = "nli@1"
+# From here on a window entails, or contradicts, a claim.
+DECIDED: Final = 0.5
+PLACES: Final = 6
+# A verifier that read nothing holds nothing for supported.
+UNREAD: Final = Judgement(0.0, 0.0, 1.0, 0)
+UNCHECKED: Final = "files not checked"
+# Tokens that neighbouring windows share, and characters that pieces of a long passage share.
+TOKEN_OVERLAP: Final = 16
+CHARACTER_OVERLAP: Final = 200
+LEAST_TOKENS: Final = 96
+# Networks whose first position number is not 0 have that many fewer of them.
+_OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "xlm-roberta-xl"})
 # Names that published models give to their outputs.
 ENTAILING: Final = tuple("entailment entail entails entailed aligned supported supports".split())
 OPPOSING: Final = tuple("contradiction contradict contradicts contradicted refuted refutes".split())
+Rows = npt.NDArray[np.float64]
 
 
-class NliVerifier(PairVerifier):
-    """Judges claims with a natural-language-inference model; deterministic on one machine.
+@dataclass(frozen=True, slots=True)
+class PairFamily:
+    """How networks of one family are read.
+
+    Attributes:
+        thresholds: names of what it decides, all from `DECIDED` on.
+        outputs: how many there are; 0 for those that the config names, one of them entailment.
+        joined: premise and claim are one text with a mark between them, as MiniCheck has them.
+        by_sentence: a claim's sentences are judged one by one and the mean counts, as AlignScore
+            does; the passage is that of the sentence which is aligned least.
+        method, texts: of a loaded object, what is called, and the name of its premises beside
+            `claims`; without that name it takes pairs.
+        score: where in what comes back the scores are; None for the whole of it.
+    """
+
+    thresholds: tuple[str, ...]
+    outputs: int = 0
+    joined: bool = False
+    by_sentence: bool = False
+    method: str = ""
+    texts: str = ""
+    score: int | None = None
+
+
+FAMILIES: Final[Mapping[str, PairFamily]] = MappingProxyType(
+    {
+        "nli": PairFamily(("entailed", "contradicted")),
+        "alignscore": PairFamily(
+            ("entailed", "contradicted"), by_sentence=True, method="score", texts="contexts"
+        ),
+        "hhem": PairFamily(("consistent",), outputs=1, method="predict"),
+        "minicheck": PairFamily(
+            ("supported",), outputs=2, joined=True, method="score", texts="docs", score=1
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowScore:
+    """What a model says of one window.
+
+    Attributes:
+        entailment, contradiction: probabilities whose sum is at most 1.
+        passage: position of the passage that the window was cut from.
+    """
+
+    entailment: float
+    contradiction: float
+    passage: int
+
+
+def best(windows: Sequence[WindowScore]) -> Judgement:
+    """The window that decides.
+
+    That which entails most surely, if one entails; else that which contradicts most surely, if
+    one contradicts; else the nearest to entailing. Of equals the first.
+
+    >>> best([WindowScore(0.1, 0.0, 0), WindowScore(0.1, 0.7, 1)]).passage
+    1
+    """
+    entailing = max(windows, key=lambda seen: seen.entailment)
+    if entailing.entailment >= DECIDED:
+        return judgement(entailing)
+    opposing = max(windows, key=lambda seen: seen.contradiction)
+    return judgement(opposing if opposing.contradiction >= DECIDED else entailing)
+
+
+def weakest(pieces: Sequence[Judgement]) -> Judgement:
+    """The piece of a claim that is entailed least, of equals the more contradicted."""
+    return min(pieces, key=lambda piece: (piece.entailment, -piece.contradiction))
+
+
+def judgement(seen: WindowScore) -> Judgement:
+    """A window's numbers, rounded, with the rest of 1 as neutral."""
+    entailment, contradiction = seen.entailment, seen.contradiction
+    # Written so that a number that is none fails as well.
+    if not (entailment >= 0.0 and contradiction >= 0.0 and entailment + contradiction <= 1.0001):
+        raise EngineError(
+            f"a verifier gave entailment {entailment} and contradiction {contradiction}, wanted "
+            "probabilities"
+        )
+    entailment = min(1.0, round(entailment, PLACES))
+    contradiction = min(round(1.0 - entailment, PLACES), round(contradiction, PLACES))
+    neutral = round(1.0 - entailment - contradiction, PLACES)
+    return Judgement(entailment, contradiction, max(0.0, neutral), seen.passage)
+
+
+class ModelVerifier:
+    """What verifiers around a model share; its calls are made one at a time.
+
+    Attributes:
+        identity: how it reads and which model; it stands in every report.
+        thresholds: what its judgements are read with, and the sizes of a run.
+        passage: longest passage that is wanted, in characters.
+    """
+
+    def __init__(self, identity: str, thresholds: Mapping[str, float], passage: int) -> None:
+        self.identity: Final = identity
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(dict(thresholds))
+        self.passage: Final = passage
+        self._turn = threading.Lock()
+
+    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
+        """The judgement on the best window of the passages.
+
+        Spec: CRP-SPEC-005 §6.2
+        """
+        if not passages:
+            raise ConfigError("a verifier was given no passage, wanted at least one")
+        return self._read(claim, passages) if claim.strip() else UNREAD
+
+    def _read(self, claim: str, passages: Sequence[str]) -> Judgement:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """How a network is run.
+
+    Attributes:
+        max_tokens: most tokens of one pair, control tokens included; lowered to what the network
+            has positions for.
+        batch_size: pairs of one run; another size can change the last bits of a number.
+        device: where torch runs it.
+        passage: longest passage that stage 4 is to hand over, in characters; longer ones are
+            read in windows all the same.
+    """
+
+    max_tokens: int = 512
+    batch_size: int = 8
+    device: str = "cpu"
+    passage: int = 4_000
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_tokens", LEAST_TOKENS), ("batch_size", 1), ("passage", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least {least}")
+
+
+class NetworkVerifier(ModelVerifier):
+    """Judges claims with a classifier of pairs; deterministic on one machine.
+
+    What is not supported counts as neutral where a family does not tell contradiction. A claim
+    that is longer than half a run is read in pieces, of which the weakest counts.
 
     Args:
+        family: a name of `FAMILIES`.
         model: folder with `config.json`, tokenizer and weights, or a hub's id with its commit.
         sha256: hash of the files, see `model_hash`.
         revision: the hub's commit, 40 hexadecimal digits.
@@ -58,36 +208,142 @@ class NliVerifier(PairVerifier):
         run: sizes and device.
 
     Raises:
-        ConfigError: an argument has no usable value, or no output means entailment.
+        ConfigError: an argument has no usable value, or the model is of another kind.
         MissingExtra: transformers or torch is not installed.
         EngineError: the files have another hash, or cannot be loaded.
     """
 
-    algorithm = NLI
-
     def __init__(
-        self, model: str | Path, *, sha256: str, revision: str = "",
+        self, family: str, model: str | Path, *, sha256: str, revision: str = "",
         labels: Sequence[str] | None = None, run: NetworkRun | None = None,
     ) -> None:  # fmt: skip
-        run = run or NetworkRun()
-        files = pinned_files(model, sha256, revision)
-        words = PairTokenizer(files)
-        loaded = load_network(files, "AutoModelForSequenceClassification", run)
-        named = labels_of({"id2label": loaded.config.id2label}, "transformers")
+        self._family, self._run = _family(family), run or NetworkRun()
+        self._files = files = pinned_files(model, sha256, revision)
+        self._torch = library("torch", f"the model {files.name}")
+        tokenizer = _loaded(files, "AutoTokenizer")
+        self._network = _network(files, self._run)
+        self._outputs = self._places(labels)
+        self._pairs = _plain(tokenizer, files)
+        self._texts = _plain(tokenizer, files)
+        if self._family.joined:
+            _join(self._pairs, tokenizer, files)
+        self._padding = tokenizer.pad_token_id or 0
+        self._typed = "token_type_ids" in tokenizer.model_input_names
+        limit = _positions(self._network.config) or self._run.max_tokens
+        most = min(self._run.max_tokens, int(tokenizer.model_max_length), limit)
+        self._room = most - len(self._pairs.encode("", "").ids)
+        if self._room < LEAST_TOKENS // 2:
+            raise ConfigError(
+                f"the model {files.name} leaves {self._room} tokens for premise and claim, wanted "
+                f"at least {LEAST_TOKENS // 2}; raise max_tokens ({self._run.max_tokens}) or take "
+                "another"
+            )
+        # A claim's piece takes half a run at most, so the premise is what is cut.
+        self._pairs.enable_truncation(most, stride=TOKEN_OVERLAP, strategy="only_first")
+        numbers = {**dict.fromkeys(self._family.thresholds, DECIDED), "max_tokens": most}
+        numbers |= {"overlap": TOKEN_OVERLAP, "batch_size": self._run.batch_size}
+        by = " ".join(f"{name} {installed(name)}" for name in ("transformers", "torch"))
+        super().__init__(
+            f"{family}@1 with {files} by {by}",
+            {f"{family}_{name}": float(value) for name, value in numbers.items()},
+            self._run.passage,
+        )
+
+    def _places(self, labels: Sequence[str] | None) -> tuple[int, int, int | None]:
+        """How many outputs there are, and the places of entailment and contradiction."""
+        count = int(self._network.config.num_labels)
+        wanted = self._family.outputs
+        if wanted:
+            if count != wanted:
+                raise ConfigError(
+                    f"the model {self._files.name} has {count} outputs, wanted {wanted}"
+                    + ("; the family 'nli' reads several" if count > wanted else "")
+                )
+            return wanted, wanted - 1, None
+        named = labels_of({"id2label": self._network.config.id2label}, "transformers")
         if labels is not None and len(labels) != len(named):
             raise ConfigError(f"{len(labels)} labels were given, the model has {len(named)}")
         names = tuple(labels or named)
-        entailing, opposing = place_of(names, ENTAILING), place_of(names, OPPOSING)
+        entailing = place_of(names, ENTAILING)
         if entailing is None:
             raise ConfigError(
                 f"the model's labels are {list(names)}; say with labels= which one is 'entailment'"
             )
+        return len(names), entailing, place_of(names, OPPOSING)
 
-        super().__init__(
-            files, words, words.pair_frame(), lambda feed: loaded(**feed).logits, run,
-            positions(loaded.config), algorithm=self.algorithm,
-            outputs=(len(names), entailing, opposing), thresholds=("entailed", "contradicted"),
-        )  # fmt: skip
+    def _read(self, claim: str, passages: Sequence[str]) -> Judgement:
+        if not self._family.by_sentence:
+            return self._read_whole(claim, passages)
+        sentences = [span.of(claim) for span in split_sentences(claim)] or [claim]
+        judged = [self._read_whole(sentence, passages) for sentence in sentences]
+        entailment = sum(sentence.entailment for sentence in judged) / len(judged)
+        contradiction = sum(sentence.contradiction for sentence in judged) / len(judged)
+        return judgement(WindowScore(entailment, contradiction, weakest(judged).passage))
+
+    def _read_whole(self, claim: str, passages: Sequence[str]) -> Judgement:
+        try:
+            offsets = self._texts.encode(claim, add_special_tokens=False).offsets
+            if not offsets:
+                return UNREAD
+            pieces = []
+            for start, end in windows(len(offsets), self._room // 2, TOKEN_OVERLAP):
+                piece = claim[offsets[start][0] : offsets[end - 1][1]]
+                encoded = [self._pairs.encode(passage, piece) for passage in passages]
+                pieces.append(
+                    [(at, cut) for at, one in enumerate(encoded) for cut in (one, *one.overflowing)]
+                )
+        except Exception as error:  # tokenizers has no class of its own
+            raise failed("a text cannot be cut into tokens", "tokenizers") from error
+        return weakest([best(self._scores(piece)) for piece in pieces])
+
+    def _scores(self, cuts: Sequence[tuple[int, tokenizers.Encoding]]) -> list[WindowScore]:
+        size = self._run.batch_size
+        with self._turn:
+            blocks = [self._batch(cuts[at : at + size]) for at in range(0, len(cuts), size)]
+        rows: Rows = np.concatenate(blocks)
+        if not np.isfinite(rows).all():
+            raise failed(f"the model {self._files.name} gave a number that is not finite", "torch")
+        count, entailing, opposing = self._outputs
+        if rows.shape != (len(cuts), count):
+            raise failed(f"the model gave shape {rows.shape} for {len(cuts)} pairs", "transformers")
+        return [
+            WindowScore(
+                probability(row, entailing),
+                0.0 if opposing is None else probability(row, opposing),
+                at,
+            )
+            for (at, _), row in zip(cuts, rows, strict=True)
+        ]
+
+    def _batch(self, cuts: Sequence[tuple[int, tokenizers.Encoding]]) -> Rows:
+        longest = max(len(cut.ids) for _, cut in cuts)
+        ids = np.full((len(cuts), longest), self._padding, dtype=np.int64)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        for row, (_, cut) in enumerate(cuts):
+            ids[row, : len(cut.ids)] = cut.ids
+            mask[row, : len(cut.ids)] = 1
+            types[row, : len(cut.ids)] = cut.type_ids
+        given = {"input_ids": ids, "attention_mask": mask}
+        if self._typed:
+            given["token_type_ids"] = types
+        try:
+            with self._torch.inference_mode():
+                feed = {
+                    name: self._torch.from_numpy(block).to(self._run.device)
+                    for name, block in given.items()
+                }
+                logits = self._network(**feed).logits.detach().to("cpu").double().numpy()
+        except Exception as error:  # torch's classes share no base but Exception
+            raise failed(
+                f"a run of {len(cuts)} pairs of at most {longest} tokens failed", "torch"
+            ) from error
+        return np.array(logits, dtype=np.float64)
+
+
+def _family(name: str) -> PairFamily:
+    if name not in FAMILIES:
+        raise ConfigError(f"family is {name!r:.40}, wanted one of {', '.join(FAMILIES)}")
+    return FAMILIES[name]
 
 
 def place_of(names: Sequence[str], known: Sequence[str]) -> int | None:
@@ -100,84 +356,123 @@ def place_of(names: Sequence[str], known: Sequence[str]) -> int | None:
     return next((lowered.index(name) for name in known if name in lowered), None)
 
 
-# Premise and claim.
-Pairs = Sequence[tuple[str, str]]
-# Characters that pieces of a long passage share, at most.
-CHARACTER_OVERLAP: Final = 200
-UNCHECKED: Final = "files not checked"
+def _loaded(files: PinnedFiles, kind: str, **options: Any) -> Any:
+    transformers = library("transformers", f"the model {files.name}")
+    try:
+        return getattr(transformers, kind).from_pretrained(
+            files.folder, local_files_only=True, trust_remote_code=False, **options
+        )
+    except Exception as error:  # any class of the library, or of torch below it
+        what = "tokenizer of" if kind == "AutoTokenizer" else "model"
+        raise failed(f"the {what} {files.name} cannot be loaded", "transformers") from error
 
 
-class ScoredVerifier:
+def _network(files: PinnedFiles, run: NetworkRun) -> Any:
+    """A classifier from verified files, in float32, without training's chance, on its device."""
+    network, report = _loaded(files, "AutoModelForSequenceClassification", output_loading_info=True)
+    missing = sorted(report.get("missing_keys", ()))
+    if missing:
+        raise failed(
+            f"the model {files.name} lacks {len(missing)} weights, such as {missing[0]!r:.100}",
+            "transformers",
+        )
+    try:
+        return network.float().eval().to(run.device)
+    except Exception as error:  # torch's classes share no base but Exception
+        raise failed(f"device {run.device!r:.40} cannot be used", "torch") from error
+
+
+def _plain(tokenizer: Any, files: PinnedFiles) -> tokenizers.Tokenizer:
+    """A copy of a folder's tokenizer, in which no text makes a control token."""
+    try:
+        return tokenizer_of(tokenizer.backend_tokenizer.to_str().encode())
+    except AttributeError as error:
+        raise failed(f"the tokenizer of {files.name} cannot be loaded", "transformers") from error
+
+
+def _join(pairs: tokenizers.Tokenizer, tokenizer: Any, files: PinnedFiles) -> None:
+    """Let pairs be one text with a single mark between premise and claim."""
+    marks = {
+        tokenizer.cls_token: tokenizer.cls_token_id,
+        tokenizer.sep_token: tokenizer.sep_token_id,
+    }
+    if None in marks:
+        raise ConfigError(f"the tokenizer of {files.name} has no marks of beginning and end")
+    start, end = tokenizer.cls_token, tokenizer.sep_token
+    pairs.post_processor = TemplateProcessing(
+        single=[start, "$A", end],
+        pair=[start, "$A", end, "$B", end],
+        special_tokens=[*marks.items()],
+    )
+
+
+def _positions(config: Any) -> int | None:
+    """How many tokens a network has positions for; None where positions are relative."""
+    most = getattr(config, "max_position_embeddings", None)
+    if not isinstance(most, int):
+        return None
+    if getattr(config, "model_type", "") in _OFFSET_POSITIONS:
+        padding = getattr(config, "pad_token_id", None)
+        return most - (padding if isinstance(padding, int) else 1) - 1
+    return most
+
+
+class LoadedVerifier(ModelVerifier):
     """Judges claims by scores in [0, 1] of an object that the caller has loaded.
 
-    What is not supported counts as neutral. The object's calls are made one at a time; a passage
-    that is longer than it takes is given in overlapping pieces.
+    An object of HHEM has `predict(pairs)`, one of MiniCheck `score(docs=, claims=)`, one of
+    AlignScore `score(contexts=, claims=)`. What is not supported counts as neutral. A passage that
+    is longer than the object takes is given in overlapping pieces.
 
     Args:
-        scores: one score for each pair of premise and claim.
-        algorithm: name and number of the way of reading.
+        family: `hhem`, `minicheck` or `alignscore`.
+        model: the object; nobody checks its files, and the identity says so.
         identity: the caller's name for model and version.
-        passage: longest passage that the object reads whole, in characters.
-
-    Attributes:
-        identity: algorithm and the name given by the caller, whose files nobody checked.
-        thresholds: what its judgements are read with.
         passage: longest passage that the object reads whole, in characters.
 
     Raises:
         ConfigError: an argument has no usable value.
     """
 
-    def __init__(
-        self, scores: Callable[[Pairs], Sequence[float]], algorithm: str, identity: str, *,
-        passage: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, family: str, model: Any, identity: str, *, passage: int = 2_000) -> None:
+        self._family, self._model, self._name = _family(family), model, identity
+        if not self._family.method:
+            raise ConfigError(f"objects of the family {family!r} have no method that is known")
         if not identity:
             raise ConfigError("a verifier's identity is empty, wanted a name for model and version")
         if passage < 1:
             raise ConfigError(f"passage is {passage}, wanted at least 1")
-        self._scores, self._name = scores, identity
-        self.passage: Final = passage
-        self.identity: Final = f"{algorithm} with {identity} ({UNCHECKED})"
-        name = algorithm.partition("@")[0]
-        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
-            {f"{name}_supported": DECIDED, f"{name}_passage": float(passage)}
-        )
-        self._turn = threading.Lock()
+        thresholds = {f"{family}_supported": DECIDED, f"{family}_passage": float(passage)}
+        super().__init__(f"{family}@1 with {identity} ({UNCHECKED})", thresholds, passage)
 
-    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement on the best piece of the passages.
-
-        Spec: CRP-SPEC-005 §6.2
-        """
-        if not passages:
-            raise ConfigError("a verifier was given no passage, wanted at least one")
-        if not claim.strip():
-            return UNREAD
-        cut = pieces(passages, self.passage)
+    def _read(self, claim: str, passages: Sequence[str]) -> Judgement:
+        cuts = pieces(passages, self.passage)
         try:
             with self._turn:
-                given = self._scores([(text, claim) for _, text in cut])
-            found = [float(score) for score in given]
+                scores = [float(score) for score in self._call(claim, [text for _, text in cuts])]
         except Exception as error:  # any class of the library, or of torch below it
-            raise EngineError(
-                f"the verifier {self._name} failed with {type(error).__name__}", engine=self._name
-            ) from error
-        if len(found) != len(cut):
-            raise EngineError(
-                f"the verifier {self._name} gave {len(found)} scores for {len(cut)} pairs",
-                engine=self._name,
-            )
-        wrong = [score for score in found if not 0.0 <= score <= 1.0]
+            raise self._error(f"failed with {type(error).__name__}") from error
+        if len(scores) != len(cuts):
+            raise self._error(f"gave {len(scores)} scores for {len(cuts)} pairs")
+        wrong = [score for score in scores if not 0.0 <= score <= 1.0]
         if wrong:
-            raise EngineError(
-                f"the verifier {self._name} gave the score {wrong[0]}, wanted one in [0, 1]",
-                engine=self._name,
-            )
-        seen = [
-            WindowScore(score, 0.0, place) for (place, _), score in zip(cut, found, strict=True)
-        ]
-        return best(seen)
+            raise self._error(f"gave the score {wrong[0]}, wanted one in [0, 1]")
+        return best(
+            [WindowScore(score, 0.0, at) for (at, _), score in zip(cuts, scores, strict=True)]
+        )
+
+    def _call(self, claim: str, texts: list[str]) -> Sequence[float]:
+        family = self._family
+        call = getattr(self._model, family.method)
+        if not family.texts:
+            returned = call([(text, claim) for text in texts])
+        else:
+            returned = call(**{family.texts: texts, "claims": [claim] * len(texts)})
+        scores: Sequence[float] = returned if family.score is None else returned[family.score]
+        return scores
+
+    def _error(self, what: str) -> EngineError:
+        return EngineError(f"the verifier {self._name} {what}", engine=self._name)
 
 
 def pieces(passages: Sequence[str], longest: int) -> list[tuple[int, str]]:
@@ -192,243 +487,3 @@ def pieces(passages: Sequence[str], longest: int) -> list[tuple[int, str]]:
         for place, passage in enumerate(passages)
         for start, end in windows(len(passage), longest, overlap)
     ]
-
-
-HHEM: Final = "hhem@1"
-# The words that HHEM-2.1 was trained with, where its config does not repeat them.
-PROMPT: Final = (
-    "<pad> Determine if the hypothesis is true given the premise?\n\n"
-    "Premise: {text1}\n\nHypothesis: {text2}"
-)
-# The weights' names in HHEM's own class.
-_INNER: Final = "t5."
-_TIED: Final = frozenset({"transformer.encoder.embed_tokens.weight", "transformer.shared.weight"})
-
-
-class HhemVerifier(PairVerifier):
-    """Judges claims with HHEM-2.1 or a cross-encoder of one output (HHEM-1).
-
-    What is not consistent counts as neutral: one score cannot tell contradiction.
-
-    Args:
-        model: folder, or a hub's id with its commit.
-        sha256: hash of the files, see `model_hash`.
-        revision: the hub's commit.
-        foundation: of HHEM-2.1, folder with `config.json` and tokenizer of the T5 that it was
-            made from.
-        foundation_sha256: hash of that folder.
-        run: sizes and device.
-
-    Raises:
-        ConfigError: an argument has no usable value, or the model is of another kind.
-        MissingExtra: transformers or torch is not installed.
-        EngineError: the files have another hash, or cannot be loaded.
-    """
-
-    def __init__(
-        self, model: str | Path, *, sha256: str, revision: str = "",
-        foundation: str | Path | None = None, foundation_sha256: str = "",
-        run: NetworkRun | None = None,
-    ) -> None:  # fmt: skip
-        run = run or NetworkRun()
-        files = pinned_files(model, sha256, revision)
-        config = _config(files)
-        if str(config.get("model_type", "")).casefold() == "hhemv2":
-            if foundation is None:
-                raise ConfigError(
-                    f"HHEM-2.1 needs foundation=, a folder with config and tokenizer of "
-                    f"{config.get('foundation', 'google/flan-t5-base')!r:.80}"
-                )
-            base = pinned_files(foundation, foundation_sha256)
-            words = PairTokenizer(base)
-            lead, between = _prompt(config)
-            frame = words.joined_frame(lead, "", between)
-            loaded = _t5(files, base, run)
-            limit, outputs, algorithm = None, (2, 1, None), f"{HHEM} on {base}"
-        else:
-            words = PairTokenizer(files)
-            frame = words.pair_frame()
-            loaded = load_network(files, "AutoModelForSequenceClassification", run)
-            if loaded.config.num_labels != 1:
-                raise ConfigError(
-                    f"the model {files.name} has {loaded.config.num_labels} outputs, wanted 1; "
-                    "NliVerifier reads several"
-                )
-            limit, outputs, algorithm = positions(loaded.config), (1, 0, None), HHEM
-
-        def forward(feed: dict[str, Any]) -> Any:
-            logits = loaded(**feed).logits
-            # HHEM-2.1 classifies tokens, of which the first speaks for the pair.
-            return logits if logits.ndim == 2 else logits[:, 0, :]
-
-        super().__init__(
-            files, words, frame, forward, run, limit,
-            algorithm=algorithm, outputs=outputs, thresholds=("consistent",),
-        )  # fmt: skip
-
-
-def around_hhem(model: Any, identity: str, *, passage: int = 4_000) -> ScoredVerifier:
-    """A verifier around an object with HHEM's `predict(pairs)`; its files are not checked."""
-    return ScoredVerifier(lambda pairs: model.predict(list(pairs)), HHEM, identity, passage=passage)
-
-
-def _prompt(config: Mapping[str, Any]) -> tuple[str, str]:
-    """The words before the premise, and between it and the claim."""
-    lead, found, rest = str(config.get("prompt") or PROMPT).partition("{text1}")
-    between, second, behind = rest.partition("{text2}")
-    if not (found and second) or behind.strip():
-        raise EngineError("the prompt of HHEM does not end with its two texts", engine="hhem")
-    # A tokenizer of T5 puts the space in front of the next word.
-    return lead.rstrip(), between.rstrip()
-
-
-def _config(files: PinnedFiles) -> Mapping[str, Any]:
-    try:
-        found = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise EngineError(f"config.json of {files.name} cannot be read") from error
-    return found if isinstance(found, dict) else {}
-
-
-def _t5(files: PinnedFiles, base: PinnedFiles, run: NetworkRun) -> Any:
-    """HHEM's network, without the code that it is published with."""
-    library("torch", f"the model {files.name}")
-    transformers = library("transformers", f"the model {files.name}")
-    try:
-        safetensors = library("safetensors.torch", f"the model {files.name}")
-        config = transformers.AutoConfig.from_pretrained(base.folder, local_files_only=True)
-        config.num_labels = 2
-        loaded = transformers.T5ForTokenClassification(config)
-        given = safetensors.load_file(files.folder / "model.safetensors")
-        weights = {name.removeprefix(_INNER): value for name, value in given.items()}
-        told = loaded.load_state_dict(weights, strict=False)
-    except Exception as error:  # any class of the libraries
-        raise failed(f"the model {files.name} cannot be loaded", "transformers") from error
-    # The table of tokens has two names and is saved under one of them.
-    tied = _TIED & weights.keys()
-    wrong = [name for name in told.missing_keys if name not in _TIED or not tied]
-    wrong += list(told.unexpected_keys)
-    if wrong:
-        raise failed(
-            f"{len(wrong)} weights of {files.name} do not fit its foundation, the first is "
-            f"{wrong[0]!r:.100}",
-            "transformers",
-        )
-    return ready(loaded, run)
-
-
-MINICHECK: Final = "minicheck@1"
-LEAD: Final = "predict: "
-# What T5 answers with, by its vocabulary: unsupported, supported.
-ANSWERS: Final = (3, 209)
-
-
-class MiniCheckVerifier(PairVerifier):
-    """Judges claims with weights of MiniCheck; deterministic on one machine.
-
-    What is not supported counts as neutral: MiniCheck does not tell contradiction.
-
-    Args:
-        model: folder, or a hub's id with its commit.
-        sha256: hash of the files, see `model_hash`.
-        revision: the hub's commit.
-        run: sizes and device.
-
-    Raises:
-        ConfigError: an argument has no usable value, or the model has not two outputs.
-        MissingExtra: transformers or torch is not installed.
-        EngineError: the files have another hash, or cannot be loaded.
-    """
-
-    def __init__(
-        self, model: str | Path, *, sha256: str, revision: str = "", run: NetworkRun | None = None
-    ) -> None:
-        run = run or NetworkRun()
-        files = pinned_files(model, sha256, revision)
-        words = PairTokenizer(files)
-        torch = library("torch", f"the model {files.name}")
-        transformers = library("transformers", f"the model {files.name}")
-        end = words.given.eos_token or words.given.sep_token
-        if not end:
-            raise ConfigError(f"the tokenizer of {files.name} has no end mark")
-        try:
-            config = transformers.AutoConfig.from_pretrained(files.folder, local_files_only=True)
-        except Exception as error:  # any class of the library
-            raise EngineError(f"config.json of {files.name} cannot be read") from error
-        written = config.is_encoder_decoder
-        kind = "AutoModelForSeq2SeqLM" if written else "AutoModelForSequenceClassification"
-        loaded = load_network(files, kind, run)
-        if written and loaded.config.vocab_size <= max(ANSWERS):
-            raise ConfigError(
-                f"the model {files.name} has {loaded.config.vocab_size} tokens, wanted a T5"
-            )
-        if not written and loaded.config.num_labels != 2:
-            raise ConfigError(
-                f"the model {files.name} has {loaded.config.num_labels} outputs, wanted 2"
-            )
-
-        def forward(feed: dict[str, Any]) -> Any:
-            if not written:
-                return loaded(**feed).logits
-            start = torch.zeros((len(feed["input_ids"]), 1), dtype=torch.long).to(run.device)
-            return loaded(**feed, decoder_input_ids=start).logits[:, 0, list(ANSWERS)]
-
-        # The space behind the lead belongs to the document's first word.
-        frame = words.joined_frame(LEAD.rstrip() if written else "", end)
-        super().__init__(
-            files, words, frame, forward, run, None if written else positions(config),
-            algorithm=MINICHECK, outputs=(2, 1, None), thresholds=("supported",),
-        )  # fmt: skip
-
-
-def around_minicheck(scorer: Any, identity: str, *, passage: int = 4_000) -> ScoredVerifier:
-    """A verifier around an object with MiniCheck's `score(docs=, claims=)`; files are not checked.
-
-    This is the way to Bespoke-MiniCheck-7B, which runs on vLLM.
-    """
-
-    def scores(pairs: Pairs) -> Any:
-        return scorer.score(docs=[doc for doc, _ in pairs], claims=[claim for _, claim in pairs])[1]
-
-    return ScoredVerifier(scores, MINICHECK, identity, passage=passage)
-
-
-ALIGNSCORE: Final = "alignscore@1"
-
-
-class AlignScoreVerifier(NliVerifier):
-    """Judges claims by AlignScore's rule over a three-way model; arguments as `NliVerifier`.
-
-    The passage that decides is that of the sentence which is aligned least.
-    """
-
-    algorithm = ALIGNSCORE
-
-    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The mean over the claim's sentences, each judged by its best window.
-
-        Spec: CRP-SPEC-005 §6.2
-        """
-        sentences = [span.of(claim) for span in split_sentences(claim)] or [claim]
-        words = [super(AlignScoreVerifier, self).judge(one, passages) for one in sentences]
-        count = len(words)
-        return judgement(
-            WindowScore(
-                sum(word.entailment for word in words) / count,
-                sum(word.contradiction for word in words) / count,
-                weakest(words).passage,
-            )
-        )
-
-
-def around_alignscore(scorer: Any, identity: str, *, passage: int = 2_000) -> ScoredVerifier:
-    """A verifier around an object with AlignScore's `score(contexts=, claims=)`; files
-    unchecked.
-    """
-
-    def scores(pairs: Pairs) -> Any:
-        return scorer.score(
-            contexts=[context for context, _ in pairs], claims=[claim for _, claim in pairs]
-        )
-
-    return ScoredVerifier(scores, ALIGNSCORE, identity, passage=passage)

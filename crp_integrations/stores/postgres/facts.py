@@ -89,17 +89,9 @@ class PostgresFacts(RelationalFacts):
             # The first one decides the length for all.
             self._gate.writing()
             dimensions, series = self._made_as()
-        named = rules.checked_facts(
-            facts,
-            vectors,
-            namespace=self._namespace,
-            dimensions=dimensions,
-            taken=self._numbers([fact.fact_id for fact in facts]),
-        )
+        named = self._checked(facts, vectors, dimensions)
         if not named:
             return
-        if dimensions is None:
-            self._set_own("dimensions", vectors.shape[1])
         numbers = [
             number
             for (number,) in self._connection.rows(

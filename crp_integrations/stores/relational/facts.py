@@ -219,18 +219,9 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions)."""
         self._gate.writing()
-        dimensions = self._dimensions()
-        named = rules.checked_facts(
-            facts,
-            vectors,
-            namespace=self._namespace,
-            dimensions=dimensions,
-            taken=self._numbers([fact.fact_id for fact in facts]),
-        )
+        named = self._checked(facts, vectors, self._dimensions())
         if not named:
             return
-        if dimensions is None:
-            self._set_own("dimensions", vectors.shape[1])
         numbered = list(enumerate(named, start=number(self._own("last_number"), "last_number") + 1))
         self._set_own("last_number", numbered[-1][0])
         self._connection.executemany(
@@ -244,6 +235,21 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
             ),
         )
         self._grow()
+
+    def _checked(
+        self, facts: Sequence[Fact], vectors: FloatRows, dimensions: int | None
+    ) -> list[Fact]:
+        """New facts that may be added; the first ones decide the length of vectors for all."""
+        named = rules.checked_facts(
+            facts,
+            vectors,
+            namespace=self._namespace,
+            dimensions=dimensions,
+            taken=self._numbers([fact.fact_id for fact in facts]),
+        )
+        if named and dimensions is None:
+            self._set_own("dimensions", vectors.shape[1])
+        return named
 
     # --- for `moving` ------------------------------------------------------------------
 

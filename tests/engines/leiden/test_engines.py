@@ -1,4 +1,4 @@
-"""The three Leiden engines keep one contract, on one graph."""
+"""The two Leiden engines keep one contract, on one graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crp_integrations.errors import EngineError
 from crp_integrations.fabric.communities.similarity_graph import modularity
 from crp_integrations.fabric.ports import CommunityEngine
 
-NEEDS = {"graspologic": (), "leidenalg": ("leidenalg", "igraph"), "igraph": ("igraph",)}
+NEEDS = {"graspologic": (), "leidenalg": ("leidenalg", "igraph")}
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
 USUAL: dict[str, Any] = {"resolution": 1.0, "iterations": 10, "seed": 0}
 
@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest) -> CommunityEngine:
 def made(name: Any) -> CommunityEngine:
     for library in NEEDS[name]:
         pytest.importorskip(library)
-    return engine_for(name)
+    return engine_for("leidenalg")
 
 
 def cliques(groups: int = 6, size: int = 7) -> Graph:
@@ -65,7 +65,7 @@ def planted(nodes: int = 1500, communities: int = 25, seed: int = 1) -> Graph:
 
 
 @pytest.mark.requirement("CARD-8", "CARD-9")
-def test_all_three_find_the_same_structure() -> None:
+def test_both_find_the_same_structure() -> None:
     left, right, weights = planted()
     quality = {}
     for name in sorted(NEEDS):
@@ -243,12 +243,9 @@ def test_an_answer_for_other_nodes_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["leidenalg", "igraph"])
-def test_without_its_extra_an_engine_names_the_pip_line(
-    name: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_extra_an_engine_names_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for library in ("leidenalg", "igraph"):
         monkeypatch.setitem(sys.modules, library, None)
     importlib.import_module("crp_integrations.engines.graphs")
-    with pytest.raises(ImportError, match=r"pip install 'crp-integrations\[igraph\]'"):
-        engine_for(name)
+    with pytest.raises(ImportError, match=r"pip install 'crp-integrations\[leidenalg\]'"):
+        engine_for("leidenalg")

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet, LogMark, Store
-from crp_integrations.fabric.records import Edge, Where
-from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows, source
-from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import FactStatus, SourceKind
-
-LATER = NOON + timedelta(days=1)
-EMPTY = LogMark(0, "")
-
-
-def after(store: Store, change: Callable[[FactsFacet], object]) -> list[str] | None:
-    """What the log says of a change that was committed."""
-    with store.begin(NAMESPACE) as transaction:
-        mark = transaction.facts.mark()
-        change(transaction.facts)
-    with store.begin(NAMESPACE, write=False) as transaction:
-        return transaction.facts.changes(mark)
+from crp_integrations.fabric.records import Where
+from crp_integrations.testing.conformance_facts import EMPTY, LATER, other_rows
+from crp_integrations.testing.fixtures import NAMESPACE, fact, facts, fill, rows, source
 
 
 def generation(store: Store) -> int:
@@ -34,38 +20,8 @@ def generation(store: Store) -> int:
         return transaction.facts.generation()
 
 
-def other_rows(count: int) -> FloatRows:
-    """Unit rows that `rows` never makes, shape (count, 8)."""
-    block = np.zeros((count, 8), dtype=np.float32)
-    block[:, 0] = -1.0
-    return block
-
-
-class EditsConformance:
+class EditsLaws:
     """Facts replaced, removed, put aside and regrouped; settings removed; the log of changes."""
-
-    def test_a_replaced_fact_is_the_new_one_everywhere(self, store: Store) -> None:
-        old, same = facts("the old walrus", "the same seal")
-        new = old.changed(
-            content="the new otter", source_id="doc-2", modified_at=LATER, labels=("eu",)
-        )
-        kept = same.changed(importance_weight=0.9, kind=SourceKind.OFFICIAL, metadata={"a": 1})
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.add([old, same], rows([old, same]))
-            transaction.facts.save_token_counts("words", {old.fact_id: 3, same.fact_id: 3})
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.replace([new, kept], other_rows(2))
-        assert new.fact_id == old.fact_id
-        ids = [old.fact_id, same.fact_id]
-        with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts
-            assert found.get(ids) == [new, kept]
-            assert (found.vectors(ids) == other_rows(2)).all()
-            assert found.search_text(["walrus"], 5) == []
-            assert [id for id, _ in found.search_text(["otter"], 5)] == [new.fact_id]
-            assert found.token_counts("words", ids) == {same.fact_id: 3}
-            assert [one.fact_id for one in found.of_source("doc-2")] == [new.fact_id]
-            assert (new.fact_id, ("eu",)) in found.retrievable()
 
     def test_without_vectors_the_old_ones_stay(self, store: Store) -> None:
         (id,) = fill(store, "one")
@@ -94,32 +50,6 @@ class EditsConformance:
             assert transaction.facts.get([one.fact_id, two.fact_id]) == [one, two]
             assert transaction.facts.generation() == 1
 
-    def test_removing_takes_everything_that_hangs_on_a_fact(self, store: Store) -> None:
-        gone, left = facts("the gone walrus", "the left walrus")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.add([gone, left], rows([gone, left]))
-            transaction.facts.save_token_counts("words", {gone.fact_id: 3, left.fact_id: 3})
-            transaction.facts.prepare("e", [gone.content_hash, left.content_hash], other_rows(2))
-            ends = [(gone, left), (left, gone), (left, left)]
-            transaction.facts.add_edges(
-                Edge(source_fact=a.fact_id, target_fact=b.fact_id, kind="x") for a, b in ends
-            )
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.remove([gone.fact_id, "unknown", gone.fact_id, f"{left.fact_id}\0"])
-        ids = [gone.fact_id, left.fact_id]
-        with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts
-            assert found.get(ids) == [left]
-            assert [id for id, _ in found.retrievable()] == [left.fact_id]
-            assert [id for id, _ in found.search_text(["walrus"], 5)] == [left.fact_id]
-            assert list(found.prepared("e", [gone.content_hash])) == []
-            assert list(found.prepared("e", [left.content_hash])) == [left.content_hash]
-            assert found.token_counts("words", ids) == {left.fact_id: 3}
-            assert [edge.target_fact for edge in found.edges(ids)] == [left.fact_id]
-            assert found.tally() == {"ACTIVE": 1}
-            with pytest.raises(StoreError, match=gone.fact_id):
-                found.vectors([gone.fact_id])
-
     def test_what_was_removed_can_be_added_again(self, store: Store) -> None:
         (one,) = facts("one")
         fill(store, "one")
@@ -132,30 +62,6 @@ class EditsConformance:
             assert transaction.facts.get([one.fact_id]) == [one]
             assert transaction.facts.token_counts("words", [one.fact_id]) == {}
             assert (transaction.facts.vectors([one.fact_id]) == other_rows(1)).all()
-
-    @pytest.mark.parametrize("status", FactStatus)
-    def test_an_archived_fact_is_not_retrievable(self, store: Store, status: FactStatus) -> None:
-        (id,) = fill(store, "walrus")
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.set_status([id], status, NOON)
-            before = transaction.facts.get([id])[0]
-            transaction.facts.set_archived([id], LATER)
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.facts.get([id]) == [before.changed(archived_at=LATER)]
-            assert transaction.facts.retrievable() == []
-            assert transaction.facts.retrievable([id]) == []
-            assert list(transaction.facts.state()) == []
-            assert list(transaction.facts.outline()) == []
-            assert transaction.facts.search_text(["walrus"], 5) == []
-            assert transaction.facts.find(Where()) == []
-            assert transaction.facts.tally() == {"ARCHIVED": 1}
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.set_archived([id], None)
-            assert transaction.facts.get([id]) == [before]
-            assert len(transaction.facts.retrievable([id])) == before.retrievable
-            assert len(transaction.facts.search_text(["walrus"], 5)) == before.retrievable
-            with pytest.raises(StoreError, match="unknown"):
-                transaction.facts.set_archived([id, "unknown"], LATER)
 
     def test_communities(self, store: Store) -> None:
         a, b, c = fill(store, "a", "b", "c")
@@ -207,47 +113,6 @@ class EditsConformance:
             with store.begin(NAMESPACE) as transaction:
                 change(transaction.facts)
             assert (generation(store) > before) is (change in grows)
-
-    def test_a_setting_that_is_removed_is_gone(self, store: Store) -> None:
-        with store.begin(NAMESPACE) as transaction:
-            transaction.facts.set_setting("embedder", "a")
-            transaction.facts.remove_setting("embedder")
-            assert transaction.facts.setting("embedder") is None
-            transaction.facts.set_setting("embedder", "b")
-            assert transaction.facts.setting("embedder") == "b"
-
-    # --- the log of changes -----------------------------------------------------------------
-
-    def test_the_log_names_what_changed(self, store: Store) -> None:
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.facts.mark() == EMPTY
-            assert transaction.facts.changes(EMPTY) == []
-        a, b, c = fill(store, "a", "b", "c")
-        (one,) = facts("a")
-
-        def delete(found: FactsFacet) -> None:
-            found.set_status([c], FactStatus.DELETED, LATER)
-            found.remove([c])
-
-        changes: tuple[tuple[Callable[[FactsFacet], object], list[str]], ...] = (
-            (lambda f: f.set_status([a, b], FactStatus.STALE, LATER), [a, b]),
-            (lambda f: f.set_status([a], FactStatus.STALE, LATER), []),
-            (lambda f: f.set_archived([c], LATER), [c]),
-            (lambda f: f.set_communities({a: "x", b: "x", c: None}), [a, b]),
-            (lambda f: f.replace([one.changed(labels=("eu",))]), [a]),
-            (lambda f: f.replace([one.changed(content="another")]), [a]),
-            (lambda f: f.replace([one], other_rows(1)), [a]),
-            (lambda f: f.replace([one.changed(metadata={"k": 1})]), []),
-            (lambda f: f.touch([a, b], LATER), []),
-            (lambda f: f.save_token_counts("words", {a: 1}), []),
-            (lambda f: f.remove([b, "unknown"]), [b]),
-            (delete, [c]),
-        )
-        for change, wanted in changes:
-            assert after(store, change) == sorted(wanted)
-        with store.begin(NAMESPACE, write=False) as transaction:
-            assert transaction.facts.changes(EMPTY) == sorted([a, b, c])
-            assert transaction.facts.changes(transaction.facts.mark()) == []
 
     def test_the_log_is_undone_with_its_transaction(self, store: Store) -> None:
         """A mark that was undone leads nowhere, also when its number comes again."""

@@ -24,8 +24,9 @@ import pytest
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.ports.store import ClaimedJob, Jobs, jobs_of
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.testing import workloads
-from crp_integrations.testing.fixtures import NAMESPACE, OTHER, StoreAccess, run_threads
+from crp_integrations.testing.fixtures import NAMESPACE, OTHER
+from tests.conformance import workloads
+from tests.conformance.hooks import StoreHooks, run_threads
 
 # A function of a module, called with its end of a wire and what it was given.
 Work = Callable[..., None]
@@ -176,7 +177,7 @@ def claimed(claim: ClaimedJob | None) -> ClaimedJob:
     return claim
 
 
-class JobsConformance:
+class JobsLaws:
     """Jobs are had by one at a time and get one result each."""
 
     def test_jobs_come_in_the_order_they_were_put_each_once(self, store: Store) -> None:
@@ -257,7 +258,7 @@ def start_together(workers: Sequence[Worker]) -> None:
         worker.send("begin")
 
 
-class ConcurrencyConformance(StoreAccess):
+class ConcurrencyLaws(StoreHooks):
     """Writers take turns, and nobody sees a part of what another one does."""
 
     def test_processes_write_and_read_at_once(self, store: Store) -> None:
@@ -333,11 +334,11 @@ SECONDS = 0.08
 ACKNOWLEDGED = 3
 
 
-class CrashConformance(StoreAccess):
+class CrashLaws(StoreHooks):
     """Nothing acknowledged is lost, nothing removed comes back, and no part of a batch is there."""
 
     def test_killed_while_facts_are_added_and_removed(self, store: Store) -> None:
-        opener, chance = self.opener(store), random.Random(5)  # noqa: S311 - no secret
+        opener, chance = self.opener(store), random.Random(5)
         acknowledged: set[workloads.Deed] = set()
         with Workers(self.kills) as workers:
             for run in range(self.kills):
@@ -356,7 +357,7 @@ class CrashConformance(StoreAccess):
         assert len(acknowledged) >= ACKNOWLEDGED * (self.kills - 1)
 
     def test_killed_while_windows_are_closed(self, store: Store) -> None:
-        opener, chance = self.opener(store), random.Random(7)  # noqa: S311 - no secret
+        opener, chance = self.opener(store), random.Random(7)
         acknowledged: set[str] = set()
         with Workers(self.kills) as workers:
             for run in range(self.kills):

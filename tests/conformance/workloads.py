@@ -120,7 +120,7 @@ def check_batches(store: Store) -> set[Deed]:
 def write_until_killed(wire: Connection, opener: Opener, run: int) -> None:
     """Add and remove batches; tell of each once it is committed."""
     store = opener()
-    chance = random.Random(run)  # noqa: S311 - which batch goes, no secret
+    chance = random.Random(run)
     live: list[str] = []
     number = 0
     while True:
@@ -246,7 +246,7 @@ def close_window(transaction: Transaction, session_id: str, name: str, *, fan: b
 def close_until_killed(wire: Connection, opener: Opener, run: int) -> None:
     """Tell the id of every window once it is committed."""
     store = opener()
-    chance = random.Random(run)  # noqa: S311 - which session goes on, no secret
+    chance = random.Random(run)
     number = 0
     while True:
         with store.begin(NAMESPACE) as transaction:

@@ -19,14 +19,12 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.testing.conformance_processes import Workers
 from crp_integrations.testing.fixtures import (
     KEY,
     NAMESPACE,
     NOON,
     OTHER,
     SIGNER,
-    StoreAccess,
     fact,
     prior,
     receipt,
@@ -34,8 +32,10 @@ from crp_integrations.testing.fixtures import (
     session,
     window,
 )
-from crp_integrations.testing.workloads import Opener
 from crp_integrations.vectors import FloatRows, to_bytes, unit_rows
+from tests.conformance.hooks import StoreHooks
+from tests.conformance.processes import Workers
+from tests.conformance.workloads import Opener
 
 DIMENSIONS = 96
 MARKS = re.compile(rb"zq[a-z]{8}", re.IGNORECASE)
@@ -62,7 +62,7 @@ class Archive:
         Args:
             number_bytes: how the store writes the numbers of a vector.
         """
-        self.chance = random.Random(seed)  # noqa: S311 - texts for tests, no secret
+        self.chance = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.number_bytes = number_bytes
         self.vectors: dict[str, bytes] = {}
@@ -150,7 +150,7 @@ def remove_and_wait(wire: Connection, opener: Opener, ids: list[str], busy: bool
             signal.pause()
 
 
-class ErasureConformance(StoreAccess):
+class ErasureLaws(StoreHooks):
     """After removing and scrubbing no byte of a text or a vector is left."""
 
     @pytest.mark.parametrize("seed", [1, 4, 7, 9])
@@ -206,7 +206,7 @@ class ErasureConformance(StoreAccess):
         self, store: Store, seed: int, longest: int
     ) -> None:
         self.stored(store)
-        chance = random.Random(seed)  # noqa: S311 - lengths, no secret
+        chance = random.Random(seed)
         archive = Archive(seed)
         live: dict[str, bytes] = {}
         removed: set[bytes] = set()
