@@ -3,68 +3,42 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
+import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 from pydantic import Field
 
 from crp_integrations.errors import EngineError
-from crp_integrations.guard.injection.disguises import find_blobs, read_disguises
-from crp_integrations.guard.injection.order_phrases import (
-    ADDRESSED,
-    DECODE,
-    GLUED,
-    LEAK,
-    OVERRIDE,
-    PERSONA,
-)
+from crp_integrations.guard.injection.patterns import PATTERNS, REASONS
+from crp_integrations.guard.injection.readings import read_disguises
 from crp_integrations.guard.injection.records import (
     InjectionFinding,
     InjectionReport,
     InjectionSettings,
     Level,
-    Phrase,
-)
-from crp_integrations.guard.injection.steering_phrases import (
-    AUTHORITY,
-    LATIN,
-    SCRIPTS,
-    STEERING,
-    TOOLS,
-)
-from crp_integrations.guard.injection.text_signs import (
-    find_bloat,
-    find_exfiltration,
-    find_hidden,
-    find_invisible,
-    find_role_markers,
 )
 from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.guard.settings import ScreeningSettings
-from crp_integrations.language.text import FoldedText, fold
+from crp_integrations.language.hidden_text import hidden_text
+from crp_integrations.language.text import fold
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.seals import sha256
 
 RULES = "injection@1"
 
-ENGLISH: tuple[Phrase, ...] = (
-    *OVERRIDE,
-    *PERSONA,
-    *LEAK,
-    *ADDRESSED,
-    *STEERING,
-    *AUTHORITY,
-    *TOOLS,
-    DECODE,
-)
-
-_WORDS = re.compile(r"[^\W\d_]+")
-_SCRIPTS = tuple((re.compile(letter), phrases) for letter, phrases in SCRIPTS)
 _DIGITS = 4
+# Of one pattern, or of one kind of hidden text; the score needs no more.
+_MOST_FINDINGS = 8
+# Fewer selectors are leavings of a copied emoji and hold no word.
+_LONG_RUN = 4
+# Bytes from which a text is long, and the share of them to which prose is never compressed.
+_LONG = 800
+_BLOAT = 0.1
 
 
 def detect(text: str, settings: InjectionSettings | None = None) -> InjectionReport:
@@ -77,10 +51,61 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
     chosen = settings or InjectionSettings()
     folded = fold(text)
     low = _lower(folded.text)
-    found = [_placed(one, folded) for one in _find_in_folded(folded.text, low, chosen)]
-    found += find_invisible(text, chosen)
-    found += _find_encoded(text, chosen)
+    found = list(_find(low))
+    found += _find_bloat(low)
+    found += _find_disguised(folded.text, {finding.reason for finding in found})
+    if folded.offsets is not None:
+        for number, finding in enumerate(found):
+            place = folded.span(finding.start, finding.end)
+            found[number] = finding.model_copy(update={"start": place.start, "end": place.end})
+    found += _find_hidden(text)
     return _report(found, chosen)
+
+
+def _find(low: str) -> Iterator[InjectionFinding]:
+    for rule, pattern in PATTERNS:
+        for match in islice(pattern.finditer(low), _MOST_FINDINGS):
+            yield InjectionFinding(
+                rule=rule, level="clear", reason=REASONS[rule], start=match.start(), end=match.end()
+            )
+
+
+def _find_bloat(low: str) -> Iterator[InjectionFinding]:
+    """Words that are said again and again, which any compression shows."""
+    size = len(low.encode("utf-8", "surrogatepass"))
+    if size < _LONG or 2 * sum(map(str.isalpha, low)) < len(low):
+        return
+    if len(zlib.compress(low.encode("utf-8", "surrogatepass"))) < _BLOAT * size:
+        yield InjectionFinding(
+            rule="bloat", level="clear", reason=REASONS["bloat"], start=0, end=len(low)
+        )
+
+
+def _find_disguised(text: str, known: Collection[str]) -> Iterator[InjectionFinding]:
+    """Orders that another reading of the text gives, and the text itself does not."""
+    for reading in read_disguises(text):
+        new = sorted({finding.reason for finding in _find(reading.text)}.difference(known))
+        if new:
+            yield InjectionFinding(
+                rule=reading.rule,
+                level="certain",
+                reason=f"{new[0]}, in {reading.how}",
+                start=reading.start,
+                end=reading.end,
+            )
+
+
+def _find_hidden(text: str) -> Iterator[InjectionFinding]:
+    """Characters that a reader does not see, and a model does."""
+    for hidden in islice(hidden_text(text), _MOST_FINDINGS):
+        if hidden.kind != "variation selectors" or hidden.end - hidden.start >= _LONG_RUN:
+            yield InjectionFinding(
+                rule="invisible",
+                level="certain" if hidden.decoded else "clear",
+                reason=f"holds characters that nobody sees ({hidden.kind})",
+                start=hidden.start,
+                end=hidden.end,
+            )
 
 
 def detect_many(
@@ -131,85 +156,6 @@ def _with_model(
     )
 
 
-# --- rules over one reading ------------------------------------------------------------
-
-
-def _find_in_folded(
-    folded: str, low: str, settings: InjectionSettings
-) -> Iterator[InjectionFinding]:
-    yield from _find_phrases(low, ENGLISH, settings)
-    yield from _find_foreign(low, settings)
-    yield from find_role_markers(low, settings)
-    yield from find_hidden(low, settings)
-    yield from find_bloat(folded, low, settings)
-    yield from find_exfiltration(folded)
-    for reading in read_disguises(low):
-        for found in _find_phrases(reading.text, ENGLISH, settings):
-            start, end = reading.span(found.start, found.end)
-            if found.level == "hint" or low[start:end] == reading.text[found.start : found.end]:
-                continue
-            yield InjectionFinding(
-                rule="disguised",
-                level="certain",
-                reason=f"{found.reason}, {reading.how}",
-                start=start,
-                end=end,
-            )
-
-
-def _find_phrases(
-    low: str, phrases: Iterable[Phrase], settings: InjectionSettings
-) -> Iterator[InjectionFinding]:
-    """Phrases of a text, each as often as settings keep."""
-    words = set(_WORDS.findall(low))
-    for one in phrases:
-        if not one.needs or not one.needs.isdisjoint(words):
-            yield from _matches(one, low, settings)
-    if "instruction" in low or "prompt" in low:
-        yield from _matches(GLUED, low, settings)
-
-
-def _find_foreign(low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    for trigger, one in LATIN:
-        if trigger in low:
-            yield from _matches(one, low, settings)
-    if not low.isascii():
-        for letter, phrases in _SCRIPTS:
-            if letter.search(low):
-                for one in phrases:
-                    yield from _matches(one, low, settings)
-
-
-def _find_encoded(text: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    for blob in find_blobs(text, settings.longest_decoded):
-        low = _lower(fold(blob.text).text)
-        orders = any(found.level != "hint" for found in _find_phrases(low, ENGLISH, settings))
-        if orders or blob.prose:
-            yield InjectionFinding(
-                rule="encoded",
-                level="certain" if orders else "hint",
-                reason=f"{'gives orders' if orders else 'holds sentences'} in {blob.how}",
-                start=blob.start,
-                end=blob.end,
-            )
-
-
-def _matches(one: Phrase, low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    for number, match in enumerate(one.pattern.finditer(low)):
-        if number == settings.most_findings:
-            return
-        yield InjectionFinding(
-            rule=one.rule,
-            level=one.level,
-            reason=one.reason,
-            start=match.start(),
-            end=match.end(),
-        )
-
-
-# --- the report ------------------------------------------------------------------------
-
-
 def _report(found: Sequence[InjectionFinding], settings: InjectionSettings) -> InjectionReport:
     worth = {"certain": settings.certain, "clear": settings.clear, "hint": settings.hint}
     signs: dict[tuple[str, str], float] = {}
@@ -219,22 +165,10 @@ def _report(found: Sequence[InjectionFinding], settings: InjectionSettings) -> I
     # In the order of the names, so that rounding is the same everywhere.
     clean = math.prod(1.0 - signs[name] for name in sorted(signs))
     score = round(1.0 - clean, _DIGITS)
-    kept: list[InjectionFinding] = []
-    counts: dict[str, int] = {}
-    for one in sorted(found, key=lambda one: (one.start, one.end, one.rule, one.reason)):
-        counts[one.rule] = counts.get(one.rule, 0) + 1
-        if counts[one.rule] <= settings.most_findings:
-            kept.append(one)
+    placed = sorted(found, key=lambda one: (one.start, one.end, one.rule, one.reason))
     return InjectionReport(
-        rules=RULES, score=score, injected=score >= settings.threshold, findings=tuple(kept)
+        rules=RULES, score=score, injected=score >= settings.threshold, findings=tuple(placed)
     )
-
-
-def _placed(one: InjectionFinding, folded: FoldedText) -> InjectionFinding:
-    if folded.offsets is None:
-        return one
-    place = folded.span(one.start, one.end)
-    return one.model_copy(update={"start": place.start, "end": place.end})
 
 
 def _lower(text: str) -> str:
