@@ -254,7 +254,6 @@ def test_a_chunk_that_was_found_twice_counts_once_with_its_better_score():
 
 @pytest.mark.requirement("CFS-Config-5")
 def test_recent_documents_are_preferred_when_that_is_wanted():
-    settings = AssemblySettings(prefer_recent=True)
     results = [
         found("old", 0.50, path="old.md", modified_at=NOON - timedelta(days=900)),
         found("half", 0.48, path="half.md", modified_at=NOON - timedelta(days=182.5)),
