@@ -1,4 +1,4 @@
-"""Whether a text gives orders to its reader (`injection@1`), and which candidates that refuses."""
+"""Whether a text gives orders to its reader (`injection@1`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import math
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
-from typing import Literal
-
-from pydantic import Field
+from operator import attrgetter
 
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.injection.patterns import PATTERNS, REASONS
@@ -22,11 +20,8 @@ from crp_integrations.guard.injection.records import (
     Level,
 )
 from crp_integrations.guard.ports import InjectionModel
-from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.language.hidden_text import hidden_text
 from crp_integrations.language.text import fold
-from crp_integrations.records import Part
-from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.seals import sha256
 
 RULES = "injection@1"
@@ -51,15 +46,15 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
     chosen = settings or InjectionSettings()
     folded = fold(text)
     low = _lower(folded.text)
-    found = list(_find(low))
-    found += _find_bloat(low)
-    found += _find_disguised(folded.text, {finding.reason for finding in found})
+    findings = list(_find(low))
+    findings += _find_bloat(low)
+    findings += _find_disguised(folded.text, {finding.reason for finding in findings})
     if folded.offsets is not None:
-        for number, finding in enumerate(found):
+        for number, finding in enumerate(findings):
             place = folded.span(finding.start, finding.end)
-            found[number] = finding.model_copy(update={"start": place.start, "end": place.end})
-    found += _find_hidden(text)
-    return _report(found, chosen)
+            findings[number] = finding.model_copy(update={"start": place.start, "end": place.end})
+    findings += _find_hidden(text)
+    return _report(findings, chosen)
 
 
 def _find(low: str) -> Iterator[InjectionFinding]:
@@ -156,16 +151,16 @@ def _with_model(
     )
 
 
-def _report(found: Sequence[InjectionFinding], settings: InjectionSettings) -> InjectionReport:
+def _report(findings: Sequence[InjectionFinding], settings: InjectionSettings) -> InjectionReport:
     worth = {"certain": settings.certain, "clear": settings.clear, "hint": settings.hint}
     signs: dict[tuple[str, str], float] = {}
-    for one in found:
-        sign = (one.rule, one.reason.partition(",")[0])
-        signs[sign] = max(signs.get(sign, 0.0), worth[one.level])
+    for finding in findings:
+        sign = (finding.rule, finding.reason.partition(",")[0])
+        signs[sign] = max(signs.get(sign, 0.0), worth[finding.level])
     # In the order of the names, so that rounding is the same everywhere.
     clean = math.prod(1.0 - signs[name] for name in sorted(signs))
     score = round(1.0 - clean, _DIGITS)
-    placed = sorted(found, key=lambda one: (one.start, one.end, one.rule, one.reason))
+    placed = sorted(findings, key=attrgetter("start", "end", "rule", "reason"))
     return InjectionReport(
         rules=RULES, score=score, injected=score >= settings.threshold, findings=tuple(placed)
     )
@@ -176,7 +171,7 @@ def _lower(text: str) -> str:
     low = text.lower()
     if len(low) == len(text):
         return low
-    return "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+    return "".join(sign if len(sign.lower()) != 1 else sign.lower() for sign in text)
 
 
 class InjectionDetector:
@@ -214,86 +209,15 @@ class InjectionDetector:
         """The report on each text, in their order; each text is looked at once."""
         names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
         with self._lock:
-            found = {name: self._known[name] for name in names if name in self._known}
-            for name in found:
+            reports = {name: self._known[name] for name in names if name in self._known}
+            for name in reports:
                 self._known.move_to_end(name)
-        new = {name: text for name, text in zip(names, texts, strict=True) if name not in found}
+        new = {name: text for name, text in zip(names, texts, strict=True) if name not in reports}
         if new:
             made = detect_many(list(new.values()), self._settings, self._model)
-            found |= zip(new, made, strict=True)
+            reports |= zip(new, made, strict=True)
             with self._lock:
-                self._known.update((name, found[name]) for name in new)
+                self._known.update((name, reports[name]) for name in new)
                 while len(self._known) > self._most:
                     self._known.popitem(last=False)
-        return [found[name] for name in names]
-
-
-Reason = Literal["injection", "off-topic"]
-
-
-class RefusedText(Part):
-    """A candidate that is not to be selected.
-
-    Attributes:
-        rules: names of the rules that found something; empty for one that is off topic.
-        score: the injection score, or the relevance of what is off topic, [0, 1].
-    """
-
-    id: str
-    reason: Reason
-    score: float = Field(ge=0.0, le=1.0)
-    rules: tuple[str, ...] = ()
-
-
-class Screening(Part):
-    """Who may be selected.
-
-    Attributes:
-        kept: ids in the order given.
-        refused: the others, in the order given.
-        minimal: so little stays that the minimal pack is to be used.
-        algorithm: `name@n` of the rules.
-    """
-
-    kept: tuple[str, ...]
-    refused: tuple[RefusedText, ...]
-    minimal: bool
-    algorithm: str
-
-
-def screen_texts(
-    candidates: Sequence[tuple[str, str, int]],
-    settings: ScreeningSettings | None = None,
-    model: InjectionModel | None = None,
-    *,
-    known: Mapping[str, InjectionReport] | None = None,
-) -> Screening:
-    """Sort out what is off topic, then what gives orders.
-
-    Spec: Summit §Context Assembly Pipeline
-    """
-    chosen = settings or ScreeningSettings()
-    floor = round(chosen.relevance_floor * SCALE)
-    told = dict(known or {})
-    asked = [(id_, text) for id_, text, near in candidates if near >= floor and id_ not in told]
-    reports = detect_many([text for _, text in asked], chosen.injection, model)
-    told |= {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
-    kept: list[str] = []
-    refused: list[RefusedText] = []
-    for id_, _, near in candidates:
-        if near < floor:
-            far = from_fixed(max(0, near))
-            refused.append(RefusedText(id=id_, reason="off-topic", score=far))
-        elif told[id_].injected:
-            report = told[id_]
-            refused.append(
-                RefusedText(id=id_, reason="injection", score=report.score, rules=report.names)
-            )
-        else:
-            kept.append(id_)
-    return Screening(
-        kept=tuple(kept),
-        refused=tuple(refused),
-        minimal=len(kept) < chosen.fewest,
-        algorithm=RULES,
-    )
+        return [reports[name] for name in names]
