@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,9 +21,7 @@ from crp_integrations.cli.receipt_files import (
     write_text,
 )
 from crp_integrations.cli.store_access import existing_store
-from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
-from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
-from crp_integrations.guard.ports import Bundle
+from crp_integrations.errors import CRPError, ReceiptBroken, RequestError
 from crp_integrations.receipt.comparison import diff as compare
 from crp_integrations.receipt.ledger import Inclusion, SignedHead
 from crp_integrations.receipt.page import page
@@ -39,8 +36,6 @@ from crp_integrations.receipt.whatif import Change, whatif
 if TYPE_CHECKING:
     from crp_integrations.relay.settings import Settings
 
-_BUNDLE = ("name", "module", "data", "entrypoint")
-
 
 def replay(
     file: File,
@@ -54,15 +49,6 @@ def replay(
     policy: Annotated[
         str | None, typer.Option("--policy", help="What if: another safety policy.")
     ] = None,
-    bundle: Annotated[
-        str, typer.Option("--bundle", help="What if: a Rego bundle classifies, of .rego or .json.")
-    ] = "",
-    preset: Annotated[
-        str | None, typer.Option("--preset", help="What if: settings of default or literal.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="What if: packed for this model.")
-    ] = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Only from the receipt; no engine is asked.")
     ] = False,
@@ -72,21 +58,12 @@ def replay(
     as_json: options.AsJson = False,
 ) -> None:
     """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
-    from crp_integrations.relay.defaults import limits
     from crp_integrations.relay.settings import load
 
     receipt = verified_receipt(file)
     settings = load(Path(existing_store(store)) if store else None)
-    change = Change(
-        budget_tokens=budget,
-        without=tuple(without or ()),
-        policy=policy,
-        bundle=_rego_bundle(bundle) if bundle else None,
-        preset=preset,
-        model=model,
-        limit=None if model is None else limits(settings)(model)[0],
-    )
-    tools = _replay_tools(receipt, settings, model, own=bool(store), asked=not recorded)
+    change = Change(budget_tokens=budget, without=tuple(without or ()), policy=policy)
+    tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
     if change != Change():
         supposed = whatif(receipt, change, tools)
         if as_json:
@@ -109,9 +86,7 @@ def verified_receipt(file: str) -> Receipt:
     return read(data)
 
 
-def _replay_tools(
-    receipt: Receipt, settings: Settings, model: str | None, *, own: bool, asked: bool
-) -> Tools:
+def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: bool) -> Tools:
     """What is at hand."""
     from crp_integrations.relay.defaults import (
         chosen_embedder,
@@ -125,7 +100,7 @@ def _replay_tools(
         return Tools(**given)
     told = receipt.content.get("model")
     # A stranger's content has any shape until it is done again.
-    name = model or (str(told.get("asked", "")) if isinstance(told, Mapping) else "")
+    name = str(told.get("asked", "")) if isinstance(told, Mapping) else ""
     if name:
         # Without the model's tokenizer the recorded counts do, and the replay says so.
         with suppress(CRPError):
@@ -137,28 +112,6 @@ def _replay_tools(
         policy=default_policy(),
         **given,
     )
-
-
-def _rego_bundle(path: str) -> Bundle:
-    """A bundle of a file: Rego with the shipped catalogue's data and entrypoint, or all as JSON."""
-    try:
-        text = read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path!r:.200} cannot be read: it is not text") from error
-    if not path.endswith(".json"):
-        name = f"{Path(path).stem}@1"
-        return Bundle(name=name, module=text, data=catalogue().data, entrypoint=ENTRYPOINT)
-    wanted = ", ".join(_BUNDLE)
-    try:
-        value = json.loads(text)
-        given = {field: value[field] for field in _BUNDLE}
-    except (ValueError, KeyError, TypeError) as error:
-        raise RequestError(f"{path!r:.200} is no bundle; wanted an object of {wanted}") from error
-    for field, one in given.items():
-        if not isinstance(one, Mapping if field == "data" else str):
-            kind = "an object" if field == "data" else "a text"
-            raise RequestError(f"{path!r:.200} is no bundle: {field} is not {kind}")
-    return Bundle(**given)
 
 
 app = typer.Typer(

@@ -24,18 +24,13 @@ from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
-from crp_integrations.receipt.comparison import (
-    Compared,
-    ContextChange,
-    Supposed,
-    Two,
-    VerdictChange,
-)
+from crp_integrations.receipt.comparison import Compared
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
 from crp_integrations.receipt.verify import Verified
+from crp_integrations.receipt.whatif import ContextChange, Supposed, Two, VerdictChange
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 
@@ -376,21 +371,11 @@ def _first_ids(ids: Sequence[str]) -> str:
 def _context_change(receipt: Receipt, change: ContextChange) -> Group:
     table = _comparison_table("Context")
     table.add_row("tier", change.tier_before.value, change.tier_after.value)
-    for name, two in (
-        ("tokens", change.tokens),
-        ("budget", change.budget),
-        ("bytes", change.bytes),
-    ):
+    for name, two in (("tokens", change.tokens), ("budget", change.budget)):
         table.add_row(name, str(two.before), str(two.after))
     lines = ["the same bytes"] if change.same else []
-    for word, ids in (
-        ("in", change.facts_in),
-        ("out", change.facts_out),
-        ("moved", change.moved),
-    ):
+    for word, ids in (("in", change.facts_in), ("out", change.facts_out)):
         lines += [f"{word}: {plain(fact_id)}  {_fact_excerpt(receipt, fact_id)}" for fact_id in ids]
-    if change.place:
-        lines.append(f"first difference: {change.place}")
     beside = _line_diff(change.before, change.after, ("as it was", "as it would be"))
     return Group(table, *map(Text, lines), *beside)
 
@@ -404,19 +389,13 @@ def _fact_excerpt(receipt: Receipt, fact_id: str) -> str:
 def _verdict_change(change: VerdictChange) -> Group:
     table = _comparison_table("Verdict on the same answer")
     table.add_row("risk level", change.level_before.value, change.level_after.value)
-    for name, two in (
-        ("risk", change.risk),
-        ("grounding", change.grounding),
-        ("quality", change.quality),
-    ):
+    for name, two in (("risk", change.risk), ("grounding", change.grounding)):
         if two is not None:
             table.add_row(name, *_decimals(two))
     table.add_row("decision", change.decision_before, change.decision_after)
     table.add_row(
         "not met", "; ".join(change.violations_before), "; ".join(change.violations_after)
     )
-    if change.class_before or change.class_after:
-        table.add_row("class of the use", change.class_before, change.class_after)
     lines = ["the same verdict"] if change.same else []
     for claim in change.claims:
         words = (claim.attribution_before, claim.attribution_after)

@@ -1,24 +1,18 @@
 """Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not.
 
 `greedy` is the specification's loop, and `patient` the same with an end, for a share of a budget
-whose rest is filled with parts of facts. The others are options: `in_order` never goes past a fact
-that does not fit, `density` takes most score for a token first, `knapsack` looks for the largest
-total score. All are deterministic, and all leave out a near-duplicate of a fact above it.
+whose rest is filled with parts of facts. `in_order` is an option that never goes past a fact that
+does not fit. All are deterministic, and all leave out a near-duplicate of a fact above it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 
 from crp_integrations.envelope.candidates import RankedFact
 from crp_integrations.envelope.near_duplicates import Deduplication
-
-# Steps of one search for the best filling; each costs about a microsecond.
-KNAPSACK_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +21,11 @@ class PackItems:
 
     Attributes:
         tokens: of each fact, at least 0.
-        values: composite of each fact, fixed point.
         kept: whether the fact at a place is no near-duplicate of a higher one.
         fetch: told which places will be asked about.
     """
 
     tokens: Sequence[int]
-    values: Sequence[int]
     kept: Callable[[int], bool]
     fetch: Callable[[Sequence[int]], None]
 
@@ -46,7 +38,10 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
 
     Spec: CRP-SPEC-003 §7.3
     """
-    return _fill(offer, range(len(offer.tokens)), room, most)
+    places = range(len(offer.tokens))
+    # Somewhat more, since near-duplicates leave room.
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
+    return _take_fitting(offer, places, room, most, offer.kept)
 
 
 def in_order(offer: PackItems, room: int, most: int) -> list[int]:
@@ -89,39 +84,7 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     return found
 
 
-def density(offer: PackItems, room: int, most: int) -> list[int]:
-    """Take facts in the order of score for a token, ties by rank, as long as they fit."""
-    return sorted(_fill(offer, _by_density(offer), room, most))
-
-
-def knapsack(offer: PackItems, room: int, most: int) -> list[int]:
-    """Look for the facts with the largest total score; at least that of `greedy`.
-
-    Depth first over facts by density. A branch is left when even a filling that may cut facts
-    could not beat the best so far. The search ends after `KNAPSACK_STEPS` steps with the best
-    that it has found.
-    """
-    every = [place for place, tokens in enumerate(offer.tokens) if tokens <= room]
-    offer.fetch(every)
-    items = [place for place in _by_density(offer) if offer.tokens[place] <= room]
-    items = [place for place in items if offer.kept(place)]
-    starts = [greedy(offer, room, most), density(offer, room, most)]
-    best = max(starts, key=lambda places: sum(offer.values[place] for place in places))
-    return sorted(_search_knapsack(offer, items, room, most, best))
-
-
-PACKERS: Mapping[str, Packer] = {
-    "greedy": greedy,
-    "in_order": in_order,
-    "density": density,
-    "knapsack": knapsack,
-}
-
-
-def _fill(offer: PackItems, places: Sequence[int], room: int, most: int) -> list[int]:
-    # Somewhat more, since near-duplicates leave room.
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
-    return _take_fitting(offer, places, room, most, offer.kept)
+PACKERS: Mapping[str, Packer] = {"greedy": greedy, "in_order": in_order}
 
 
 def _take_fitting(
@@ -141,59 +104,6 @@ def _take_fitting(
             found.append(place)
             room -= tokens[place]
     return found
-
-
-def _by_density(offer: PackItems) -> list[int]:
-    # Score for a token, compared exactly in integers; what costs nothing comes first.
-    def key(place: int) -> tuple[int, int]:
-        tokens = offer.tokens[place]
-        return (-(offer.values[place] << 40) // tokens if tokens else -(1 << 80), place)
-
-    return sorted(range(len(offer.tokens)), key=key)
-
-
-def _search_knapsack(
-    offer: PackItems, items: Sequence[int], room: int, most: int, best: Sequence[int]
-) -> list[int]:
-    """The best filling that a bounded search finds, at least as good as the one given."""
-    tokens = [offer.tokens[place] for place in items]
-    values = [offer.values[place] for place in items]
-    used = [0, *accumulate(tokens)]
-    worth = [0, *accumulate(values)]
-    found, record = list(best), sum(offer.values[place] for place in best)
-
-    def bound(at: int, left: int) -> int:
-        """Most that the items from `at` on can add in this room, if the last may be cut."""
-        end = bisect_right(used, used[at] + left) - 1
-        total = worth[end] - worth[at]
-        if end < len(items) and tokens[end]:
-            total += (left - (used[end] - used[at])) * values[end] // tokens[end]
-        return total
-
-    taken: list[int] = []
-    left, value, at = room, 0, 0
-    for _ in range(KNAPSACK_STEPS):
-        if at < len(items) and len(taken) < most and value + bound(at, left) > record:
-            if tokens[at] <= left:
-                taken.append(at)
-                left -= tokens[at]
-                value += values[at]
-            at += 1
-            if value > record:
-                found, record = [items[place] for place in taken], value
-            continue
-        if not taken:
-            break
-        # Without the item taken last, from the one behind it.
-        at = taken.pop()
-        left += tokens[at]
-        value -= values[at]
-        at += 1
-    return found
-
-
-# Algorithms that look at no fact behind the last one that they take (decision E2).
-_SCANNING = ("greedy", "in_order", "patient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,26 +170,21 @@ def pack(
     most = len(ranked) if k is None else k
     chosen = _choose(ranked, first, budget_tokens, most, pins, walk) if first else []
     front = len(chosen)
-    tokens = [fact.candidate.tokens for fact in ranked]
-    room = budget_tokens - sum(tokens[at] for at in chosen)
+    room = budget_tokens - sum(ranked[at].candidate.tokens for at in chosen)
     rest: Sequence[int] = range(len(ranked))
     if first:
         apart = set(first)
         rest = [at for at in rest if at not in apart]
     chosen += _choose(ranked, rest, room, most - front, by, walk)
-    room = budget_tokens - sum(tokens[at] for at in chosen)
 
     alike = _known_duplicates(chosen, walk)
     taken = {*chosen, *alike}
-    # Where the cap is reached, a scan ends; other algorithms have looked at everything.
+    # Where the cap is reached, no fact behind the last one was looked at (decision E2).
     end = len(ranked)
-    if k is not None and len(chosen) >= k and packing in _SCANNING:
+    if k is not None and len(chosen) >= k:
         end = max(chosen[front:], default=-1) + 1
     left = tuple(ranked[at] for at in range(end) if at not in taken)
     cut = tuple(ranked[at] for at in range(end, len(ranked)) if at not in taken)
-    if k is not None and len(chosen) >= k and packing not in _SCANNING:
-        cut = tuple(fact for fact in left if fact.candidate.tokens <= room)
-        left = tuple(fact for fact in left if fact.candidate.tokens > room)
     return PackResult(
         packed=tuple(ranked[at] for at in chosen),
         over_budget=left,
@@ -309,7 +214,6 @@ def _choose(
         return []
     offer = PackItems(
         tokens=[ranked[place].candidate.tokens for place in places],
-        values=[ranked[place].composite for place in places],
         kept=lambda number: walk.stands_for(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )

@@ -23,7 +23,7 @@ from crp_integrations.envelope.passages import CutTexts
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError
-from crp_integrations.guard.injection.detection import RULES, InjectionDetector, screen_texts
+from crp_integrations.guard.injection.detection import RULES, InjectionDetector
 from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason
@@ -47,17 +47,24 @@ def screen_candidates(
 
 
 def find_refusals(
-    told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: InjectionDetector
+    texts: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: InjectionDetector
 ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-    """Why each of these may not enter, by its id, and the algorithms that decided."""
+    """Why each of these may not enter, by its id, and the algorithms that decided.
+
+    Args:
+        texts: id, text and how near it is to the topic, fixed point.
+    """
     floor = to_fixed(settings.relevance_floor)
-    asked = [(id_, text) for id_, text, near in told if near >= floor]
-    reports = detector.reports([text for _, text in asked])
-    known = {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
-    found = screen_texts(told, settings, known=known)
-    reasons = {one.id: DropReason(one.reason) for one in found.refused}
-    if found.minimal:
-        reasons |= dict.fromkeys(found.kept, DropReason.MINIMAL)
+    near = [(id_, text) for id_, text, nearness in texts if nearness >= floor]
+    reports = detector.reports([text for _, text in near])
+    reasons = {id_: DropReason.OFF_TOPIC for id_, _, nearness in texts if nearness < floor}
+    reasons |= {
+        id_: DropReason.INJECTION
+        for (id_, _), report in zip(near, reports, strict=True)
+        if report.injected
+    }
+    if len(texts) - len(reasons) < settings.fewest:
+        reasons = {id_: reasons.get(id_, DropReason.MINIMAL) for id_, _, _ in texts}
     model = f"+{detector.model}" if detector.model else ""
     return reasons, (f"{SCREEN}:{RULES}{model}",)
 

@@ -239,9 +239,8 @@ class EnvelopeSettings(Part):
         estimate_margin: the same for estimated counts (E19).
         duplicates_told: which of the facts that do not fit the drop report calls duplicates
             (§6.6): those that resemble a `shown` fact, or `all`; what is shown is the same.
-        packing: name of the packing algorithm (§7.3): `greedy`; `in_order` stops at the first
-            fact that does not fit; `density` takes most score for a token first; `knapsack`
-            looks for the largest total score.
+        packing: name of the packing algorithm (§7.3): `greedy`, or `in_order`, which stops at the
+            first fact that does not fit.
         ordering: name of the ordering algorithm (§7.4): `sandwich`, `sandwich_rank` with the
             two best first, `rank`, or `reversed` with the best last.
         layout: `position` orders all facts so; `cache-stable` begins with the previous
@@ -314,7 +313,7 @@ class EnvelopeSettings(Part):
     estimate_margin: float = Field(default=0.25, ge=0.0, le=1.0)
 
     duplicates_told: Literal["shown", "all"] = "shown"
-    packing: Literal["greedy", "in_order", "density", "knapsack"] = "greedy"
+    packing: Literal["greedy", "in_order"] = "greedy"
     ordering: Literal["sandwich", "sandwich_rank", "rank", "reversed"] = "sandwich"
     layout: Literal["position", "cache-stable"] = "position"
     promote: bool = True

@@ -152,7 +152,9 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "flow": HeaderField(names.FLOW, values.write_flow, values.read_flow),
         "quality_score": _fraction(names.QUALITY_SCORE),
         "omissions": HeaderField(names.OMISSIONS, values.write_omissions, values.read_omissions),
-        "personal_data": HeaderField(names.PERSONAL, values.write_bool, values.read_bool),
+        "personal_data": HeaderField(
+            names.PERSONAL, lambda said: str(said).lower(), lambda text: text.lower() == "true"
+        ),
         "ai_act_class": HeaderField(names.AI_ACT, str, read_upper(AiActClass)),
         "nist_tier": HeaderField(names.NIST_TIER, str, read_upper(str)),
         "iso_42001": HeaderField(
@@ -162,7 +164,9 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "chained_hmac": HeaderField(names.CHAINED_HMAC, str, read_lower(str)),
         "window_hmac": HeaderField(names.WINDOW_HMAC, str, read_lower(str)),
         "chain_integrity": HeaderField(names.CHAIN_INTEGRITY, str, read_upper(ChainIntegrity)),
-        "dag_root": HeaderField(names.DAG_ROOT, values.write_root, values.read_root),
+        "dag_root": HeaderField(
+            names.DAG_ROOT, "dag:{}".format, lambda text: text.partition(":")[2]
+        ),
         "lineage": HeaderField(names.LINEAGE, values.write_lineage, values.read_lineage),
         "report_uri": _text(names.REPORT_URI),
         "trail_id": _id(names.TRAIL_ID),

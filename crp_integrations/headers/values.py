@@ -113,16 +113,6 @@ def read_budget(text: str) -> float:
     return grammar.floor_budget(float(text))
 
 
-def write_bool(said: bool) -> str:
-    """`true` or `false`."""
-    return str(said).lower()
-
-
-def read_bool(text: str) -> bool:
-    """`true` or `false`."""
-    return text.lower() == "true"
-
-
 def write_pair(numbers: tuple[int, int]) -> str:
     """`n/total`."""
     return f"{numbers[0]}/{numbers[1]}"
@@ -132,16 +122,6 @@ def read_pair(text: str) -> tuple[int, int]:
     """`n/total`."""
     left, _, right = text.partition("/")
     return int(left), int(right)
-
-
-def write_root(token: str) -> str:
-    """`dag:token`."""
-    return f"dag:{token}"
-
-
-def read_root(text: str) -> str:
-    """`dag:token`, without its prefix."""
-    return text.partition(":")[2]
 
 
 def write_lineage(windows: tuple[str, ...]) -> str:
@@ -186,6 +166,19 @@ def read_duration(text: str) -> timedelta:
         raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be told") from None
 
 
+def _marked(head: object, **marks: object) -> str:
+    """`head; name=value`, without the names that have no value."""
+    names_ = (f"{name.replace('_', '-')}={value}" for name, value in marks.items() if value)
+    return "; ".join((str(head), *names_))
+
+
+def _unmarked(text: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first semicolon, and the values behind it by name in lower case."""
+    head, *marks = (part.strip(" \t") for part in text.split(";"))
+    parted = (mark.partition("=") for mark in marks)
+    return head, {name.lower(): value for name, _, value in parted}
+
+
 def write_session(said: SetSessionValue) -> str:
     """`token=…; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=3; QualityHistory=A,A,B`."""
     parts = [
@@ -203,8 +196,7 @@ def write_session(said: SetSessionValue) -> str:
 
 def read_session(text: str) -> SetSessionValue:
     """`CRP-Set-Session`; the token and the path are exact, words in any case."""
-    parts = (part.strip(" \t").partition("=") for part in text.split(";"))
-    given = {name.lower(): value for name, _, value in parts}
+    _, given = _unmarked(f"; {text}")
     if len(given["token"]) > grammar.LIMITS[names.SESSION_TOKEN]:
         raise HeaderSyntaxError(
             f"{names.SET_SESSION} has a token of {len(given['token'])} characters, at most "
@@ -224,75 +216,79 @@ def read_session(text: str) -> SetSessionValue:
 
 def write_cache_status(said: CacheOutcome) -> str:
     """`HIT`, or `MISS; reason=facts-updated`."""
-    return f"{said.status}; reason={said.reason}" if said.reason else str(said.status)
+    return _marked(said.status, reason=said.reason)
 
 
 def read_cache_status(text: str) -> CacheOutcome:
     """`HIT`, or `MISS; reason=facts-updated`."""
-    status, _, reason = text.partition(";")
-    return CacheOutcome(
-        status=CacheStatus(status.strip().upper()), reason=reason.partition("=")[2].lower()
-    )
+    status, marks = _unmarked(text)
+    return CacheOutcome(status=CacheStatus(status.upper()), reason=marks.get("reason", "").lower())
 
 
 def write_distortions(said: DistortionsValue) -> str:
     """`0`, or `1; types=NUMBER_CHANGED`."""
-    return f"{said.count}; types={','.join(said.types)}" if said.types else str(said.count)
+    return _marked(said.count, types=",".join(said.types))
 
 
 def read_distortions(text: str) -> DistortionsValue:
     """`0`, or `1; types=NUMBER_CHANGED`."""
-    count, _, types = text.partition(";")
-    kinds = types.partition("=")[2].upper()
-    return DistortionsValue(
-        count=int(count),
-        types=tuple(DistortionType(kind) for kind in kinds.split(",")) if kinds else (),
-    )
+    count, marks = _unmarked(text)
+    kinds = filter(None, marks.get("types", "").upper().split(","))
+    return DistortionsValue(count=int(count), types=tuple(map(DistortionType, kinds)))
 
 
 def write_contradictions(said: ContradictionsValue) -> str:
     """`0`, or `1; scope=cross-window`."""
-    return f"{said.count}; scope={said.scope}" if said.scope else str(said.count)
+    return _marked(said.count, scope=said.scope)
 
 
 def read_contradictions(text: str) -> ContradictionsValue:
     """`0`, or `1; scope=cross-window`."""
-    count, _, scope = text.partition(";")
-    return ContradictionsValue(count=int(count), scope=scope.partition("=")[2].lower())
+    count, marks = _unmarked(text)
+    return ContradictionsValue(count=int(count), scope=marks.get("scope", "").lower())
 
 
 def write_repetition(said: RepetitionValue) -> str:
     """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
-    more = "" if said.overlap is None else f"; overlap={grammar.write_fraction(said.overlap)}"
-    return f"{said.level}{more}"
+    overlap = "" if said.overlap is None else grammar.write_fraction(said.overlap)
+    return _marked(said.level, overlap=overlap)
 
 
 def read_repetition(text: str) -> RepetitionValue:
     """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
-    level, _, overlap = text.partition(";")
-    share = overlap.partition("=")[2]
-    return RepetitionValue(
-        level=RepetitionLevel(level.strip().upper()), overlap=float(share) if share else None
-    )
+    level, marks = _unmarked(text)
+    overlap = float(marks["overlap"]) if "overlap" in marks else None
+    return RepetitionValue(level=RepetitionLevel(level.upper()), overlap=overlap)
 
 
 def write_completeness(said: CompletenessValue) -> str:
     """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
-    counts = f"{said.level}; sub-queries={said.covered}/{said.total}"
-    return f"{counts}; uncovered={','.join(said.uncovered)}" if said.uncovered else counts
+    counts = write_pair((said.covered, said.total))
+    return _marked(said.level, sub_queries=counts, uncovered=",".join(said.uncovered))
 
 
 def read_completeness(text: str) -> CompletenessValue:
     """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
-    level, counts, *more = (part.strip() for part in text.split(";"))
-    covered, total = read_pair(counts.partition("=")[2])
-    slugs = more[0].partition("=")[2].lower() if more else ""
+    level, marks = _unmarked(text)
+    covered, total = read_pair(marks["sub-queries"])
+    slugs = filter(None, marks.get("uncovered", "").lower().split(","))
     return CompletenessValue(
         level=CompletenessLevel(level.upper()),
         covered=covered,
         total=total,
-        uncovered=tuple(slugs.split(",")) if slugs else (),
+        uncovered=tuple(slugs),
     )
+
+
+def write_flow(said: FlowValue) -> str:
+    """`0.82`, or `0.34; remediation=prompt-augmented`."""
+    return _marked(grammar.write_fraction(said.score), remediation=said.remediation)
+
+
+def read_flow(text: str) -> FlowValue:
+    """`0.82`, or `0.34; remediation=prompt-augmented`."""
+    score, marks = _unmarked(text)
+    return FlowValue(score=float(score), remediation=marks.get("remediation", "").lower())
 
 
 def write_omissions(said: OmissionsValue) -> str:
@@ -304,15 +300,3 @@ def read_omissions(text: str) -> OmissionsValue:
     """`CRITICAL:0, HIGH:1, MEDIUM:2`."""
     counts = (part.partition(":") for part in text.split(","))
     return OmissionsValue(**{name.strip().lower(): int(count) for name, _, count in counts})
-
-
-def write_flow(said: FlowValue) -> str:
-    """`0.82`, or `0.34; remediation=prompt-augmented`."""
-    more = f"; remediation={said.remediation}" if said.remediation else ""
-    return f"{grammar.write_fraction(said.score)}{more}"
-
-
-def read_flow(text: str) -> FlowValue:
-    """`0.82`, or `0.34; remediation=prompt-augmented`."""
-    score, _, remedy = text.partition(";")
-    return FlowValue(score=float(score), remediation=remedy.partition("=")[2].lower())

@@ -5,7 +5,6 @@ Spec: related facts §3, §6, §8
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -91,17 +90,6 @@ def combine_strictest(first: Policy, second: Policy) -> Policy:
         elif has_directive(second, name):
             fields[field] = theirs
     return first.changed(**fields)
-
-
-def effective_policy(layers: Iterable[Policy | None]) -> Policy:
-    """The policy that holds after several that inherit one from the other.
-
-    Spec: related facts §6
-    """
-    holding: Policy | None = None
-    for layer in layers:
-        holding = layer if holding is None else tighten(holding, layer)
-    return Policy() if holding is None else holding
 
 
 def _directive_text(policy: Policy, name: str) -> str:

@@ -21,7 +21,7 @@ from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.leaves import rendered
-from crp_integrations.receipt.predicate import Content, FitTold, RoomTold, Tokenizer
+from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
 from crp_integrations.receipt.reconstruction import (
     Texts,
     candidates_of,
@@ -177,14 +177,8 @@ def budget(made: Context) -> Outcome:
     fit, room = made.fit, made.fit.room
     if room is None:
         raise NotRun("the budget was given by the caller")
-    tokens = budget_within(made, room, room.limit)
-    return first(fit.budget_tokens, tokens, "fit.budget_tokens"), ""
-
-
-def budget_within(made: Context, room: RoomTold, limit: int) -> int:
-    """The tokens that a limit leaves for the context."""
-    return tokens_left(
-        limit,
+    tokens = tokens_left(
+        room.limit,
         room.around,
         room.question,
         room.answer,
@@ -193,6 +187,7 @@ def budget_within(made: Context, room: RoomTold, limit: int) -> int:
         asked=room.asked,
         automatic=room.automatic,
     )
+    return first(fit.budget_tokens, tokens, "fit.budget_tokens"), ""
 
 
 def selection(made: Context) -> Outcome:

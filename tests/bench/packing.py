@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,9 +200,9 @@ def run(
 def _size(
     material: Material, budget_tokens: int, counter: TokenCounter, say: Say
 ) -> dict[str, Any]:
-    default = EnvelopeSettings()
+    settings = EnvelopeSettings()
 
-    def ours(counter: TokenCounter = counter, settings: EnvelopeSettings = default) -> Envelope:
+    def ours(counter: TokenCounter = counter) -> Envelope:
         return assemble(
             material.candidates(),
             budget_tokens=budget_tokens,
@@ -232,9 +231,6 @@ def _size(
         }
     }
     calls: dict[str, Callable[[], object]] = {"ours": ours}
-    for other in (EnvelopeSettings(packing="density"), EnvelopeSettings(packing="knapsack")):
-        systems[other.packing] = {"name": f"crp-integrations, {other.packing}"}
-        calls[other.packing] = partial(ours, counter, other)
     for key, (name, call) in _peers(material, budget_tokens, counter, len(envelope.facts)).items():
         systems[key] = {"name": name}
         if call is not None:

@@ -170,7 +170,7 @@ def _settings(chance: random.Random) -> EnvelopeSettings:
     )
     return base.model_copy(
         update={
-            "packing": chance.choice(["greedy", "greedy", "in_order", "density", "knapsack"]),
+            "packing": chance.choice(["greedy", "greedy", "in_order"]),
             "ordering": chance.choice(["sandwich", "sandwich_rank", "rank", "reversed"]),
             "layout": chance.choice(["position", "position", "cache-stable"]),
             "promote": chance.random() < 0.5,

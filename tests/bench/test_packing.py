@@ -17,7 +17,7 @@ from tests.bench.packing_material import NOW, loops, make
 
 COUNTER = counter_for("gpt-4o")
 SYSTEMS = {
-    "ours", "density", "knapsack", "literal", "langchain", "langchain_counted", "langchain_mmr",
+    "ours", "literal", "langchain", "langchain_counted", "langchain_mmr",
     "llama_index", "llama_index_mmr",
 }  # fmt: skip
 

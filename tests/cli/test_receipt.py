@@ -209,54 +209,6 @@ def test_what_if_the_policy_were_another(receipt) -> None:
     assert wrong.stderr.count("\n") == 1
 
 
-def test_what_if_the_settings_or_the_model_were_others(receipt) -> None:
-    told = json.loads(receipt("replay", "3.json", "--preset", "literal", "--json").stdout)
-    assert told["verdict"]["level_after"] != told["verdict"]["level_before"] == "UNKNOWN"
-    told = json.loads(receipt("replay", "3.json", "--model", "claude-2", "--json").stdout)
-    assert told["context"]["tokens"]["before"] != told["context"]["tokens"]["after"]
-    assert receipt("replay", "3.json", "--preset", "lenient").returncode == 1
-
-
-def test_what_if_another_bundle_classified(receipt, alone: Path) -> None:
-    from crp_integrations.dpe.catalogue import catalogue
-
-    module = catalogue().module
-    (alone / "same.rego").write_text(module)
-    told = json.loads(receipt("replay", "3.json", "--bundle", "same.rego", "--json").stdout)
-    assert told["verdict"]["class_before"] == told["verdict"]["class_after"]
-    value = {"name": "x@1", "module": module, "data": dict(catalogue().data)}
-    (alone / "lacking.json").write_text(json.dumps(value))
-    run = receipt("replay", "3.json", "--bundle", "lacking.json")
-    assert run.returncode == 1
-    assert "wanted an object of name, module, data, entrypoint" in run.stderr
-    value["entrypoint"] = catalogue().entrypoint
-    (alone / "whole.json").write_text(json.dumps(value))
-    assert receipt("replay", "3.json", "--bundle", "whole.json").returncode == 0
-    (alone / "odd.json").write_text(json.dumps({**value, "data": 5}))
-    run = receipt("replay", "3.json", "--bundle", "odd.json")
-    assert (run.returncode, run.stdout) == (1, "")
-    assert "'odd.json' is no bundle: data is not an object" in run.stderr
-
-
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("# A heading, and no Rego.\n\nTwo, three.\n", "in notes@1.rego, line 3"),
-        ("package other\nx := 1\n", "gave 0 values, wanted one object"),
-        ('package crp.classification\nverdict := {"ai_act_class": "HUGE"}\n', "has another form"),
-    ],
-)
-def test_a_bundle_that_classifies_nothing_is_refused(
-    receipt, alone: Path, source: str, why: str
-) -> None:
-    # It came to "the same verdict" with status 0.
-    (alone / "notes.rego").write_text(source)
-    run = receipt("replay", "3.json", "--bundle", "notes.rego")
-    assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("crp: bundle 'notes@1' classifies nothing: ")
-    assert why in run.stderr
-
-
 def test_diff_of_two_receipts(receipt) -> None:
     run = receipt("show", "2.json", "--diff", "3.json")
     assert run.returncode == 1
@@ -324,7 +276,6 @@ def test_html_writes_one_page(receipt, alone: Path) -> None:
         ("export", "x", "--key"),
         ("export", "--key", "--head"),
         ("export", "x", "--size", "1"),
-        ("replay", "3.json", "--bundle", "nowhere.rego"),
         ("replay", "3.json", "--store", "nowhere"),
     ],
     ids=" ".join,

@@ -244,7 +244,7 @@ USING = st.sampled_from(
         LITERAL,
         using(whole_share=0.0),
         using(whole_share=0.5, stretches_seen=3),
-        EnvelopeSettings(packing="knapsack", ordering="rank"),
+        EnvelopeSettings(ordering="rank"),
         EnvelopeSettings(packing="in_order", layout="cache-stable"),
     ]
 )

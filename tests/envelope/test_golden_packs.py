@@ -14,11 +14,11 @@ from tests.envelope.golden_packs import digests
 # Printed by `python -m tests.envelope.golden_packs 0 1 2 …`. A change of them is a change of some
 # algorithm, which then has another number, or of the settings' defaults.
 BEFORE = (
-    "7748698e7614967dda980f8ea33f124a180224b1ae2249a38ef24e98d296f263",
-    "fd63462b7c013109ad5b1c6f90f58aec3b8103be196c3bd92d9a0959e961b147",
-    "778ed85eb9b46a009bd56edbb3195cf49e430f13eec7bf5d39fe0cb3f4a28010",
-    "76ad50a960531b5d69c284adfaf971add4dc59db6ec8a480e1c341da22732f53",
-    "d5fa7e7f2decbf3d4a6baf5408ce7aac2d8b44632fab0a497664bbd8ed0316ea",
+    "08e72ab8467d5bee34f25b6a876702d2df9d0ea71132be7fed1e33d3b2d805bd",
+    "af09d7df942704b4eac44702011808f988b1ba499554fe46b04bad60c32ccd8e",
+    "8f7020cf244a2de4a7f2ba8019d8e20325e9d7f40d7660f0da92c4b2986e81b9",
+    "1a3333d6d54d6ac3ca2e3a4da2a75ccef74d8d27d8c83f4ed16284de2372419e",
+    "4d1bf47f735cf816fdda05a7de571a1215a7f2616099107732d2c307cd7872a6",
 )
 
 

@@ -43,7 +43,7 @@ MODELS = {
 # Their wheels are among what the tests install.
 ALWAYS = set(MODELS) - {"deepseek-v3", "llama-3", "llama-4", "qwen"}
 ESTIMATES = ("claude-3-opus", "gemini-2.5-pro", "unheard-of")
-PACKINGS: tuple[Any, ...] = ("greedy", "in_order", "density", "knapsack")
+PACKINGS: tuple[Any, ...] = ("greedy", "in_order")
 
 
 @cache

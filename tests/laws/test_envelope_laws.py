@@ -37,8 +37,8 @@ PASSING = [
     SETTINGS,
     LITERAL,
     EnvelopeSettings(ordering="sandwich_rank"),
-    EnvelopeSettings(packing="density", ordering="rank"),
-    EnvelopeSettings(packing="knapsack", ordering="reversed"),
+    EnvelopeSettings(ordering="rank"),
+    EnvelopeSettings(ordering="reversed"),
 ]
 USING = st.sampled_from([*PASSING, EnvelopeSettings(packing="in_order", layout="cache-stable")])
 

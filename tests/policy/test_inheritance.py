@@ -15,7 +15,6 @@ from crp_integrations.policy.inheritance import (
     MODES,
     apply_mode,
     combine_strictest,
-    effective_policy,
     tighten,
 )
 from crp_integrations.policy.policy_text import parse_policy, render_policy
@@ -179,18 +178,6 @@ def test_a_refusal_names_directive_and_both_values(
     assert (error.directive, error.parent, error.child) == (directive, wanted, seen)
     assert error.status_hint == 403
     assert all(word in str(error) for word in (directive, wanted, seen))
-
-
-def test_layers_inherit_one_from_the_other() -> None:
-    operator, session = parse_policy("halt-on CRITICAL"), parse_policy("halt-on HIGH; block-pii")
-    assert effective_policy([None, None]) == Policy()
-    assert effective_policy([operator, None, session]) == session
-    assert effective_policy([operator, session, None]) == session
-    # Nothing stands above the first: it may allow what is not allowed by default.
-    wide = parse_policy("default-src context parametric ckf")
-    assert effective_policy([None, wide]) == wide
-    with pytest.raises(PolicyRelaxed):
-        effective_policy([operator, session, operator])
 
 
 @given(policies(COARSE), st.sampled_from((*SafetyMode, None)))

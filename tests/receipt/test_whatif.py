@@ -7,17 +7,14 @@ from typing import Any
 import pytest
 
 from crp_integrations.adapters.observed_answers import observe_answer
-from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import CRPError, PolicySyntaxError, RequestError
-from crp_integrations.guard.ports import Bundle
 from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.whatif import Change, whatif
 from crp_integrations.relay.defaults import default_verifier
-from crp_integrations.vocabulary import Exactness, HaltReason, RiskLevel
-from tests.doubles import HashEmbedder, WordCounter
+from tests.doubles import HashEmbedder
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
 from tests.relay.conftest import FACTS
 from tests.relay.judges import MEASURED
@@ -124,17 +121,15 @@ WORSE = f"{ANSWER} The Halden Trust bought it back for $12 million on 5 May 1999
 
 
 @pytest.mark.parametrize(
-    ("asking", "decision", "reason"),
+    ("asking", "decision"),
     [
-        ({"accept_risk": "LOW"}, "withhold", HaltReason.CRITICAL_RISK),
-        ({"accept_quality": ("S",)}, "unreachable", None),
-        ({"policy": "require-oversight human-review"}, "review", None),
-        ({"policy": "block-fabrication"}, "withhold", HaltReason.POLICY),
+        ({"accept_risk": "LOW"}, "withhold"),
+        ({"accept_quality": ("S",)}, "unreachable"),
+        ({"policy": "require-oversight human-review"}, "review"),
+        ({"policy": "block-fabrication"}, "withhold"),
     ],
 )
-def test_what_it_was_is_what_was_decided(
-    asking: dict[str, Any], decision: str, reason: HaltReason | None
-) -> None:
+def test_what_it_was_is_what_was_decided(asking: dict[str, Any], decision: str) -> None:
     relay, _ = opened(*[WORSE] * 6, dpe=MEASURED)
     with pytest.raises(CRPError):
         relay.ask(QUESTION, model=MODEL, session_id=SESSION, **asking)
@@ -145,60 +140,6 @@ def test_what_it_was_is_what_was_decided(
     assert verdict is not None
     assert verdict.same
     assert (verdict.decision_before, verdict.decision_after) == (decision, decision)
-    assert (verdict.reason_before, verdict.reason_after) == (reason, reason)
-
-
-REGO = """package mine
-verdict := {"ai_act_class": "HIGH", "nist_tier": "TIER-1", "iso_42001": [],
-  "met": {}, "open": []}
-"""
-
-
-def test_a_bundle_classifies_the_use() -> None:
-    receipt = asked(options={"system": {"domain": "creative"}})
-    bundle = Bundle("mine@1", REGO, {}, "mine/verdict")
-    found = whatif(receipt, Change(bundle=bundle), Tools(policy=RegoEngine()))
-    assert found.verdict is not None
-    assert found.verdict.class_after == "HIGH"
-    assert found.verdict.class_before != "HIGH"
-    without = whatif(receipt, Change(bundle=bundle))
-    assert any("no policy engine" in note for note in without.notes)
-
-
-def test_another_preset_packs_and_judges_by_its_rules() -> None:
-    # Nobody read the answer; the preset measures it.
-    receipt = asked(options={"dpe": {}})
-    found = whatif(
-        receipt,
-        Change(preset="literal"),
-        Tools(embedder=HashEmbedder(), verifier=default_verifier("alignment")),
-    )
-    assert found.context is not None
-    assert found.verdict is not None
-    assert any("settings that were in force" in note for note in found.notes)
-    levels = (found.verdict.level_before, found.verdict.level_after)
-    assert levels == (RiskLevel.UNKNOWN, RiskLevel.CRITICAL)
-    assert found.verdict.risk is None
-    assert not found.verdict.same
-
-
-def test_another_model_counts_by_its_own_tokenizer() -> None:
-    found = whatif(asked(), Change(model="other/model", limit=2_000), Tools(counter=WordCounter()))
-    assert found.context is not None
-    assert found.context.tokens.before != found.context.tokens.after
-    assert found.context.budget.after < found.context.budget.before
-    alone = whatif(asked(), Change(model="other/model"))
-    assert any("no tokenizer of 'other/model'" in note for note in alone.notes)
-    assert not any("tokens of 'other/model'" in note for note in found.notes)
-
-
-def test_an_estimate_of_another_models_tokens_is_called_one() -> None:
-    class Guess(WordCounter):
-        identity, exactness = "guess@1", Exactness.ESTIMATE
-
-    found = whatif(asked(), Change(model="other/model"), Tools(counter=Guess()))
-    said = "tokens of 'other/model' are counted by 'guess@1' (estimate), not by its own tokenizer"
-    assert said in found.notes
 
 
 @pytest.mark.parametrize(
@@ -206,8 +147,6 @@ def test_an_estimate_of_another_models_tokens_is_called_one() -> None:
     [
         (Change(without=("nobody",)), RequestError, "'nobody' is not among the 5 candidates"),
         (Change(budget_tokens=-1), RequestError, "the budget is -1"),
-        (Change(model=" "), RequestError, "the model's name is empty"),
-        (Change(preset="loose"), RequestError, "'loose' is not one of default, literal"),
         (Change(policy="halt-on everything"), PolicySyntaxError, "halt-on"),
     ],
 )
@@ -225,7 +164,7 @@ def test_a_fact_of_a_context_that_was_made_elsewhere_cannot_be_left_out() -> Non
         whatif(receipt, Change(without=(shown,)))
 
 
-@pytest.mark.parametrize("change", [Change(budget_tokens=60), Change(preset="literal"), Change()])
+@pytest.mark.parametrize("change", [Change(budget_tokens=60), Change()])
 @pytest.mark.parametrize("quoting", [True, False])
 def test_a_copy_without_texts_has_no_figures_of_a_context(change: Change, quoting: bool) -> None:
     receipt = asked()

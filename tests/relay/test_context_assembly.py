@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.cfs.assembly import verify_determinism
+from crp_integrations.envelope.cfs.assembly import verify_properties
 from crp_integrations.envelope.cfs.records import TokenBudget
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.relay.context_packs import run_parallel
@@ -96,9 +96,10 @@ def test_searching_at_once_gives_the_same_context(relay: Relay) -> None:
 
     with pytest.raises(ValueError, match="left"):
         run_parallel(fails, lambda: 2)
-    assert verify_determinism(
+    context = verify_properties(
         QUESTION, relay.fabric, TokenBudget.new(2000), now=NOON, both=run_parallel
     )
+    assert context.properties.deterministic is True
 
 
 def test_threads_get_one_text(open_relay: Opener) -> None:

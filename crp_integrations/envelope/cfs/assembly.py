@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crp_integrations.envelope.cfs.pack import (
     ALGORITHMS,
@@ -33,7 +32,6 @@ from crp_integrations.envelope.cfs.records import (
     ContextChunk,
     ContextMetadata,
     ContextProperties,
-    PackingName,
     RetrievalResult,
     TokenBudget,
 )
@@ -60,6 +58,12 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.view import FabricView
 
 _DIGITS = 6
+# What the specification wants of a context: the three best chunks among the first five, and an
+# adjacency and a coverage above these.
+TOP_CHUNKS: Final = 3
+FIRST_CHUNKS: Final = 5
+ADJACENCY: Final = 0.7
+COVERAGE: Final = 0.9
 
 
 def measure_properties(
@@ -68,15 +72,14 @@ def measure_properties(
     *,
     overhead_tokens: int,
     available: int,
-    settings: AssemblySettings,
 ) -> ContextProperties:
     """Measure all but determinism, which takes a second assembly.
 
     Spec: CFS-021 §P2, §P3, §P4, §P5
     """
     content = sum(chunk.tokens for chunk in placed)
-    best = {result.chunk.id for result in results[: settings.top_chunks]}
-    first = {chunk.result.chunk.id for chunk in placed[: settings.first_chunks]}
+    best = {result.chunk.id for result in results[:TOP_CHUNKS]}
+    first = {chunk.result.chunk.id for chunk in placed[:FIRST_CHUNKS]}
     near = adjacency([chunk.document_id for chunk in placed])
     distinct = len(frozenset().union(*(token_set(chunk.text) for chunk in placed)))
     coverage = distinct / available if available else None
@@ -85,10 +88,10 @@ def measure_properties(
         best_in_front=len(best & first),
         best_wanted=len(best),
         adjacency=None if near is None else round(near, _DIGITS),
-        coherent=None if near is None else near > settings.adjacency_wanted,
+        coherent=None if near is None else near > ADJACENCY,
         unique_tokens=distinct,
         coverage=None if coverage is None else round(coverage, _DIGITS),
-        covering=None if coverage is None else coverage > settings.coverage_wanted,
+        covering=None if coverage is None else coverage > COVERAGE,
         filled=round(content / available, _DIGITS) if available else None,
     )
 
@@ -107,32 +110,21 @@ def adjacency(documents: Sequence[str]) -> float | None:
     return sum(left == right for left, right in pairwise(documents)) / possible
 
 
-@dataclass(frozen=True, slots=True)
-class CacheKey:
+class CacheKey(NamedTuple):
     """What decides every byte of a context but its timestamp.
 
     Spec: CFS-021 §Caching
 
     Attributes:
-        query_hash: BLAKE3 of the query.
-        state_root: the fabric's state hash; `generation` counts its changes besides, and
-            `embedder` made its vectors.
-        budget_hash: BLAKE3 of the token budget.
-        threshold: of the overlap.
-        settings_hash: BLAKE3 of all other settings.
         scope: who reads, and where.
+        generation, state_root: the fabric's state; see `FabricView.generation`.
+        digest: BLAKE3 of query, budget, settings, tokenizer and embedder.
     """
 
-    query_hash: str
-    state_root: str
+    scope: str
     generation: int
-    budget_hash: str
-    packing: PackingName
-    tokenizer: str
-    threshold: float
-    settings_hash: str
-    embedder: str
-    scope: str = ""
+    state_root: str
+    digest: str
 
 
 class ContextCache:
@@ -149,46 +141,43 @@ class ContextCache:
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
-        self._held: OrderedDict[CacheKey, AssembledContext] = OrderedDict()
-        self._states: dict[str, tuple[int, str]] = {}
+        self._contexts: OrderedDict[CacheKey, AssembledContext] = OrderedDict()
+        self._generations: dict[str, tuple[int, str]] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
         with self._lock:
-            return len(self._held)
+            return len(self._contexts)
 
     def get(self, key: CacheKey) -> AssembledContext | None:
         """The context of a key, which is now the one used last; None for a miss."""
         with self._lock:
             self._notice(key)
-            found = self._held.get(key)
-            if found is not None:
-                self._held.move_to_end(key)
-            return found
+            context = self._contexts.pop(key, None)
+            if context is not None:
+                self._contexts[key] = context
+            return context
 
     def put(self, key: CacheKey, context: AssembledContext) -> None:
         """Keep a context; the one used least recently goes when there are too many."""
         with self._lock:
-            if not self._notice(key):
-                return
-            self._held[key] = context
-            self._held.move_to_end(key)
-            while len(self._held) > self._max_size:
-                self._held.popitem(last=False)
+            if self._notice(key):
+                self._contexts.pop(key, None)
+                self._contexts[key] = context
+                while len(self._contexts) > self._max_size:
+                    self._contexts.popitem(last=False)
 
     def _notice(self, key: CacheKey) -> bool:
         """Let older states of the scope go; false for a key that is itself of an older one."""
         state = key.generation, key.state_root
-        known = self._states.get(key.scope)
-        if known is not None and key.generation < known[0]:
+        known = self._generations.get(key.scope, state)
+        if key.generation < known[0]:
             return False
+        self._generations[key.scope] = state
         if state != known:
-            self._states[key.scope] = state
-            for held in [
-                held for held in self._held
-                if held.scope == key.scope and (held.generation, held.state_root) != state
-            ]:  # fmt: skip
-                del self._held[held]
+            older = [old for old in self._contexts if old.scope == key.scope and old[1:3] != state]
+            for old in older:
+                del self._contexts[old]
         return True
 
 
@@ -217,22 +206,16 @@ def assemble_context(
     query_hash = _query_hash(query)
     now = _aware(now)
 
-    def key(state_root: str, generation: int) -> CacheKey:
-        return CacheKey(
-            query_hash=query_hash,
-            state_root=state_root,
-            generation=generation,
-            budget_hash=blake3_of(canonical(budget.model_dump(mode="json"))),
-            packing=settings.packing,
-            tokenizer=tokenizer.identity,
-            threshold=settings.dedup_threshold,
-            settings_hash=blake3_of(canonical(settings.model_dump(mode="json"))),
-            embedder=view.embedder.identity,
-            scope=scope,
-        )
-
+    decides = {
+        "query": query_hash,
+        "budget": budget.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json"),
+        "tokenizer": tokenizer.identity,
+        "embedder": view.embedder.identity,
+    }
+    digest = blake3_of(canonical(decides))
     if cache is not None:
-        known = cache.get(key(view.state_hash(), view.generation()))
+        known = cache.get(CacheKey(scope, view.generation(), view.state_hash(), digest))
         if known is not None:
             return known
     found = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, both=both)
@@ -250,7 +233,7 @@ def assemble_context(
         refused=refused,
     )
     if cache is not None:
-        cache.put(key(found.state_root, found.generation), context)
+        cache.put(CacheKey(scope, found.generation, found.state_root, digest), context)
     return context
 
 
@@ -272,7 +255,7 @@ def assemble(
     Spec: CFS-021 §1, §11
     """
     query_hash, now = _query_hash(query), _aware(now)
-    boosted = prefer_recent(results, settings) if settings.prefer_recent else results
+    boosted = prefer_recent(results) if settings.prefer_recent else results
     ranked = unique_results(boosted)
     tokens = _counted(ranked, tokenizer) if counts is None else counts
     allowed = [result for result in ranked if result.chunk.id not in refused]
@@ -341,7 +324,6 @@ def assemble(
             kept,
             overhead_tokens=overhead,
             available=budget.available,
-            settings=settings,
         ),
         metadata=ContextMetadata(query_hash=query_hash, timestamp=now, state_root=state_root),
     )
@@ -399,26 +381,6 @@ def _aware(now: datetime) -> datetime:
     return now.astimezone(UTC)
 
 
-def verify_determinism(
-    query: str,
-    view: FabricView,
-    budget: TokenBudget,
-    tokenizer: ContextTokenizer = _SIMPLE,
-    *,
-    now: datetime,
-    settings: AssemblySettings = _DEFAULTS,
-    both: PairRunner = run_in_turn,
-) -> bool:
-    """Assemble twice, without a cache, and compare chunk ids and formatted text.
-
-    Spec: CFS-021 §12
-    """
-    context = verify_properties(
-        query, view, budget, tokenizer, now=now, settings=settings, both=both
-    )
-    return context.properties.deterministic is True
-
-
 def verify_properties(
     query: str,
     view: FabricView,
@@ -429,9 +391,9 @@ def verify_properties(
     settings: AssemblySettings = _DEFAULTS,
     both: PairRunner = run_in_turn,
 ) -> AssembledContext:
-    """A context of which all five properties were measured, by assembling it twice.
+    """A context of which all five properties were measured, by assembling it twice, uncached.
 
-    Spec: CFS-021 §P1
+    Spec: CFS-021 §P1, §12
     """
     one, other = (
         assemble_context(query, view, budget, tokenizer, now=now, settings=settings, both=both)

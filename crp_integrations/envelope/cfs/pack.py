@@ -10,9 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Protocol
 
-from crp_integrations.envelope.cfs.records import DocumentGroup, PackingName, RetrievalResult
+from crp_integrations.envelope.cfs.records import (
+    ContextChunk,
+    DocumentGroup,
+    PackingName,
+    RetrievalResult,
+)
 from crp_integrations.envelope.cfs.search import reading_order
 from crp_integrations.envelope.cfs.tokens import DOTS, ContextTokenizer
 from crp_integrations.language.text import plain
@@ -270,25 +274,6 @@ def deduplicate(
 FORMAT = "cfs-format@1"
 
 
-class MarkedChunk(Protocol):
-    """What is needed of a chunk to show it."""
-
-    @property
-    def document_id(self) -> str:
-        """Of the document that it is from."""
-        ...
-
-    @property
-    def document_path(self) -> str:
-        """What stands in the marker."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """What stands in the context."""
-        ...
-
-
 def marker(path: str) -> str:
     r"""The line above a document's chunks; a line break in a path would forge another.
 
@@ -298,7 +283,7 @@ def marker(path: str) -> str:
     return f"[DOC: {' '.join(path.splitlines())}]\n"
 
 
-def format_context(chunks: Iterable[MarkedChunk], separator: str = "\n") -> str:
+def format_context(chunks: Iterable[Placed | ContextChunk], separator: str = "\n") -> str:
     """The chunks in their order, a header wherever the document changes.
 
     Spec: CFS-021 §9 (decision F2)

@@ -39,13 +39,7 @@ class AssemblySettings(Part):
         top_k: most chunks after both were merged (§11).
         rrf_k: constant of reciprocal rank fusion.
         parallel_search: run both searches at once, with the same result (Parallel).
-        recency_boost: share of its score that the newest document gains (`prefer_recent`).
-        recency_horizon_days: age beside the newest document at which nothing is gained, days.
         cache_size: most contexts that are kept in memory; 0 keeps none (Caching).
-        top_chunks: so many best chunks should be among the first `first_chunks` (P3).
-        first_chunks: see `top_chunks`.
-        adjacency_wanted: adjacency that should be exceeded (P4), [0, 1].
-        coverage_wanted: coverage that should be exceeded (P5), [0, 1].
     """
 
     packing: PackingName = "greedy"
@@ -69,15 +63,7 @@ class AssemblySettings(Part):
     rrf_k: int = Field(default=60, ge=0)
     parallel_search: bool = False
 
-    recency_boost: float = Field(default=0.10, ge=0.0, le=1.0)
-    recency_horizon_days: int = Field(default=365, ge=1)
-
     cache_size: int = Field(default=32, ge=0)
-
-    top_chunks: int = Field(default=3, ge=1)
-    first_chunks: int = Field(default=5, ge=1)
-    adjacency_wanted: float = Field(default=0.7, ge=0.0, le=1.0)
-    coverage_wanted: float = Field(default=0.9, ge=0.0, le=1.0)
 
     @field_validator("separator")
     @classmethod

@@ -195,6 +195,9 @@ def _counts(
 
 ORDER = "cfs-order@1"
 RECENT = "cfs-recent@1"
+_BOOST = 0.1
+# A document so much older than the newest one gains nothing.
+_HORIZON = timedelta(days=365)
 
 
 def sort_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
@@ -215,25 +218,23 @@ def unique_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
     return list(found.values())
 
 
-def prefer_recent(
-    results: Sequence[RetrievalResult], settings: AssemblySettings
-) -> list[RetrievalResult]:
+def prefer_recent(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
     """The results with higher scores for documents modified recently.
 
-    The newest document that was found gains `recency_boost` of its score, and the others less,
-    the older they are beside it. No clock is read, so the same state gives the same scores.
+    The newest document that was found gains a tenth of its score, and the others less, the older
+    they are beside it. No clock is read, so the same state gives the same scores.
 
     Spec: CFS-021 §Config
     """
     moments = [r.document.modified_at for r in results if r.document.modified_at is not None]
     if not moments:
         return list(results)
-    newest, horizon = max(moments), timedelta(days=settings.recency_horizon_days)
+    newest = max(moments)
     boosted = []
     for result in results:
         modified = result.document.modified_at
-        fresh = 0.0 if modified is None else max(0.0, 1.0 - (newest - modified) / horizon)
-        gain = abs(result.score) * settings.recency_boost * fresh if fresh else 0.0
+        fresh = 0.0 if modified is None else max(0.0, 1.0 - (newest - modified) / _HORIZON)
+        gain = abs(result.score) * _BOOST * fresh if fresh else 0.0
         boosted.append(replace(result, score=result.score + gain))
     return boosted
 

@@ -1,70 +1,39 @@
-"""Whether a text gives orders to its reader (`injection@1`), and which candidates that refuses."""
+"""Whether a text gives orders to its reader (`injection@1`)."""
 
 from __future__ import annotations
 
 import math
-import re
 import threading
+import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
-
-from pydantic import Field
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 
 from crp_integrations.errors import EngineError
-from crp_integrations.guard.injection.disguises import find_blobs, read_disguises
-from crp_integrations.guard.injection.order_phrases import (
-    ADDRESSED,
-    DECODE,
-    GLUED,
-    LEAK,
-    OVERRIDE,
-    PERSONA,
-)
+from crp_integrations.guard.injection.patterns import PATTERNS, REASONS
+from crp_integrations.guard.injection.readings import read_disguises
 from crp_integrations.guard.injection.records import (
     InjectionFinding,
     InjectionReport,
     InjectionSettings,
     Level,
-    Phrase,
-)
-from crp_integrations.guard.injection.steering_phrases import (
-    AUTHORITY,
-    LATIN,
-    SCRIPTS,
-    STEERING,
-    TOOLS,
-)
-from crp_integrations.guard.injection.text_signs import (
-    find_bloat,
-    find_exfiltration,
-    find_hidden,
-    find_invisible,
-    find_role_markers,
 )
 from crp_integrations.guard.ports import InjectionModel
-from crp_integrations.guard.settings import ScreeningSettings
-from crp_integrations.language.text import FoldedText, fold
-from crp_integrations.records import Part
-from crp_integrations.scores import SCALE, from_fixed
+from crp_integrations.language.hidden_text import hidden_text
+from crp_integrations.language.text import fold
 from crp_integrations.seals import sha256
 
 RULES = "injection@1"
 
-ENGLISH: tuple[Phrase, ...] = (
-    *OVERRIDE,
-    *PERSONA,
-    *LEAK,
-    *ADDRESSED,
-    *STEERING,
-    *AUTHORITY,
-    *TOOLS,
-    DECODE,
-)
-
-_WORDS = re.compile(r"[^\W\d_]+")
-_SCRIPTS = tuple((re.compile(letter), phrases) for letter, phrases in SCRIPTS)
 _DIGITS = 4
+# Of one pattern, or of one kind of hidden text; the score needs no more.
+_MOST_FINDINGS = 8
+# Fewer selectors are leavings of a copied emoji and hold no word.
+_LONG_RUN = 4
+# Bytes from which a text is long, and the share of them to which prose is never compressed.
+_LONG = 800
+_BLOAT = 0.1
 
 
 def detect(text: str, settings: InjectionSettings | None = None) -> InjectionReport:
@@ -77,10 +46,61 @@ def detect(text: str, settings: InjectionSettings | None = None) -> InjectionRep
     chosen = settings or InjectionSettings()
     folded = fold(text)
     low = _lower(folded.text)
-    found = [_placed(one, folded) for one in _find_in_folded(folded.text, low, chosen)]
-    found += find_invisible(text, chosen)
-    found += _find_encoded(text, chosen)
-    return _report(found, chosen)
+    findings = list(_find(low))
+    findings += _find_bloat(low)
+    findings += _find_disguised(folded.text, {finding.reason for finding in findings})
+    if folded.offsets is not None:
+        for number, finding in enumerate(findings):
+            place = folded.span(finding.start, finding.end)
+            findings[number] = finding.model_copy(update={"start": place.start, "end": place.end})
+    findings += _find_hidden(text)
+    return _report(findings, chosen)
+
+
+def _find(low: str) -> Iterator[InjectionFinding]:
+    for rule, pattern in PATTERNS:
+        for match in islice(pattern.finditer(low), _MOST_FINDINGS):
+            yield InjectionFinding(
+                rule=rule, level="clear", reason=REASONS[rule], start=match.start(), end=match.end()
+            )
+
+
+def _find_bloat(low: str) -> Iterator[InjectionFinding]:
+    """Words that are said again and again, which any compression shows."""
+    size = len(low.encode("utf-8", "surrogatepass"))
+    if size < _LONG or 2 * sum(map(str.isalpha, low)) < len(low):
+        return
+    if len(zlib.compress(low.encode("utf-8", "surrogatepass"))) < _BLOAT * size:
+        yield InjectionFinding(
+            rule="bloat", level="clear", reason=REASONS["bloat"], start=0, end=len(low)
+        )
+
+
+def _find_disguised(text: str, known: Collection[str]) -> Iterator[InjectionFinding]:
+    """Orders that another reading of the text gives, and the text itself does not."""
+    for reading in read_disguises(text):
+        new = sorted({finding.reason for finding in _find(reading.text)}.difference(known))
+        if new:
+            yield InjectionFinding(
+                rule=reading.rule,
+                level="certain",
+                reason=f"{new[0]}, in {reading.how}",
+                start=reading.start,
+                end=reading.end,
+            )
+
+
+def _find_hidden(text: str) -> Iterator[InjectionFinding]:
+    """Characters that a reader does not see, and a model does."""
+    for hidden in islice(hidden_text(text), _MOST_FINDINGS):
+        if hidden.kind != "variation selectors" or hidden.end - hidden.start >= _LONG_RUN:
+            yield InjectionFinding(
+                rule="invisible",
+                level="certain" if hidden.decoded else "clear",
+                reason=f"holds characters that nobody sees ({hidden.kind})",
+                start=hidden.start,
+                end=hidden.end,
+            )
 
 
 def detect_many(
@@ -131,110 +151,19 @@ def _with_model(
     )
 
 
-# --- rules over one reading ------------------------------------------------------------
-
-
-def _find_in_folded(
-    folded: str, low: str, settings: InjectionSettings
-) -> Iterator[InjectionFinding]:
-    yield from _find_phrases(low, ENGLISH, settings)
-    yield from _find_foreign(low, settings)
-    yield from find_role_markers(low, settings)
-    yield from find_hidden(low, settings)
-    yield from find_bloat(folded, low, settings)
-    yield from find_exfiltration(folded)
-    for reading in read_disguises(low):
-        for found in _find_phrases(reading.text, ENGLISH, settings):
-            start, end = reading.span(found.start, found.end)
-            if found.level == "hint" or low[start:end] == reading.text[found.start : found.end]:
-                continue
-            yield InjectionFinding(
-                rule="disguised",
-                level="certain",
-                reason=f"{found.reason}, {reading.how}",
-                start=start,
-                end=end,
-            )
-
-
-def _find_phrases(
-    low: str, phrases: Iterable[Phrase], settings: InjectionSettings
-) -> Iterator[InjectionFinding]:
-    """Phrases of a text, each as often as settings keep."""
-    words = set(_WORDS.findall(low))
-    for one in phrases:
-        if not one.needs or not one.needs.isdisjoint(words):
-            yield from _matches(one, low, settings)
-    if "instruction" in low or "prompt" in low:
-        yield from _matches(GLUED, low, settings)
-
-
-def _find_foreign(low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    for trigger, one in LATIN:
-        if trigger in low:
-            yield from _matches(one, low, settings)
-    if not low.isascii():
-        for letter, phrases in _SCRIPTS:
-            if letter.search(low):
-                for one in phrases:
-                    yield from _matches(one, low, settings)
-
-
-def _find_encoded(text: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    for blob in find_blobs(text, settings.longest_decoded):
-        low = _lower(fold(blob.text).text)
-        orders = any(found.level != "hint" for found in _find_phrases(low, ENGLISH, settings))
-        if orders or blob.prose:
-            yield InjectionFinding(
-                rule="encoded",
-                level="certain" if orders else "hint",
-                reason=f"{'gives orders' if orders else 'holds sentences'} in {blob.how}",
-                start=blob.start,
-                end=blob.end,
-            )
-
-
-def _matches(one: Phrase, low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    for number, match in enumerate(one.pattern.finditer(low)):
-        if number == settings.most_findings:
-            return
-        yield InjectionFinding(
-            rule=one.rule,
-            level=one.level,
-            reason=one.reason,
-            start=match.start(),
-            end=match.end(),
-        )
-
-
-# --- the report ------------------------------------------------------------------------
-
-
-def _report(found: Sequence[InjectionFinding], settings: InjectionSettings) -> InjectionReport:
+def _report(findings: Sequence[InjectionFinding], settings: InjectionSettings) -> InjectionReport:
     worth = {"certain": settings.certain, "clear": settings.clear, "hint": settings.hint}
     signs: dict[tuple[str, str], float] = {}
-    for one in found:
-        sign = (one.rule, one.reason.partition(",")[0])
-        signs[sign] = max(signs.get(sign, 0.0), worth[one.level])
+    for finding in findings:
+        sign = (finding.rule, finding.reason.partition(",")[0])
+        signs[sign] = max(signs.get(sign, 0.0), worth[finding.level])
     # In the order of the names, so that rounding is the same everywhere.
     clean = math.prod(1.0 - signs[name] for name in sorted(signs))
     score = round(1.0 - clean, _DIGITS)
-    kept: list[InjectionFinding] = []
-    counts: dict[str, int] = {}
-    for one in sorted(found, key=lambda one: (one.start, one.end, one.rule, one.reason)):
-        counts[one.rule] = counts.get(one.rule, 0) + 1
-        if counts[one.rule] <= settings.most_findings:
-            kept.append(one)
+    placed = sorted(findings, key=attrgetter("start", "end", "rule", "reason"))
     return InjectionReport(
-        rules=RULES, score=score, injected=score >= settings.threshold, findings=tuple(kept)
+        rules=RULES, score=score, injected=score >= settings.threshold, findings=tuple(placed)
     )
-
-
-def _placed(one: InjectionFinding, folded: FoldedText) -> InjectionFinding:
-    if folded.offsets is None:
-        return one
-    place = folded.span(one.start, one.end)
-    return one.model_copy(update={"start": place.start, "end": place.end})
 
 
 def _lower(text: str) -> str:
@@ -242,7 +171,7 @@ def _lower(text: str) -> str:
     low = text.lower()
     if len(low) == len(text):
         return low
-    return "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+    return "".join(sign if len(sign.lower()) != 1 else sign.lower() for sign in text)
 
 
 class InjectionDetector:
@@ -280,86 +209,15 @@ class InjectionDetector:
         """The report on each text, in their order; each text is looked at once."""
         names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
         with self._lock:
-            found = {name: self._known[name] for name in names if name in self._known}
-            for name in found:
+            reports = {name: self._known[name] for name in names if name in self._known}
+            for name in reports:
                 self._known.move_to_end(name)
-        new = {name: text for name, text in zip(names, texts, strict=True) if name not in found}
+        new = {name: text for name, text in zip(names, texts, strict=True) if name not in reports}
         if new:
             made = detect_many(list(new.values()), self._settings, self._model)
-            found |= zip(new, made, strict=True)
+            reports |= zip(new, made, strict=True)
             with self._lock:
-                self._known.update((name, found[name]) for name in new)
+                self._known.update((name, reports[name]) for name in new)
                 while len(self._known) > self._most:
                     self._known.popitem(last=False)
-        return [found[name] for name in names]
-
-
-Reason = Literal["injection", "off-topic"]
-
-
-class RefusedText(Part):
-    """A candidate that is not to be selected.
-
-    Attributes:
-        rules: names of the rules that found something; empty for one that is off topic.
-        score: the injection score, or the relevance of what is off topic, [0, 1].
-    """
-
-    id: str
-    reason: Reason
-    score: float = Field(ge=0.0, le=1.0)
-    rules: tuple[str, ...] = ()
-
-
-class Screening(Part):
-    """Who may be selected.
-
-    Attributes:
-        kept: ids in the order given.
-        refused: the others, in the order given.
-        minimal: so little stays that the minimal pack is to be used.
-        algorithm: `name@n` of the rules.
-    """
-
-    kept: tuple[str, ...]
-    refused: tuple[RefusedText, ...]
-    minimal: bool
-    algorithm: str
-
-
-def screen_texts(
-    candidates: Sequence[tuple[str, str, int]],
-    settings: ScreeningSettings | None = None,
-    model: InjectionModel | None = None,
-    *,
-    known: Mapping[str, InjectionReport] | None = None,
-) -> Screening:
-    """Sort out what is off topic, then what gives orders.
-
-    Spec: Summit §Context Assembly Pipeline
-    """
-    chosen = settings or ScreeningSettings()
-    floor = round(chosen.relevance_floor * SCALE)
-    told = dict(known or {})
-    asked = [(id_, text) for id_, text, near in candidates if near >= floor and id_ not in told]
-    reports = detect_many([text for _, text in asked], chosen.injection, model)
-    told |= {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
-    kept: list[str] = []
-    refused: list[RefusedText] = []
-    for id_, _, near in candidates:
-        if near < floor:
-            far = from_fixed(max(0, near))
-            refused.append(RefusedText(id=id_, reason="off-topic", score=far))
-        elif told[id_].injected:
-            report = told[id_]
-            refused.append(
-                RefusedText(id=id_, reason="injection", score=report.score, rules=report.names)
-            )
-        else:
-            kept.append(id_)
-    return Screening(
-        kept=tuple(kept),
-        refused=tuple(refused),
-        minimal=len(kept) < chosen.fewest,
-        algorithm=RULES,
-    )
+        return [reports[name] for name in names]

@@ -254,28 +254,27 @@ def test_a_chunk_that_was_found_twice_counts_once_with_its_better_score():
 
 @pytest.mark.requirement("CFS-Config-5")
 def test_recent_documents_are_preferred_when_that_is_wanted():
-    settings = AssemblySettings(prefer_recent=True)
     results = [
         found("old", 0.50, path="old.md", modified_at=NOON - timedelta(days=900)),
         found("half", 0.48, path="half.md", modified_at=NOON - timedelta(days=182.5)),
         found("new", 0.49, path="new.md", modified_at=NOON),
         found("none", 0.495, path="none.md"),
     ]
-    scores = {r.chunk.id: r.score for r in prefer_recent(results, settings)}
+    scores = {r.chunk.id: r.score for r in prefer_recent(results)}
     assert scores == pytest.approx({"old": 0.50, "half": 0.504, "new": 0.539, "none": 0.495})
-    ranked = sort_results(prefer_recent(results, settings))
+    ranked = sort_results(prefer_recent(results))
     assert [r.chunk.id for r in ranked] == ["new", "half", "old", "none"]
 
 
 def test_without_a_known_moment_nothing_is_preferred():
     results = [found("a", 0.1), found("b", math.nan)]
-    assert prefer_recent(results, AssemblySettings()) == results
+    assert prefer_recent(results) == results
 
 
 def test_a_boost_keeps_infinities_and_raises_what_is_below_zero():
     results = [found("a", -1.0, modified_at=NOON), found("b", -math.inf, modified_at=NOON),
                found("c", math.inf, modified_at=NOON - timedelta(days=999))]  # fmt: skip
-    scores = [r.score for r in prefer_recent(results, AssemblySettings())]
+    scores = [r.score for r in prefer_recent(results)]
     assert scores[0] == pytest.approx(-0.9)
     assert scores[2] == math.inf
 
