@@ -4,8 +4,7 @@ In: any chain, agent or graph. Out: the same with documents that fit a token bud
 that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
 `documents.py`; `runnable.py` with `messages.py`, `model.py` and `sessions.py`; `callbacks.py` with
 `run_tree.py`; `gate.py`; `middleware.py` with `model_calls.py`; `chat_model.py`;
-`vector_store.py`; `store.py` and `document_store.py` with `stored_values.py`; `evaluator.py`; and
-`roles.py`, the governed graph.
+`vector_store.py`; `store.py` and `document_store.py` with `stored_values.py`; `evaluator.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
