@@ -413,15 +413,20 @@ def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
 
 def drops_by_reason(dropped: Sequence[Drop]) -> list[tuple[DropReason, int, int, str]]:
     """Reason, count, tokens and hash of the ids, in the order in which the reasons first come."""
-    found: dict[DropReason, tuple[list[str], int]] = {}
-    for drop in dropped:
-        ids, tokens = found.get(drop.reason, ([], 0))
-        ids.append(drop.fact_id)
-        found[drop.reason] = (ids, tokens + drop.tokens)
     return [
         (reason, len(ids), tokens, sha256("\n".join(ids)))
-        for reason, (ids, tokens) in found.items()
+        for reason, (ids, tokens) in group_drops(dropped).items()
     ]
+
+
+def group_drops(dropped: Sequence[Drop]) -> dict[DropReason, tuple[list[str], int]]:
+    """Ids and tokens by reason, in the order in which the reasons first come."""
+    groups: dict[DropReason, tuple[list[str], int]] = {}
+    for drop in dropped:
+        ids, tokens = groups.get(drop.reason, ([], 0))
+        ids.append(drop.fact_id)
+        groups[drop.reason] = (ids, tokens + drop.tokens)
+    return groups
 
 
 def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
