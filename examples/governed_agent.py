@@ -28,6 +28,7 @@ from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.governance.artifacts import Sandbox
 from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactPack
+from crp_integrations.governance.compaction.verification import check_pack
 from crp_integrations.governance.context_pack import (
     AssembleRequest,
     ContextPack,
@@ -38,12 +39,8 @@ from crp_integrations.governance.handovers import HandoverGate, is_given, labels
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 from crp_integrations.governance.pack_checks import (
-    PackCheck,
-    check_citations,
-    check_drops,
     check_offered,
-    check_policy,
-    check_provenance,
+    find_citation_fault,
     find_cited,
 )
 from crp_integrations.governance.runtime_state import (
@@ -58,7 +55,7 @@ from crp_integrations.governance.runtime_state import (
 )
 from crp_integrations.governance.settings import CompactionSettings, PackSettings
 from crp_integrations.governance.tools import ToolSpec
-from crp_integrations.guard.decisions import LabelFilter, Subject
+from crp_integrations.guard.decisions import Decision, LabelFilter, Subject
 from crp_integrations.guard.injection.detection import detect_many
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.messages import Message, ModelCall, Reply
@@ -179,15 +176,10 @@ class Draft(Record):
 
 
 class Verdict(Record):
-    """What the verifier says; one failed check withholds the answer."""
+    """What the verifier says; one broken rule withholds the answer."""
 
     SCHEMA = "role-verdict/1"
-    checks: tuple[PackCheck, ...]
-
-    @property
-    def failed(self) -> list[str]:
-        """The rules that are broken."""
-        return [check.rule for check in self.checks if not check.passed]
+    failed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -405,27 +397,44 @@ class Workflow:
         """Verifier: checks policy and provenance, citations, drops and tools."""
         before, shown, box = run.retrieved, run.shown, self.sandbox
 
-        def decide(labels: tuple[str, ...]) -> object:
+        def decide(labels: tuple[str, ...]) -> Decision:
             return box.guard.decide(box.subject, "read", labels)
 
-        faults = check_offered(shown.pack, self.tools, decide, LabelFilter())
         abstains = run.draft.text.strip() == NO_ANSWER
-        cited = PackCheck(rule="citations", passed=True)
-        return Verdict(
-            checks=(
-                check_policy(shown.pack, run.snippets, decide),
-                check_provenance(shown.pack),
-                cited if abstains else check_citations(run.draft.text, run.snippets),
-                check_drops(
-                    before.pack,
-                    shown.pack,
-                    shown.reports,
-                    compact=shown.compact,
-                    texts=before.texts,
-                ),
-                PackCheck(rule="tools", passed=not faults),
-            )
-        )
+        known = {one.id for one in shown.pack.items}
+        holds = {
+            "policy": all(is_given(o) or decide(labels_of(o)).allowed for o in shown.pack.items)
+            and all(snippet.id in known for snippet in run.snippets),
+            "provenance": has_provenance(shown.pack),
+            "citations": abstains or not find_citation_fault(run.draft.text, run.snippets),
+            "drops": names_all_drops(before, shown),
+            "tools": not check_offered(shown.pack, self.tools, decide, LabelFilter()),
+        }
+        return Verdict(failed=tuple(rule for rule, kept in holds.items() if not kept))
+
+
+def has_provenance(pack: ContextPack) -> bool:
+    """Whether each item but tools names its source and the checksum of its text."""
+    refs = {ref.item_id: ref for ref in pack.provenance_refs}
+    return all(
+        (ref := refs.get(one.id)) is not None
+        and ref.source
+        and (one.summary_ref is not None or ref.checksum == one.content_ref)
+        for one in pack.items
+        if one.source_type != "tool"
+    )
+
+
+def names_all_drops(before: Selection, shown: Selection) -> bool:
+    """Whether everything that is not shown as it was is named in a report."""
+    if shown.compact is not None:
+        try:
+            check_pack(before.pack, shown.compact, before.texts)
+        except CompactionRefused:
+            return False
+    named = {name.partition("#")[0] for r in shown.reports for name in r.dropped_item_ids}
+    left = named | {one.id for one in shown.pack.items}
+    return all(one.id in left for one in before.pack.items)
 
 
 def fills(made: CompactPack) -> int:

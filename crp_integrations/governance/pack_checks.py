@@ -1,20 +1,13 @@
-"""Checks of a pack, and of the answer to it: policy, provenance, citations, drops and tools.
-
-Each takes nobody's word for anything: it compares what was shown with what was written, and with
-what the guard and the registry of tools say now.
-"""
+"""Checks of an answer's citations against what was shown, and of tools against their registry."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
-from crp_integrations.errors import CompactionRefused
-from crp_integrations.governance.compaction.records import CompactPack
-from crp_integrations.governance.compaction.verification import check_pack, find_missing
-from crp_integrations.governance.context_pack import ContextPack, DropReport
-from crp_integrations.governance.handovers import is_given, labels_of
+from crp_integrations.governance.compaction.verification import find_missing
+from crp_integrations.governance.context_pack import ContextPack
 from crp_integrations.governance.runtime_state import Snippet
 from crp_integrations.governance.tools import Decide, ToolSpec
 from crp_integrations.guard.decisions import LabelFilter
@@ -34,21 +27,6 @@ _OPENING: Final = re.compile(r"\A[^\n:]{0,80}:\s*\n")
 _TOOL_ID: Final = "tool:"
 
 FaultWord = Literal["unknown", "altered", "unauthorised", "unsafe", "not-offered"]
-
-
-class PackCheck(Part):
-    """One look at a pack or an answer.
-
-    Attributes:
-        rule: `policy`, `provenance`, `citations`, `drops` or `tools`.
-        item_ids: what speaks against it; empty for a check that passed.
-        reason: one sentence without a word of any text.
-    """
-
-    rule: str
-    passed: bool
-    item_ids: tuple[str, ...] = ()
-    reason: str = ""
 
 
 class ToolFault(Part):
@@ -99,80 +77,20 @@ def is_supported(stretch: str, source: str) -> bool:
     )
 
 
-def check_policy(pack: ContextPack, snippets: Sequence[Snippet], decide: Decide) -> PackCheck:
-    """Whether the guard lets every item be read, and every snippet is an item's."""
-    stored = [item for item in pack.items if not is_given(item)]
-    denied = [item.id for item in stored if not decide(labels_of(item)).allowed]
-    known = {item.id for item in pack.items}
-    strange = [snippet.id for snippet in snippets if snippet.id not in known]
-    return _check("policy", [*denied, *strange], "the guard denies it, or it is in no pack")
-
-
-def check_provenance(pack: ContextPack) -> PackCheck:
-    """Whether each item names its source and the checksum of its text."""
-    refs = {ref.item_id: ref for ref in pack.provenance_refs}
-    bad = []
-    for item in pack.items:
-        if item.source_type == "tool":
-            continue
-        ref = refs.get(item.id)
-        summed_up = item.summary_ref is not None
-        if ref is None or not ref.source or not (summed_up or ref.checksum == item.content_ref):
-            bad.append(item.id)
-    return _check("provenance", bad, "no source or no checksum is known of it")
-
-
-def check_citations(answer: str, snippets: Sequence[Snippet]) -> PackCheck:
-    """Whether every stretch of an answer cites what was shown, and what is cited says it.
+def find_citation_fault(answer: str, snippets: Sequence[Snippet]) -> str:
+    """Why an answer's citations do not hold; empty where every stretch cites what says it.
 
     Marks such as `[2]` count the snippets from 1.
     """
     texts = {snippet.id: snippet.text for snippet in snippets}
     cited = find_cited(answer, list(texts))
-    bad = [
-        item_id
-        for span in cited
-        for item_id in span.item_ids
-        if item_id not in texts or not is_supported(answer[span.start : span.end], texts[item_id])
-    ]
-    if bad:
-        return _check("citations", bad, "what is cited was not shown, or does not say it")
+    for span in cited:
+        stretch = answer[span.start : span.end]
+        if not all(id_ in texts and is_supported(stretch, texts[id_]) for id_ in span.item_ids):
+            return "what is cited was not shown, or does not say it"
     last = max((span.end for span in cited), default=_opening_end(answer))
     uncited = len(content_stems(_MARKS.sub("", answer[last:]))) >= SAYS
-    missing = uncited or not cited
-    return PackCheck(
-        rule="citations",
-        passed=not missing,
-        reason="a stretch of the answer cites nothing" if missing else "",
-    )
-
-
-def check_drops(
-    before: ContextPack,
-    shown: ContextPack,
-    reports: Iterable[DropReport],
-    *,
-    compact: CompactPack | None = None,
-    texts: Mapping[str, str] | None = None,
-) -> PackCheck:
-    """Whether everything that is not shown as it was is named in a report.
-
-    Spec: Summit §Failure Modes & Mitigations
-
-    Args:
-        compact: the compaction that the pack came of, which is then verified as well.
-        texts: what the items before it refer to.
-    """
-    if compact is not None:
-        try:
-            check_pack(before, compact, texts or {})
-        except CompactionRefused:
-            reason = "the reports do not name all that went"
-            return PackCheck(rule="drops", passed=False, reason=reason)
-    reported = {name.partition("#")[0] for report in reports for name in report.dropped_item_ids}
-    left = {item.id for item in shown.items} | reported
-    lost = [item.id for item in before.items if item.id not in left]
-    return _check("drops", lost, "it is gone, and no report names it")
+    return "a stretch of the answer cites nothing" if uncited or not cited else ""
 
 
 def check_offered(
@@ -245,12 +163,3 @@ def _opening_end(text: str) -> int:
     """Where an answer begins after a line such as `Quoted from the context:`."""
     opening = _OPENING.match(text)
     return opening.end() if opening else 0
-
-
-def _check(rule: str, item_ids: Sequence[str], reason: str) -> PackCheck:
-    return PackCheck(
-        rule=rule,
-        passed=not item_ids,
-        item_ids=tuple(item_ids),
-        reason=reason if item_ids else "",
-    )

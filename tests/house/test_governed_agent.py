@@ -193,7 +193,12 @@ def test_a_closed_gate_ends_the_run_before_the_model_is_asked(
 @pytest.mark.requirement("SUM-isolation-1")
 @pytest.mark.parametrize(
     ("role", "why"),
-    [("lying", "citations"), ("hiding", "unreported-drop"), ("overfull", "budget-exceeded")],
+    [
+        ("lying", "citations"),
+        ("hiding", "unreported-drop"),
+        ("overfull", "budget-exceeded"),
+        ("nameless", "provenance"),
+    ],
 )
 def test_a_failed_check_or_a_blocking_signal_withholds_the_answer(
     slice_: ModuleType, kept: Kept, role: str, why: str
@@ -213,7 +218,12 @@ def test_a_failed_check_or_a_blocking_signal_withholds_the_answer(
         def compact(self, plan: Any, selection: Any) -> Any:
             return replace(selection, pack=selection.pack.changed(token_budget=10))
 
-    run = kept.other({"lying": Lying, "hiding": Hiding, "overfull": Overfull}[role])
+    class Nameless(slice_.Workflow):  # type: ignore[misc, name-defined]
+        def compact(self, plan: Any, selection: Any) -> Any:
+            return replace(selection, pack=selection.pack.changed(provenance_refs=()))
+
+    roles = {"lying": Lying, "hiding": Hiding, "overfull": Overfull, "nameless": Nameless}
+    run = kept.other(roles[role])
     assert run.answer == ""
     assert why in run.stopped
     assert run.gate.done[-1].taker.value in ("sentinel", "synthesizer")
