@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType
@@ -17,21 +15,12 @@ from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import AgentRole, EventType
-from tests.requirements.rows import ROOT
-
-SCRIPT = ROOT / "examples" / "governed_agent.py"
+from tests.example_scripts import load_example
 
 
 @pytest.fixture(scope="module")
-def slice_() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("governed_agent", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["governed_agent"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["governed_agent"]
+def slice_() -> ModuleType:
+    return load_example("governed_agent")
 
 
 @pytest.mark.requirement("SUM-proto-3")
