@@ -29,24 +29,20 @@ def group_turns(messages: Sequence[Message]) -> list[list[int]]:
     Results belong to the call just before them, since some models use the same ids again. Only the
     last turn may wait for results.
     """
-    found: list[list[int]] = []
-    place = 0
-    while place < len(messages):
-        message = messages[place]
-        turn = [place]
-        place += 1
-        if message.role == "tool":
+    turns: list[list[int]] = []
+    for place, message in enumerate(messages):
+        if message.role != "tool":
+            turns.append([place])
+        elif turns and messages[turns[-1][0]].tool_calls:
+            turns[-1].append(place)
+        else:
             raise RequestError(
-                f"message {turn[0]} is the result of call {message.tool_call_id!r:.60}, and the "
+                f"message {place} is the result of call {message.tool_call_id!r:.60}, and the "
                 "message before the results makes no such call; leave it out or give the call"
             )
-        if message.tool_calls:
-            while place < len(messages) and messages[place].role == "tool":
-                turn.append(place)
-                place += 1
-            _check_turn(messages, turn, last=place == len(messages))
-        found.append(turn)
-    return found
+    for turn in turns:
+        _check_turn(messages, turn, last=turn is turns[-1])
+    return turns
 
 
 def _check_turn(messages: Sequence[Message], turn: Sequence[int], *, last: bool) -> None:
