@@ -339,7 +339,7 @@ SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     },
     EventType.CONTEXT_COMPACTED: {
         "triggers": _many(_word(COMPACTING)), "before": _count, "after": _count,
-        "budget": _count, "fits": _flag, "artifacts": _names, "fallbacks": _count,
+        "budget": _count, "fits": _flag, "artifacts": _names,
     },
     EventType.CONTEXT_DROPPED: {
         "report": _name, "reason": _word(LEFT_OUT), "items": _names, "tokens": _count,

@@ -6,7 +6,7 @@ what the caller gives stands around them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -25,7 +25,6 @@ from crp_integrations.governance.context_pack import (
     ComposedPack,
     ContextPack,
     PackWarning,
-    check_request,
     pack_of,
     texts_of,
 )
@@ -48,6 +47,7 @@ from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelec
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import Clock, TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.validation import of_kind
 from crp_integrations.vocabulary import DropReason, GroundingMode
 
 REQUEST = "crp:request"
@@ -115,14 +115,17 @@ class ContextAssembler:
 
         Spec: Summit §Context Assembly Pipeline
         """
-        check_request(request)
+        wanted = "an AssembleRequest, such as AssembleRequest(message=question, budget_tokens=8000)"
+        of_kind(request, AssembleRequest, "request", wanted)
         parts, now = self._parts, self._parts.clock.now()
         namespace = parts.namespace
         check_subject(context, namespace.subject, "reading for a pack")
         session = request.session_id or context.session_id
         view = namespace.view(session) if session else namespace
         query = request.query or request.message
-        tools = self._tools(request, context, view, query)
+        tools = None
+        if request.tools:
+            tools = parts.selector.select(query, request.tools, view.decision, context.tool_tags)
         given = self._given(request, tools)
         selected = select_candidates(
             view,
@@ -144,32 +147,26 @@ class ContextAssembler:
 
     # --- what is given -----------------------------------------------------------------
 
-    def _tools(
-        self, request: AssembleRequest, context: PolicyContext, view: FabricView, query: str
-    ) -> ToolSelection | None:
-        if not request.tools:
-            return None
-        selector = self._parts.selector
-        return selector.select(query, request.tools, view.decision, context.tool_tags)
-
     def _given(
         self, request: AssembleRequest, tools: ToolSelection | None
     ) -> dict[str, FilledSection]:
         """The sections of what the caller gives, each within its share but for what is firm."""
         counter, budgets = self._parts.counter, self._parts.settings.budgets(request.budget_tokens)
-        preamble = [request.preamble] * bool(request.preamble)
+        preamble, task = [request.preamble], [request.task]
         state = [make_entry("state", one.text, one.source) for one in request.state]
+
+        def firm(kind: str, texts: Iterable[str]) -> list[SectionEntry]:
+            return [make_entry(kind, text, REQUEST, firm=True) for text in texts if text]
+
         sections: dict[str, list[SectionEntry]] = {
             "user": [
-                *(make_entry("preamble", text, REQUEST, firm=True) for text in preamble),
-                make_entry("user", request.message, REQUEST, firm=True),
+                *firm("preamble", preamble),
+                *firm("user", [request.message]),
                 *self._screened(state),
             ],
-            "task": [
-                make_entry("task", text, REQUEST, firm=True) for text in [request.task] if text
-            ],
+            "task": firm("task", task),
             "tools": self._screened(_tool_entries(request, tools)),
-            "policy": [make_entry("policy", text, REQUEST, firm=True) for text in request.policies],
+            "policy": firm("policy", request.policies),
         }
         return {
             name: fill_section(name, entries, budgets[name], counter)
@@ -318,20 +315,20 @@ class ContextAssembler:
         dropped = (*fitted.dropped, *selected.refused)
         envelope = fitted.envelope.model_copy(update={"dropped": dropped})
         reranker = self._parts.reranker.identity if self._parts.reranker else ""
-        said = collect_evidence(envelope, every, selected.sightings, tools, view, context, reranker)
+        beside = collect_evidence(
+            envelope, every, selected.sightings, tools, view, context, reranker
+        )
         flags = {
             fact.fact_id: _personal_data(fact, selected.memories.get(fact.fact_id))
             for fact in envelope.facts
         }
         pack = pack_of(
             envelope,
-            labels=said.labels,
-            counter=self._parts.counter,
+            labels=beside.labels,
+            evidence=beside.evidence,
+            decisions=beside.decisions,
             pii_flags=flags,
-            decisions=said.decisions,
-            reranker=reranker,
-            evidence=said.evidence,
-            reasons=_selection_reasons(envelope, fitted),
+            reasons=_selection_reasons(envelope, fitted.minimal),
         )
         return ComposedPack(
             pack=pack,
@@ -340,7 +337,7 @@ class ContextAssembler:
             drop_reports=make_drop_reports(
                 dropped, envelope.facts, {one.fact_id: one for one in every}, now
             ),
-            evidence=said.sightings,
+            evidence=beside.sightings,
             warnings=fitted.warnings,
             tools=tools,
             minimal=fitted.minimal,
@@ -359,22 +356,21 @@ def _firm_part(section: FilledSection) -> FilledSection:
 
 
 def _minimal_drops(
-    given: dict[str, FilledSection], selected: PackSelection, shown: Iterable[str]
+    given: dict[str, FilledSection], selected: PackSelection, shown: Set[str]
 ) -> tuple[Drop, ...]:
     """What the minimal pack leaves out; what was refused before keeps its reason."""
-    seen = set(shown)
-    dropped = [drop for one in given.values() for drop in one.dropped]
-    open_ = [
+    refused = [drop for section in given.values() for drop in section.dropped]
+    left = [
         (fact.fact_id, fact.token_count)
-        for one in given.values()
-        for fact in one.facts
-        if fact.fact_id not in seen
+        for section in given.values()
+        for fact in section.facts
+        if fact.fact_id not in shown
     ]
-    open_ += [
+    left += [
         (fact.fact_id, fact.tokens) for fact in (*selected.knowledge.facts, *selected.memory.facts)
     ]
-    minimal = [Drop(fact_id=id_, reason=DropReason.MINIMAL, tokens=n) for id_, n in open_]
-    return (*dropped, *minimal)
+    minimal = [Drop(fact_id=id_, reason=DropReason.MINIMAL, tokens=n) for id_, n in left]
+    return (*refused, *minimal)
 
 
 def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list[SectionEntry]:
@@ -394,14 +390,12 @@ def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list
     return found
 
 
-def _selection_reasons(envelope: Envelope, fitted: _FittedSections) -> dict[str, str]:
+def _selection_reasons(envelope: Envelope, minimal: bool) -> dict[str, str]:
     """Why each section holds what it holds."""
     made = ", ".join(name for name in envelope.algorithms if not name.startswith("etag"))
-    found = "the minimal pack: nothing else is shown" if fitted.minimal else "given by the caller"
+    given = "the minimal pack: nothing else is shown" if minimal else "given by the caller"
     return {
-        "user": found,
-        "task": found,
-        "policy": found,
+        **dict.fromkeys(("user", "task", "policy"), given),
         "tools": f"authorised tools that the message has a use for, by {TOOL_RAG}",
         "knowledge": f"keyword, vector and graph: {made}",
         "memory": f"keyword, vector and graph, memories fading by their decay: {made}",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast
 
 from pydantic import Field
 
 from crp_integrations.envelope.prompt import marker_text, render
-from crp_integrations.envelope.records import Envelope, PackedFact, Section
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.retriever_hits import RetrieverHit
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Moment
@@ -18,7 +18,6 @@ from crp_integrations.guard.decisions import PolicyDecisionRef
 from crp_integrations.ports import TokenCounter
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import digest, sha256
-from crp_integrations.validation import of_kind
 
 SectionType = Literal["user", "task", "tools", "knowledge", "memory", "policy"]
 SourceType = Literal["memory", "knowledge", "tool"]
@@ -167,23 +166,22 @@ def pack_of(
     envelope: Envelope,
     *,
     labels: Mapping[str, str],
-    counter: TokenCounter,
-    pii_flags: Mapping[str, tuple[str, ...]] | None = None,
-    decisions: Mapping[str, PolicyDecisionRef] | None = None,
-    reranker: str = "",
-    evidence: Mapping[str, RetrievalEvidence] | None = None,
-    reasons: Mapping[str, str] | None = None,
+    evidence: Mapping[str, RetrievalEvidence],
+    decisions: Mapping[str, PolicyDecisionRef],
+    pii_flags: Mapping[str, tuple[str, ...]],
+    reasons: Mapping[str, str],
 ) -> ContextPack:
     """An envelope as a pack: the same facts in the same order, section by section.
 
     Spec: Summit §Context Assembly Data Contracts
+
+    Args:
+        labels, evidence, decisions, pii_flags: by the fact's id.
+        reasons: why a section holds what it holds, by its name.
     """
-    flags, decided = pii_flags or {}, decisions or {}
-    found, why = evidence or {}, reasons or {}
     bare = sorted(fact.fact_id for fact in envelope.facts if not labels.get(fact.fact_id))
     if bare:
         raise AccessDenied(f"fact {bare[0]!r} has no security label, so it is shown to nobody")
-    by_rank = reranker or next((n for n in envelope.algorithms if n.startswith("rank")), "")
     sections = []
     for section in envelope.sections:
         facts = envelope.facts[section.first - 1 : section.last]
@@ -194,29 +192,24 @@ def pack_of(
                 content_ref=sha256(fact.content),
                 score=fact.composite_score,
                 security_label=labels[fact.fact_id],
-                pii_flags=flags.get(fact.fact_id, ()),
-                evidence=found.get(fact.fact_id)
-                or _evidence(envelope.query, fact, by_rank, decided),
+                pii_flags=pii_flags.get(fact.fact_id, ()),
+                evidence=evidence[fact.fact_id],
             )
             for fact in facts
         )
         sections.append(
             ContextSection(
-                type=_section_type(section),
+                type=cast("SectionType", section.name),
                 token_budget=section.token_budget,
-                # What was counted for the envelope is not counted again.
-                token_actual=sum(fact.token_count for fact in facts)
-                if counter.identity == envelope.tokenizer
-                else section_tokens([fact.content for fact in facts], counter),
+                token_actual=sum(fact.token_count for fact in facts),
                 items=items,
-                selection_reason=why.get(section.name)
-                or f"{envelope.strategy.value}, {envelope.grounding_mode.value}",
+                selection_reason=reasons.get(section.name, ""),
             )
         )
-    said = digest([envelope.session_id, envelope.window_number, envelope.etag])
-    used = {ref.id: ref for fact in envelope.facts if (ref := decided.get(fact.fact_id))}
+    hashed = digest([envelope.session_id, envelope.window_number, envelope.etag])
+    used = {ref.id: ref for fact in envelope.facts if (ref := decisions.get(fact.fact_id))}
     return ContextPack(
-        id="pack:" + said.removeprefix("sha256:")[:24],
+        id="pack:" + hashed.removeprefix("sha256:")[:24],
         session_id=envelope.session_id,
         created_at=envelope.created_at,
         token_budget=envelope.token_budget,
@@ -257,36 +250,6 @@ def text_of(item: ContextItem, ref: str, texts: Mapping[str, str]) -> str:
     if sha256(text) != ref:
         raise RequestError(f"the text given for {ref!r:.80} of item {item.id!r:.80} is another one")
     return text
-
-
-def _section_type(section: Section) -> SectionType:
-    for name in get_args(SectionType):
-        if section.name == name:
-            found: SectionType = name
-            return found
-    raise RequestError(
-        f"section {section.name!r:.60} is none of a pack's: {', '.join(get_args(SectionType))}"
-    )
-
-
-def _evidence(
-    query: str, fact: PackedFact, reranker: str, decided: Mapping[str, PolicyDecisionRef]
-) -> RetrievalEvidence:
-    """The retriever that says most for a fact; on a tie the vector's."""
-    retrievers: tuple[tuple[float, RetrieverName], ...] = (
-        (fact.relevance_score, "vector"),
-        (fact.lexical_score, "keyword"),
-        (fact.hop_score, "graph"),
-    )
-    best = max(retrievers, key=lambda pair: pair[0])
-    decision = decided.get(fact.fact_id)
-    return RetrievalEvidence(
-        retriever=best[1],
-        query=query,
-        reranker=reranker,
-        score=fact.composite_score,
-        policy_decision_id=decision.id if decision is not None else "",
-    )
 
 
 WarningWord = Literal["stale", "low-confidence", "overflow", "minimal"]
@@ -331,16 +294,6 @@ class AssembleRequest(Record):
     tools: tuple[ToolSpec, ...] = ()
     query: str = ""
     session_id: str = ""
-
-
-def check_request(request: AssembleRequest) -> AssembleRequest:
-    """What a pack is to be made for."""
-    return of_kind(
-        request,
-        AssembleRequest,
-        "request",
-        "an AssembleRequest, such as AssembleRequest(message=question, budget_tokens=8000)",
-    )
 
 
 class PackWarning(Part):

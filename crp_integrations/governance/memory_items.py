@@ -68,10 +68,7 @@ _FAULTS = {
     "datetime_from_date_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
     "timezone_aware": "wanted a time with its zone, such as 2026-05-25T10:00:00Z",
 }
-_UNLABELLED = "has no label; wanted at least one, such as class:internal"
 _CONTENT_TYPES = ("string_type", "dict_type", "list_type")
-_CONTENT = "wanted a text, an object or a list"
-
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 Label = Annotated[str, AfterValidator(_check_label)]
@@ -271,29 +268,24 @@ def item(fields: Mapping[str, Any]) -> MemoryItem:
 
 def item_error(error: ValidationError) -> FactRejected:
     """The error about fields that make no item; shows no value."""
-    found = error.errors(include_url=False, include_input=False)
     # Content may be one of three, and is then wrong three times over.
-    wrong = dict.fromkeys(f"{_place(one['loc'])}: {_describe_fault(one)}" for one in found)
-    return FactRejected(f"memory item is refused: {'; '.join(wrong)}")
-
-
-def _place(where: tuple[int | str, ...]) -> str:
-    """A field's name; below `content` names are the writer's own words, and are not told."""
-    inside = where[:1] if where[:1] == ("content",) else where
-    return ".".join(f"{part:.60}" if isinstance(part, str) else str(part) for part in inside) or (
-        "item"
+    faults = error.errors(include_url=False, include_input=False)
+    return FactRejected(
+        f"memory item is refused: {'; '.join(dict.fromkeys(map(_describe_fault, faults)))}"
     )
 
 
-def _describe_fault(one: ErrorDetails) -> str:
-    """What is wrong with a field, and what was wanted."""
-    kind, where = one["type"], one["loc"]
-    if where == ("content",) or (where[:1] == ("content",) and kind in _CONTENT_TYPES):
-        return "is missing" if kind == "missing" else _CONTENT
+def _describe_fault(fault: ErrorDetails) -> str:
+    """A field and what is wrong with it; names below `content` are the writer's own words."""
+    kind, where = fault["type"], fault["loc"]
+    in_content = where[:1] == ("content",)
+    place = ".".join(f"{part!s:.60}" for part in (where[:1] if in_content else where)) or "item"
+    words = _FAULTS.get(kind) or fault["msg"].removeprefix("Value error, ")
+    if in_content and kind != "missing" and (len(where) == 1 or kind in _CONTENT_TYPES):
+        words = "wanted a text, an object or a list"
     if where == ("security_label",) and kind in ("missing", "too_short"):
-        return _UNLABELLED
-    said = _FAULTS.get(kind) or one["msg"].removeprefix("Value error, ")
-    return said.replace("Input should be", "wanted").replace("valid ", "")
+        words = "has no label; wanted at least one, such as class:internal"
+    return f"{place}: {words.replace('Input should be', 'wanted').replace('valid ', '')}"
 
 
 def as_fact(one: MemoryItem) -> Fact:
@@ -386,12 +378,6 @@ def published_schema(record: type[Record]) -> dict[str, Any]:
     }
 
 
-def holds_at(one: MemoryItem, moment: datetime) -> bool:
-    """Whether an item by itself holds at a moment; the end of its validity is not in it."""
-    begun = one.valid_from is None or one.valid_from <= moment
-    return begun and (one.valid_to is None or moment < one.valid_to)
-
-
 def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem, ...]:
     """The items that hold at a moment, by id.
 
@@ -401,13 +387,14 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
 
     Spec: Summit §Failure Modes & Mitigations
     """
-    held = {one.id: one for one in items}
-    replaced: set[str] = set()
-    for one in held.values():
-        if one.supersedes is not None and (one.valid_from is None or one.valid_from <= moment):
-            replaced.add(one.supersedes)
+    begun = {
+        each.id: each for each in items if each.valid_from is None or each.valid_from <= moment
+    }
+    replaced = {each.supersedes for each in begun.values()}
     return tuple(
-        held[id_] for id_ in sorted(held) if id_ not in replaced and holds_at(held[id_], moment)
+        each
+        for id_, each in sorted(begun.items())
+        if id_ not in replaced and (each.valid_to is None or moment < each.valid_to)
     )
 
 
@@ -448,41 +435,38 @@ def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> Rebu
 
     Spec: Summit §Storage Interfaces
     """
-    by_fact = {one.fact_id: one for one in items}
-    found: dict[str, list[ItemVersion]] = {one.id: [] for one in items}
+    by_fact = {each.fact_id: each for each in items}
+    versions: dict[str, list[ItemVersion]] = {each.id: [] for each in items}
     aside: set[str] = set()
     for event in events:
         if not isinstance(event, Event):
             continue
-        cause, named = event.data.get("cause"), event.data.get("facts", ())
+        data, cause = event.data, event.data.get("cause")
+        named = [by_fact[name].id for name in data.get("facts", ()) if name in by_fact]
+        again = [by_fact[name].id for name in data.get("active_again", ()) if name in by_fact]
         if cause == "archived":
-            aside |= {by_fact[name].id for name in named if name in by_fact}
-        back = named if cause == "restored" else event.data.get("active_again", ())
-        aside -= {by_fact[name].id for name in back if name in by_fact}
-        if event.event_type is not EventType.FACT_INGESTED:
-            continue
-        if "signer" not in event.data:
-            continue
-        for fact_id in named:
-            if fact_id in by_fact:
-                found[by_fact[fact_id].id].append(
-                    ItemVersion(
-                        seq=event.seq,
-                        timestamp=event.timestamp,
-                        signer=event.data["signer"],
-                        content_hash=event.data.get("content_hash", ""),
-                    )
-                )
-    witnessed, not_so = [], []
-    for one in sorted(items, key=lambda one: one.id):
-        versions = found[one.id]
-        if versions and versions[-1].content_hash == sha256(one.text):
-            witnessed.append(one)
-        else:
-            not_so.append(one.id)
+            aside |= set(named)
+        aside -= set(named if cause == "restored" else again)
+        if event.event_type is EventType.FACT_INGESTED and "signer" in data:
+            version = ItemVersion(
+                seq=event.seq,
+                timestamp=event.timestamp,
+                signer=data["signer"],
+                content_hash=data.get("content_hash", ""),
+            )
+            for id_ in named:
+                versions[id_].append(version)
+    log = {id_: tuple(each) for id_, each in sorted(versions.items())}
+    every = sorted(items, key=lambda each: each.id)
+    witnessed = [
+        each
+        for each in every
+        if log[each.id] and log[each.id][-1].content_hash == sha256(each.text)
+    ]
+    known = {each.id for each in witnessed}
     return RebuiltItems(
         items=tuple(witnessed),
-        versions={id_: tuple(log) for id_, log in sorted(found.items())},
-        unwitnessed=tuple(not_so),
+        versions=log,
+        unwitnessed=tuple(each.id for each in every if each.id not in known),
         aside=tuple(sorted(aside)),
     )

@@ -8,12 +8,13 @@ relates, which a walk passes, shows, or is kept from by its labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import RequestError, StoreDamaged
-from crp_integrations.fabric.records import Edge, Fact, IngestReport
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Edge
 from crp_integrations.governance.memory_items import (
     MemoryItem,
     MemoryItemRef,
@@ -22,23 +23,7 @@ from crp_integrations.governance.memory_items import (
     fact_of,
     rebuild,
 )
-from crp_integrations.governance.memory_writer import MemoryNamespace, MemoryWriter, PolicyContext
-
-
-class ReplayTarget(Protocol):
-    """What a log is replayed into: a namespace that holds none of its items."""
-
-    def put(self, facts: list[Fact], *, uris: dict[str, str] | None = None) -> IngestReport:
-        """Add facts under their own ids."""
-        ...
-
-    def archive(self, ids: list[str]) -> object:
-        """Put facts aside."""
-        ...
-
-    def state_hash(self) -> str:
-        """Of what can be retrieved."""
-        ...
+from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
 
 
 class MemoryEventStore:
@@ -53,10 +38,7 @@ class MemoryEventStore:
         self._context = context
 
     def append(self, item: MemoryItem) -> MemoryItemRef:
-        """Append an item; nothing that was appended is ever changed.
-
-        Spec: Summit §Storage Interfaces
-        """
+        """Append an item; nothing that was appended is ever changed."""
         return self._writer.write(item, self._context)
 
     def log(self, events: Iterable[Event | Stub]) -> RebuiltItems:
@@ -64,7 +46,7 @@ class MemoryEventStore:
         return rebuild(tuple(self._writer.items(strict=True)), events)
 
 
-def replay(log: RebuiltItems, into: ReplayTarget) -> str:
+def replay(log: RebuiltItems, into: Namespace) -> str:
     """Make a namespace anew from a log: its items with their signers, in the log's order.
 
     Spec: Summit §Storage Interfaces
@@ -83,29 +65,17 @@ def replay(log: RebuiltItems, into: ReplayTarget) -> str:
             "take what the log witnesses alone"
         )
     # One transaction, as one source each: nobody sees a half of it.
-    facts = [as_fact(one) for one in _log_order(log)]
-    uris = {as_fact(one).source_id: one.provenance.source_uri for one in log.items}
+    items = sorted(log.items, key=lambda item: log.versions[item.id][0].seq)
+    facts = [as_fact(item) for item in items]
     if facts:
-        into.put(facts, uris=uris)
-    aside = [fact_of(name) for name in log.aside]
-    if aside:
-        into.archive(aside)
+        pairs = zip(facts, items, strict=True)
+        into.put(facts, uris={fact.source_id: item.provenance.source_uri for fact, item in pairs})
+    if log.aside:
+        into.archive([fact_of(name) for name in log.aside])
     return into.state_hash()
 
 
-def _log_order(log: RebuiltItems) -> Iterator[MemoryItem]:
-    yield from sorted(log.items, key=lambda one: log.versions[one.id][0].seq)
-
-
 RELATED: Final = "related"
-
-
-class GraphNamespace(MemoryNamespace, Protocol):
-    """What a graph asks of a fabric's namespace."""
-
-    def link(self, edges: Iterable[Edge]) -> None:
-        """Store edges between facts, found from both ends."""
-        ...
 
 
 class GraphStore:
@@ -114,16 +84,13 @@ class GraphStore:
     Spec: Summit §Storage Interfaces
     """
 
-    def __init__(self, namespace: GraphNamespace) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         """Take the namespace that is written; it is bound to a tenant, a subject and a guard."""
         self._namespace = namespace
         self._writer = MemoryWriter(namespace)
 
     def upsert_node(self, item: MemoryItem, context: PolicyContext) -> MemoryItemRef:
-        """Store a node; the same one again changes nothing.
-
-        Spec: Summit §Storage Interfaces
-        """
+        """Store a node; the same one again changes nothing."""
         _check_category(item, "graph-node")
         return self._writer.write(item, context)
 
@@ -132,8 +99,6 @@ class GraphStore:
 
         Its kind is the value of `relation` in a content of JSON, else `related`; its weight is the
         item's confidence.
-
-        Spec: Summit §Storage Interfaces
         """
         _check_category(item, "graph-edge")
         if len(item.graph_refs) != 2:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid5
 
 from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
-from crp_integrations.fabric.life.fact_changes import Unchanged
-from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Source, Where
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import ID_SPACE, Fact, Where
 from crp_integrations.governance.memory_items import (
     MemoryItem,
     MemoryItemRef,
@@ -56,19 +56,10 @@ class PolicyContext(Part):
     tool_tags: LabelFilter = LabelFilter()
 
 
-def check_context(context: PolicyContext) -> PolicyContext:
-    """The context of a call."""
-    return of_kind(
-        context,
-        PolicyContext,
-        "context",
-        "a PolicyContext, such as PolicyContext(subject=relay.fabric.subject)",
-    )
-
-
 def check_subject(context: PolicyContext, subject: Subject, purpose: str) -> Subject:
     """The bound subject, if the context is of it; `purpose` names what is denied otherwise."""
-    if not check_context(context).subject.tenant.strip():
+    wanted = "a PolicyContext, such as PolicyContext(subject=relay.fabric.subject)"
+    if not of_kind(context, PolicyContext, "context", wanted).subject.tenant.strip():
         raise AccessDenied(f"the context names no tenant, so {purpose} is denied")
     if context.subject != subject:
         raise AccessDenied(
@@ -76,32 +67,6 @@ def check_subject(context: PolicyContext, subject: Subject, purpose: str) -> Sub
             f"{context.subject.name!r}"
         )
     return subject
-
-
-class MemoryNamespace(Protocol):
-    """What writing asks of a fabric's namespace, which is bound to tenant, subject and guard."""
-
-    subject: Subject
-
-    def put(self, facts: list[Fact], *, uris: Mapping[str, str] | None = None) -> IngestReport:
-        """Add facts under their own ids."""
-        ...
-
-    def update(self, fact_id: str, *, valid_to: datetime | Unchanged | None) -> Fact:
-        """End a fact's validity."""
-        ...
-
-    def archive(self, ids: list[str]) -> object:
-        """Put facts aside."""
-        ...
-
-    def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
-        """Sources and facts that the subject may see."""
-        ...
-
-    def facts(self, ids: list[str]) -> list[Fact]:
-        """Facts that can be retrieved."""
-        ...
 
 
 class MemoryWriter:
@@ -113,7 +78,7 @@ class MemoryWriter:
     Spec: Summit §Key APIs
     """
 
-    def __init__(self, namespace: MemoryNamespace) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         """Take the namespace that is written; it is bound to a tenant, a subject and a guard."""
         if not hasattr(namespace, "put"):
             kind = seen(namespace, hidden=True)
@@ -233,13 +198,8 @@ class MemoryWriter:
     def items(self, *, strict: bool = False) -> Iterator[MemoryItem]:
         """Every stored item that the subject may see, corrected and retracted ones too.
 
-        A fact that was changed so that it makes no item is left out, and named in the log.
-
-        Args:
-            strict: whether such a fact is an error.
-
-        Raises:
-            FactRejected: there is one, and it is an error; names the fact.
+        A fact that was changed so that it makes no item is left out, and named in the log; with
+        `strict` it is a FactRejected.
         """
 
         def unread(fact: Fact) -> None:
@@ -368,17 +328,11 @@ class Emitter:
         return self._emit("episodic", content, category, more)
 
     def procedural(self, content: Content, category: str = "playbook", **more: Any) -> MemoryItem:
-        """How something is done: a playbook, how a tool is called, a step of a policy.
-
-        Spec: Summit §Memory Taxonomy
-        """
+        """How something is done: a playbook, how a tool is called, a step of a policy."""
         return self._emit("procedural", content, category, more)
 
     def semantic(self, content: Content, category: str = "document", **more: Any) -> MemoryItem:
-        """What is so: a passage, a node or an edge of a graph, a tool's specification.
-
-        Spec: Summit §Memory Taxonomy
-        """
+        """What is so: a passage, a node or an edge of a graph, a tool's specification."""
         return self._emit("semantic", content, category, more)
 
     def _emit(

@@ -29,6 +29,7 @@ from crp_integrations.envelope.screen import rerank_candidates, screen_candidate
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.view import FabricView
+from crp_integrations.governance.compaction.text_pieces import part_id, subtract_spans
 from crp_integrations.governance.context_pack import (
     DropReport,
     PackWarning,
@@ -39,7 +40,7 @@ from crp_integrations.governance.memory_items import MEMORY_KEY
 from crp_integrations.governance.memory_writer import PolicyContext
 from crp_integrations.governance.settings import PackSettings
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
-from crp_integrations.governance.window_trace import security_label
+from crp_integrations.governance.window_trace import group_drops, security_label
 from crp_integrations.guard.decisions import Decision, LabelFilter, PolicyDecisionRef
 from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import TokenCounter
@@ -373,30 +374,30 @@ def collect_evidence(
     for fact in envelope.facts:
         id_ = fact.fact_id
         own: tuple[str, ...] = ()
+        found_by: dict[str, Any]
         if id_ in known:
             own, seen[id_] = known[id_].labels, sightings.of(known[id_])
-            evidence[id_] = RetrievalEvidence(
-                retriever=next((one.retriever for one in seen[id_]), "vector"),
-                query=envelope.query,
-                filters=context.labels.told,
-                reranker=reranker,
-                score=fact.composite_score,
-                policy_decision_id=decided(id_, own),
-            )
+            found_by = {
+                "retriever": next((hit.retriever for hit in seen[id_]), "vector"),
+                "filters": context.labels.told,
+                "reranker": reranker,
+            }
         elif id_ in chosen:
             own = chosen[id_].tool.labels
-            evidence[id_] = RetrievalEvidence(
-                retriever="tool-rag",
-                query=envelope.query,
-                filters=context.tool_tags.told,
-                reranker=TOOL_RAG,
-                score=chosen[id_].score,
-                policy_decision_id=decided(id_, own),
-            )
+            found_by = {
+                "retriever": "tool-rag",
+                "filters": context.tool_tags.told,
+                "reranker": TOOL_RAG,
+            }
         else:
-            evidence[id_] = RetrievalEvidence(
-                retriever="keyword", query="", filters=dict(GIVEN), score=fact.composite_score
-            )
+            found_by = {"retriever": "keyword", "filters": dict(GIVEN)}
+        stored = id_ in known or id_ in chosen
+        evidence[id_] = RetrievalEvidence(
+            query=envelope.query if stored else "",
+            score=chosen[id_].score if id_ in chosen else fact.composite_score,
+            policy_decision_id=decided(id_, own) if stored else "",
+            **found_by,
+        )
         name = names.get(own)
         if name is None:
             bare = not any(label.startswith("tenant:") for label in own)
@@ -417,30 +418,16 @@ def make_drop_reports(
 
     Spec: Summit §Context Assembly Data Contracts
     """
-    found: dict[DropReason, tuple[list[str], int]] = {}
-    for drop in dropped:
-        ids, tokens = found.get(drop.reason, ([], 0))
-        ids.append(drop.fact_id)
-        found[drop.reason] = (ids, tokens + drop.tokens)
+    groups = group_drops(dropped)
     for fact in shown:
         whole = candidates.get(fact.fact_id)
         if whole is None or not fact.spans or whole.spans:
             continue
-        ids, tokens = found.get(DropReason.BUDGET, ([], 0))
-        rest = [f"{fact.fact_id}#{start}-{end}" for start, end in _hidden_spans(fact, whole)]
+        ids, tokens = groups.get(DropReason.BUDGET, ([], 0))
+        hidden = subtract_spans(((0, len(whole.content)),), sorted(fact.spans))
+        rest = [part_id(fact.fact_id, *span) for span in hidden]
         saved = max(0, whole.tokens - fact.token_count)
-        found[DropReason.BUDGET] = ([*ids, *rest], tokens + saved)
+        groups[DropReason.BUDGET] = ([*ids, *rest], tokens + saved)
     return tuple(
-        DropReport.of(reason.value, ids, tokens, now) for reason, (ids, tokens) in found.items()
+        DropReport.of(reason.value, ids, tokens, now) for reason, (ids, tokens) in groups.items()
     )
-
-
-def _hidden_spans(fact: PackedFact, whole: Candidate) -> Iterable[tuple[int, int]]:
-    """What of a fact is not shown, in its characters."""
-    start = 0
-    for first, last in sorted(fact.spans):
-        if first > start:
-            yield start, first
-        start = max(start, last)
-    if start < len(whole.content):
-        yield start, len(whole.content)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import Field, TypeAdapter
@@ -168,7 +167,6 @@ class TracedItem(Part):
     decision: str = ""
 
 
-ITEM: Final = tuple(TracedItem.model_fields)
 _ITEMS: Final = TypeAdapter(tuple[TracedItem, ...])
 
 
@@ -215,56 +213,6 @@ class PackTrace(Record):
     items: tuple[TracedItem, ...] = ()
     drops: tuple[TracedDrops, ...] = ()
     ledger_hmac: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PackColumns:
-    """A pack for the journal: what its trace says, without an object for each item.
-
-    Attributes:
-        pack: the event's fields on the pack as a whole.
-        ids, sources, labels, tokens, scores, decisions: of its items, in their order.
-        drops: reason, count, tokens and hash of the ids of what was left out, by reason.
-        held: items that are counted and not named.
-    """
-
-    pack: Mapping[str, Any]
-    ids: list[str]
-    sources: list[str]
-    labels: list[str]
-    tokens: list[int]
-    scores: list[float]
-    decisions: list[str]
-    drops: Sequence[tuple[DropReason, int, int, str]]
-    held: int
-
-    def told(self) -> dict[str, Any]:
-        """The fields of the journal's event on what was retrieved."""
-        said: dict[str, Any] = {
-            **self.pack,
-            "facts": self.ids,
-            "dropped": sum(count for _, count, _, _ in self.drops),
-        }
-        if self.ids:
-            said |= {
-                "sources": self.sources,
-                "labels": self.labels,
-                "item_tokens": self.tokens,
-                "scores": self.scores,
-            }
-            if any(self.decisions):
-                said["decisions"] = self.decisions
-        if self.drops:
-            reasons, counts, tokens, hashes = zip(*self.drops, strict=True)
-            said |= {
-                "reasons": [reason.value for reason in reasons],
-                "reason_counts": list(counts),
-                "reason_tokens": list(tokens),
-                "reason_hashes": list(hashes),
-            }
-        if self.held:
-            said["held"] = self.held
-        return said
 
 
 class JudgeTrace(Part):
@@ -398,30 +346,27 @@ def _hash_json(value: Any) -> str:
     return sha256(json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")))
 
 
-def traced_items(rows: Iterable[Mapping[str, Any]]) -> tuple[TracedItem, ...]:
-    """Items of a pack by their fields, all at once: there are dozens in each window."""
-    return _ITEMS.validate_python(tuple(rows))
+def drop_columns(dropped: Sequence[Drop]) -> dict[str, list[Any]]:
+    """The journal's fields on what was left out: reason, count, tokens, and hash of the ids."""
+    groups = group_drops(dropped)
+    if not groups:
+        return {}
+    return {
+        "reasons": [reason.value for reason in groups],
+        "reason_counts": [len(ids) for ids, _ in groups.values()],
+        "reason_tokens": [tokens for _, tokens in groups.values()],
+        "reason_hashes": [sha256("\n".join(ids)) for ids, _ in groups.values()],
+    }
 
 
-def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
-    """A drop report by reason, in the order in which the reasons first come."""
-    return tuple(
-        TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
-        for reason, count, tokens, ids_hash in drops_by_reason(dropped)
-    )
-
-
-def drops_by_reason(dropped: Sequence[Drop]) -> list[tuple[DropReason, int, int, str]]:
-    """Reason, count, tokens and hash of the ids, in the order in which the reasons first come."""
-    found: dict[DropReason, tuple[list[str], int]] = {}
+def group_drops(dropped: Sequence[Drop]) -> dict[DropReason, tuple[list[str], int]]:
+    """Ids and tokens by reason, in the order in which the reasons first come."""
+    groups: dict[DropReason, tuple[list[str], int]] = {}
     for drop in dropped:
-        ids, tokens = found.get(drop.reason, ([], 0))
+        ids, tokens = groups.get(drop.reason, ([], 0))
         ids.append(drop.fact_id)
-        found[drop.reason] = (ids, tokens + drop.tokens)
-    return [
-        (reason, len(ids), tokens, sha256("\n".join(ids)))
-        for reason, (ids, tokens) in found.items()
-    ]
+        groups[drop.reason] = (ids, tokens + drop.tokens)
+    return groups
 
 
 def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
@@ -429,51 +374,54 @@ def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
 
     The call's hash stands in the event after the selection's.
     """
-    waiting: PackTrace | None = None
+    waiting: Event | None = None
     for event in events:
-        starts = event.event_type is EventType.DISPATCH_STARTED
         if waiting is not None:
+            starts = event.event_type is EventType.DISPATCH_STARTED
             same = starts and event.window_id == waiting.window_id
-            yield _with_call(waiting, event.data) if same else waiting
+            yield _trace_in(waiting, event.data if same else {})
             waiting = None
         if event.event_type is EventType.FACT_RETRIEVED and event.window_id:
-            waiting = _read_trace(event)
+            waiting = event
     if waiting is not None:
-        yield waiting
+        yield _trace_in(waiting, {})
 
 
-def _with_call(trace: PackTrace, data: Mapping[str, Any]) -> PackTrace:
-    return trace.model_copy(
-        update={
-            "model": data.get("model", ""),
-            "invocation_hash": data.get("invocation_hash", ""),
-        }
-    )
-
-
-def _read_trace(event: Event) -> PackTrace:
-    data = event.data
-    ids = data.get("facts", ())
-    named_items = zip(
-        ids,
-        data.get("sources", [""] * len(ids)),
-        data.get("labels", [UNLABELLED] * len(ids)),
-        data.get("item_tokens", [0] * len(ids)),
-        data.get("scores", [0.0] * len(ids)),
-        data.get("decisions", [""] * len(ids)),
-        strict=True,
-    )
-    reasons = zip(
-        data.get("reasons", ()),
-        data.get("reason_counts", ()),
-        data.get("reason_tokens", ()),
-        data.get("reason_hashes", ()),
-        strict=True,
-    )
-    return PackTrace(
+def _trace_in(event: Event, call: Mapping[str, Any]) -> PackTrace:
+    return read_trace(
+        event.data,
         session_id=event.session_id,
         window_id=event.window_id,
         timestamp=event.timestamp,
+        ledger_hmac=event.hmac,
+        model=call.get("model", ""),
+        invocation_hash=call.get("invocation_hash", ""),
+    )
+
+
+def read_trace(data: Mapping[str, Any], **about: str) -> PackTrace:
+    """A pack's trace from what the journal is told of it.
+
+    Args:
+        about: fields of the trace that the journal has elsewhere.
+    """
+    ids = data.get("facts", ())
+    many = len(ids)
+    rows = zip(
+        ids,
+        data.get("sources", [""] * many),
+        data.get("labels", [UNLABELLED] * many),
+        data.get("item_tokens", [0] * many),
+        data.get("scores", [0.0] * many),
+        data.get("decisions", [""] * many),
+        strict=True,
+    )
+    reasons = zip(
+        *(data.get(f"reason{name}", ()) for name in ("s", "_counts", "_tokens", "_hashes")),
+        strict=True,
+    )
+    return PackTrace(
+        **about,
         etag=data.get("etag", ""),
         state_hash=data.get("state_hash", ""),
         token_budget=data.get("budget_tokens", 0),
@@ -481,10 +429,12 @@ def _read_trace(event: Event) -> PackTrace:
         available=data.get("available", 0),
         held=data.get("held", 0),
         assembly_us=data.get("assembly_us", 0),
-        items=traced_items(dict(zip(ITEM, item, strict=True)) for item in named_items),
+        # All at once: there are dozens in each window.
+        items=_ITEMS.validate_python(
+            tuple(dict(zip(TracedItem.model_fields, row, strict=True)) for row in rows)
+        ),
         drops=tuple(
             TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
             for reason, count, tokens, ids_hash in reasons
         ),
-        ledger_hmac=event.hmac,
     )

@@ -4,8 +4,7 @@ In: any chain, agent or graph. Out: the same with documents that fit a token bud
 that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
 `documents.py`; `runnable.py` with `messages.py`, `model.py` and `sessions.py`; `callbacks.py` with
 `run_tree.py`; `gate.py`; `middleware.py` with `model_calls.py`; `chat_model.py`;
-`vector_store.py`; `store.py` and `document_store.py` with `stored_values.py`; `evaluator.py`; and
-`roles.py`, the governed graph.
+`vector_store.py`; `stored_values.py` and `store.py`; `evaluator.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -22,12 +21,12 @@ except ImportError as error:
 from crp_integrations.engines.rerankers import LangChainReranker
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.chat_model import CRPChatModel
-from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
 from crp_integrations.langchain.messages import envelope_text, report_of
 from crp_integrations.langchain.retrieval import CRPDocumentCompressor, CRPRetriever
 from crp_integrations.langchain.runnable import CRPRunnable
+from crp_integrations.langchain.stored_values import CRPDocumentStore
 from crp_integrations.langchain.vector_store import CRPVectorStore, FabricEmbeddings
 
 if TYPE_CHECKING:

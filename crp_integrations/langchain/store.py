@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -38,6 +37,7 @@ from crp_integrations.langchain.stored_values import (
     StoredValue,
     ValueStore,
     json_value,
+    texts_in,
 )
 from crp_integrations.vocabulary.context import SourceKind
 
@@ -55,25 +55,22 @@ def filter_holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> 
     """Whether every condition of a filter holds for a value."""
     if wanted is not None and not isinstance(wanted, Mapping):
         raise RequestError(f"filter is {type(wanted).__name__}, wanted a dict of keys and values")
-    return all(_equals(value.get(key), one) for key, one in (wanted or {}).items())
+    return all(_equals(value.get(key), bound) for key, bound in (wanted or {}).items())
 
 
 def namespace_matches(path: Sequence[str], conditions: Sequence[MatchCondition] | None) -> bool:
     """Whether a namespace begins and ends as it is wanted; `*` stands for any one label."""
-    return all(_condition_holds(path, condition) for condition in conditions or ())
-
-
-def _condition_holds(path: Sequence[str], condition: MatchCondition) -> bool:
-    wanted = tuple(condition.path)
-    if condition.match_type not in ("prefix", "suffix"):
-        raise RequestError(
-            f"match type {str(condition.match_type)!r:.40} is neither prefix nor suffix"
-        )
-    if len(path) < len(wanted):
-        return False
-    begin = 0 if condition.match_type == "prefix" else len(path) - len(wanted)
-    part = path[begin : begin + len(wanted)]
-    return all(one in (_ANY, label) for one, label in zip(wanted, part, strict=True))
+    for condition in conditions or ():
+        wanted, kind = labels_of(condition.path), condition.match_type
+        if kind not in ("prefix", "suffix"):
+            raise RequestError(f"match type {str(kind)!r:.40} is neither prefix nor suffix")
+        begin = 0 if kind == "prefix" else max(0, len(path) - len(wanted))
+        part = path[begin : begin + len(wanted)]
+        if len(part) < len(wanted) or any(
+            pattern not in (_ANY, label) for pattern, label in zip(wanted, part, strict=True)
+        ):
+            return False
+    return True
 
 
 def _equals(value: Any, wanted: Any) -> bool:
@@ -82,22 +79,20 @@ def _equals(value: Any, wanted: Any) -> bool:
         if any(str(key).startswith(_SIGN) for key in wanted):
             return all(_operator_holds(value, str(sign), bound) for sign, bound in wanted.items())
         return isinstance(value, Mapping) and all(
-            _equals(value.get(key), one) for key, one in wanted.items()
+            _equals(value.get(key), bound) for key, bound in wanted.items()
         )
     if isinstance(wanted, list | tuple):
         return (
             isinstance(value, list | tuple)
             and len(value) == len(wanted)
-            and all(_equals(one, other) for one, other in zip(value, wanted, strict=True))
+            and all(map(_equals, value, wanted))
         )
     return bool(value == wanted)
 
 
 def _operator_holds(value: Any, sign: str, bound: Any) -> bool:
-    if sign == "$eq":
-        return _equals(value, bound)
-    if sign == "$ne":
-        return not _equals(value, bound)
+    if sign in ("$eq", "$ne"):
+        return _equals(value, bound) is (sign == "$eq")
     order = _ORDERS.get(sign)
     if order is None:
         wanted = ", ".join(("$eq", "$ne", *_ORDERS))
@@ -111,50 +106,31 @@ def _operator_holds(value: Any, sign: str, bound: Any) -> bool:
 
 def labels_of(path: Any) -> Labels:
     """A namespace or a prefix of one; a text in its place would be read letter by letter."""
-    if isinstance(path, str):
-        raise RequestError(f"namespace is the text {path!r:.60}; give a tuple, as ({path!r:.60},)")
-    if not isinstance(path, Iterable):
-        raise RequestError(f"namespace is {type(path).__name__}, wanted a tuple of names")
-    labels = tuple(path)
-    for label in labels:
-        if not isinstance(label, str):
-            raise RequestError(f"namespace {labels!r:.80} holds {label!r:.40}, wanted names alone")
-    return labels
+    return texts_in("namespace", path, f"give a tuple, as ({path!r:.60},)", "names")
 
 
-def paths_of(name: str, given: Any) -> tuple[str, ...]:
-    """Paths of a value by which a query finds it; none where nothing is given."""
-    if given is None and name == "index":
-        return ()
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        shown = f"the text {given!r:.40}" if isinstance(given, str) else type(given).__name__
-        rest = ", or False for a value that no query finds" if name == "index" else ""
-        raise RequestError(f"{name} is {shown}; give a list of paths, as {name}=['text']{rest}")
-    paths = tuple(given)
-    for path in paths:
-        if not isinstance(path, str):
-            raise RequestError(f"{name} holds {path!r:.40}, wanted paths as texts")
-    return paths
+def paths_of(name: str, paths: Any) -> tuple[str, ...]:
+    """Paths of a value by which a query finds it."""
+    rest = ", or False for a value that no query finds" if name == "index" else ""
+    return texts_in(name, paths, f"give a list of paths, as {name}=['text']{rest}", "paths")
 
 
 def minutes_of(ttl: Any) -> float | None:
     """How long an item lives; None for ever."""
-    if ttl is None:
-        return None
-    if isinstance(ttl, bool) or not isinstance(ttl, Real):
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, Real)):
         raise RequestError(f"ttl is {ttl!r:.40}, wanted a number of minutes")
-    return float(ttl)
+    return None if ttl is None else float(ttl)
 
 
 def checked_ttl(given: Any) -> TTLConfig | None:
     """How long items live where `put` does not say it."""
     if given is None:
         return None
-    known = sorted(TTLConfig.__annotations__)
     if not isinstance(given, Mapping):
         raise RequestError(
             f"ttl is {type(given).__name__}; give a dict, as ttl={{'default_ttl': 60}}, in minutes"
         )
+    known = sorted(TTLConfig.__annotations__)
     for name in given:
         if name not in known:
             raise RequestError(f"ttl has no key {name!r:.40}; it takes {', '.join(known)}")
@@ -165,19 +141,6 @@ def checked_ttl(given: Any) -> TTLConfig | None:
 # What the URIs of its sources begin with: `langgraph:users/anna`.
 SCHEME: Final = "langgraph"
 WHOLE: Final = "$"
-
-
-@dataclass(slots=True)
-class _Batch:
-    """The operations of one batch, by what is to be done for them.
-
-    Attributes:
-        puts: the last one of each path and key; those before it in the batch have no effect.
-        read: values that the batch's reads gave out, of which some are to live on.
-    """
-
-    puts: dict[Place, PutOp] = field(default_factory=dict)
-    read: list[StoredValue] = field(default_factory=list)
 
 
 class CRPStore(BaseStore):
@@ -231,21 +194,22 @@ class CRPStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do several operations; reads see what was there before the batch.
 
-        Of several puts under one key the last counts. All that are not deletions are written
-        together or not at all, and then the deletions.
+        All puts that are not deletions are written together or not at all, then the deletions.
 
         Raises:
             RequestError: an operation is not known, a namespace is empty, a value is no plain JSON,
                 or a filter has an operator that there is not.
             FactRejected: a value cannot be a fact.
         """
-        batch = _Batch()
-        results = [self._run(op, batch) for op in ops]
-        self._values.refresh(batch.read)
-        written = [self._new_value(op) for op in batch.puts.values() if op.value is not None]
+        # Of several puts under one key the last counts.
+        puts: dict[Place, PutOp] = {}
+        read: list[StoredValue] = []
+        results = [self._run(op, puts, read) for op in ops]
+        self._values.refresh(read)
+        written = [self._new_value(op) for op in puts.values() if op.value is not None]
         if written:
             self._values.put(written)
-        gone = [place for place, op in batch.puts.items() if op.value is None]
+        gone = [place for place, op in puts.items() if op.value is None]
         if gone:
             self._values.remove(gone)
         return results
@@ -273,19 +237,20 @@ class CRPStore(BaseStore):
         """
         return self._values.erase(labels_of(namespace_prefix))
 
-    def _run(self, op: Op, batch: _Batch) -> Result:
+    def _run(self, op: Op, puts: dict[Place, PutOp], read: list[StoredValue]) -> Result:
+        """What an operation answers; notes what to write, and what was read and lives on."""
         match op:
             case GetOp(namespace=path, key=key):
                 place = labels_of(path), key
-                found = self._values.get([place]).get(place)
-                if found is not None and op.refresh_ttl:
-                    batch.read.append(found)
-                return None if found is None else _item(found)
+                value = self._values.get([place]).get(place)
+                if value is not None and op.refresh_ttl:
+                    read.append(value)
+                return None if value is None else Item(**_fields(value))
             case SearchOp():
                 hits = self._search(op)
                 if op.refresh_ttl:
-                    batch.read += [kept for kept, _ in hits]
-                return [_search_item(kept, score) for kept, score in hits]
+                    read += [value for value, _ in hits]
+                return [SearchItem(**_fields(value), score=score) for value, score in hits]
             case ListNamespacesOp():
                 return self._namespaces(op)
             case PutOp(namespace=path, key=key):
@@ -296,8 +261,8 @@ class CRPStore(BaseStore):
                     raise RequestError(
                         f"the value of {key!r:.40} is {type(op.value).__name__}, wanted a dict"
                     )
-                batch.puts.pop((labels, key), None)
-                batch.puts[labels, key] = op
+                puts.pop((labels, key), None)
+                puts[labels, key] = op
                 return None
         raise RequestError(f"an operation is {type(op).__name__}, wanted one of LangGraph's four")
 
@@ -306,40 +271,37 @@ class CRPStore(BaseStore):
         if op.query is not None and not isinstance(op.query, str):
             raise RequestError(f"query is {type(op.query).__name__}, wanted a text")
         check_count("limit", op.limit, least=0)
-        begin, end = max(0, op.offset), max(0, op.offset) + max(0, op.limit)
-        if not op.query:
-            kept = (one for one in self._values.under(prefix) if filter_holds(one.value, op.filter))
-            return [(one, None) for one in islice(kept, begin, end)]
-        found: list[tuple[StoredValue, float | None]] = list(islice(self._scored(prefix, op), end))
-        if len(found) < end:
+        begin = max(0, op.offset)
+        end = begin + op.limit
+        scored = (
+            hit
+            for hit in self._values.nearest(prefix, op.query or "")
+            if filter_holds(hit[0].value, op.filter)
+        )
+        hits: list[tuple[StoredValue, float | None]] = list(islice(scored, end))
+        if len(hits) < end:
             # Those that no query finds fill up what is left, as in LangGraph's own stores.
-            told = {one.place for one, _ in found}
+            places = {value.place for value, _ in hits}
             rest = (
-                one
-                for one in self._values.under(prefix)
-                if one.place not in told and filter_holds(one.value, op.filter)
+                (value, None)
+                for value in self._values.under(prefix)
+                if value.place not in places and filter_holds(value.value, op.filter)
             )
-            found += [(one, None) for one in islice(rest, end - len(found))]
-        return found[begin:end]
-
-    def _scored(self, prefix: Labels, op: SearchOp) -> Iterator[tuple[StoredValue, float]]:
-        for kept, score in self._values.nearest(prefix, op.query or ""):
-            if filter_holds(kept.value, op.filter):
-                yield kept, score
+            hits += islice(rest, end - len(hits))
+        return hits[begin:end]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        paths = {one.path for one in self._values.under()}
-        for condition in op.match_conditions or ():
-            labels_of(condition.path)
-        found = {path for path in paths if namespace_matches(path, op.match_conditions)}
+        every = {value.path for value in self._values.under()}
+        paths = {path for path in every if namespace_matches(path, op.match_conditions)}
         if op.max_depth is not None:
-            found = {path[: op.max_depth] for path in found}
-        return sorted(found)[op.offset : op.offset + op.limit]
+            paths = {path[: op.max_depth] for path in paths}
+        return sorted(paths)[op.offset : op.offset + op.limit]
 
     def _new_value(self, op: PutOp) -> NewValue:
         value = json_value(op.key, op.value or {})
-        given = None if op.index is False else op.index
-        paths = () if op.index is False else paths_of("index", given) or self._fields
+        paths = self._fields if op.index is None else ()
+        if op.index is not None and op.index is not False:
+            paths = paths_of("index", op.index) or self._fields
         texts = [
             text
             for path in paths
@@ -348,22 +310,12 @@ class CRPStore(BaseStore):
         return NewValue(tuple(op.namespace), op.key, value, tuple(texts), minutes_of(op.ttl))
 
 
-def _item(kept: StoredValue) -> Item:
-    return Item(
-        value=dict(kept.value),
-        key=kept.key,
-        namespace=kept.path,
-        created_at=kept.created_at,
-        updated_at=kept.updated_at,
-    )
-
-
-def _search_item(kept: StoredValue, score: float | None) -> SearchItem:
-    return SearchItem(
-        namespace=kept.path,
-        key=kept.key,
-        value=dict(kept.value),
-        created_at=kept.created_at,
-        updated_at=kept.updated_at,
-        score=score,
-    )
+def _fields(value: StoredValue) -> dict[str, Any]:
+    """What LangGraph's items have of a value."""
+    return {
+        "namespace": value.path,
+        "key": value.key,
+        "value": dict(value.value),
+        "created_at": value.created_at,
+        "updated_at": value.updated_at,
+    }

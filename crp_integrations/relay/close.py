@@ -267,7 +267,7 @@ def _commit(
     trace = None
     if envelope and pack:
         retrieved = (one.hmac for one in written if one.event_type is EventType.FACT_RETRIEVED)
-        trace = partial(trace_of, seal, end, envelope, pack, next(retrieved, ""))
+        trace = partial(trace_of, seal, end, pack, next(retrieved, ""))
     alone = window_hmac(
         key,
         session_id=session_id,

@@ -19,7 +19,6 @@ from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.governance.window_trace import PackColumns
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy
@@ -204,7 +203,7 @@ def window_events(
     update: SessionUpdate,
     settings: BudgetSettings,
     fallen: Mapping[str, object],
-    pack: PackColumns | None,
+    pack: Mapping[str, Any] | None,
 ) -> list[tuple[EventType, dict[str, Any]]]:
     """The window's events; ids, hashes, counts and words of closed lists only.
 
@@ -229,7 +228,7 @@ def window_events(
 
 
 def _opening_events(
-    seal: WindowSeal, end: WindowEnd, update: SessionUpdate, pack: PackColumns | None
+    seal: WindowSeal, end: WindowEnd, update: SessionUpdate, pack: Mapping[str, Any] | None
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if seal.window_number == 1:
         session = update.session
@@ -249,8 +248,8 @@ def _opening_events(
         yield EventType.SESSION_CONTINUED, told
     if pack is None:
         return
-    yield EventType.FACT_RETRIEVED, pack.told()
-    began: dict[str, Any] = {"model": end.model, "etag": pack.pack["etag"]}
+    yield EventType.FACT_RETRIEVED, dict(pack)
+    began: dict[str, Any] = {"model": end.model, "etag": pack["etag"]}
     began |= {one.step.value: one.counts for one in end.steps}
     if end.invocation_hash:
         began["invocation_hash"] = end.invocation_hash

@@ -149,7 +149,6 @@ def compaction_events(account: CompactionAccount, signer: str) -> Iterator[Note]
             "budget": account.budget,
             "fits": account.fits,
             "artifacts": [artifact.ref for artifact in account.artifacts],
-            "fallbacks": len(account.fallbacks),
         },
     )
     for report in account.reports:

@@ -13,16 +13,13 @@ from crp_integrations.dpe.records import ClaimCounts, Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.settings import StepMeasurement
 from crp_integrations.governance.window_trace import (
-    ITEM,
     JudgeTrace,
-    PackColumns,
     PackTrace,
     WindowTrace,
-    drops_by_reason,
+    drop_columns,
     evaluate_window,
+    read_trace,
     security_label,
-    traced_drops,
-    traced_items,
 )
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.receipt.records import Draft
@@ -145,62 +142,53 @@ class WindowCalls:
 _LOG = logging.getLogger("crp_integrations.relay")
 
 
-def trace_of(
-    seal: WindowSeal, end: WindowEnd, envelope: Envelope, columns: PackColumns, hmac: str = ""
-) -> PackTrace:
-    """The trace of a window's pack.
+def trace_of(seal: WindowSeal, end: WindowEnd, pack: Mapping[str, Any], hmac: str) -> PackTrace:
+    """The trace of a window's pack, from what the journal is told of it.
 
     Spec: Summit §Evaluation & Observability
     """
-    rows = zip(
-        columns.ids, columns.sources, columns.labels, columns.tokens, columns.scores,
-        columns.decisions, strict=True,
-    )  # fmt: skip
-    return PackTrace(
+    return read_trace(
+        pack,
         session_id=seal.session_id,
         window_id=seal.window_id,
         timestamp=seal.timestamp,
-        etag=envelope.etag,
-        state_hash=envelope.state_hash,
         model=end.model,
         invocation_hash=end.invocation_hash,
-        token_budget=envelope.token_budget,
-        token_count=envelope.token_count,
-        available=envelope.total_facts_available,
-        held=columns.held,
-        assembly_us=end.assembly_us,
-        items=traced_items(dict(zip(ITEM, row, strict=True)) for row in rows),
-        drops=traced_drops(envelope.dropped),
         ledger_hmac=hmac,
     )
 
 
-def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> PackColumns:
+def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> dict[str, Any]:
     """What the journal says of a window's pack; facts that are not on disk are not named."""
     shown = [fact for fact in envelope.facts if fact.fact_id in stored]
     ids = [fact.fact_id for fact in shown]
     labels, decisions = end.labels, end.decisions
-    # Few classes of labels, many items.
-    named = {of: security_label(of) for of in {*labels.values()}}
-    unlabelled = security_label(())
-    return PackColumns(
-        {
-            "etag": envelope.etag,
-            "state_hash": envelope.state_hash,
-            "budget_tokens": envelope.token_budget,
-            "tokens": envelope.token_count,
-            "available": envelope.total_facts_available,
-            "assembly_us": end.assembly_us,
-        },
-        ids=ids,
-        sources=[fact.source_id for fact in shown],
-        labels=[named[labels[id_]] if id_ in labels else unlabelled for id_ in ids],
-        tokens=[fact.token_count for fact in shown],
-        scores=[fact.composite_score for fact in shown],
-        decisions=[decisions.get(id_, "") for id_ in ids],
-        drops=drops_by_reason(envelope.dropped),
-        held=len(envelope.facts) - len(shown),
-    )
+    data: dict[str, Any] = {
+        "etag": envelope.etag,
+        "state_hash": envelope.state_hash,
+        "budget_tokens": envelope.token_budget,
+        "tokens": envelope.token_count,
+        "available": envelope.total_facts_available,
+        "assembly_us": end.assembly_us,
+        "facts": ids,
+        "dropped": len(envelope.dropped),
+    }
+    if ids:
+        # Few classes of labels, many items.
+        named = {of: security_label(of) for of in {*labels.values()}}
+        unlabelled = security_label(())
+        data |= {
+            "sources": [fact.source_id for fact in shown],
+            "labels": [named[labels[id_]] if id_ in labels else unlabelled for id_ in ids],
+            "item_tokens": [fact.token_count for fact in shown],
+            "scores": [fact.composite_score for fact in shown],
+        }
+        if any(decisions.get(id_) for id_ in ids):
+            data["decisions"] = [decisions.get(id_, "") for id_ in ids]
+    data |= drop_columns(envelope.dropped)
+    if len(shown) < len(envelope.facts):
+        data["held"] = len(envelope.facts) - len(shown)
+    return data
 
 
 def usage_fields(usage: Usage) -> Mapping[str, Any]:

@@ -445,7 +445,7 @@ def test_a_store_says_what_it_cannot_take(case: str) -> None:
     ("options", "told"),
     [
         ({"fields": "text"}, "fields is the text 'text'; give a list of paths"),
-        ({"fields": [3]}, "fields holds 3"),
+        ({"fields": [3]}, "fields (3,) holds 3"),
         ({"ttl": 5}, "ttl is int; give a dict"),
         ({"ttl": {"default": 5}}, "ttl has no key 'default'; it takes default_ttl"),
         ({"ttl": {"default_ttl": "5"}}, "ttl is '5', wanted a number of minutes"),
@@ -459,9 +459,9 @@ def test_a_store_s_options_are_looked_at_when_they_are_given(
 
 
 DOCUMENTS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "mget": (lambda d: d.mget("ab"), "keys is str, wanted a list"),
-    "mdelete": (lambda d: d.mdelete("ab"), "keys is str, wanted a list"),
-    "a number": (lambda d: d.mset([(3, DOCUMENT)]), "key 3 is int, wanted a text"),
+    "mget": (lambda d: d.mget("ab"), "keys is the text 'ab'; give a list of keys"),
+    "mdelete": (lambda d: d.mdelete("ab"), "keys is the text 'ab'; give a list of keys"),
+    "a number": (lambda d: d.mset([(3, DOCUMENT)]), "keys (3,) holds 3, wanted texts"),
     "no pairs": (lambda d: d.mset(("a", DOCUMENT)), "mset takes pairs of a key and a document"),
 }
 

@@ -15,23 +15,11 @@ from crp_integrations import Relay
 from crp_integrations.engines.extractive import ExtractiveModel
 from crp_integrations.engines.opa import OpaEngine
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import AccessDenied, FactRejected
-from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import item
 from crp_integrations.governance.memory_writer import MemoryWriter, PolicyContext
-from crp_integrations.governance.roles.records import Roles
-from crp_integrations.governance.roles.standard_roles import (
-    AssemblingRetriever,
-    DecomposingPlanner,
-    ModelSynthesizer,
-    PackCompactor,
-    RotSentinel,
-)
-from crp_integrations.governance.roles.verifier import PackVerifier
 from crp_integrations.governance.runtime_state import RuntimeState, SessionMetadata
-from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import PolicyGuard, Subject
 from crp_integrations.guard.governed_exceptions import (
@@ -39,10 +27,10 @@ from crp_integrations.guard.governed_exceptions import (
     GovernedException,
     grant_exception,
 )
-from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import EventType
 from tests.doubles import FixedClock
+from tests.example_scripts import load_example
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 WRITER = Subject(tenant="acme", name="agent", roles=("writer",))
@@ -104,25 +92,12 @@ class Listening:
         return ExtractiveModel(most_quotes=1).call(call)
 
 
-def graph_over(relay: Relay, guard: Any, model: Listening, budget: int = 260) -> Any:
-    counter = counter_for("gpt-4o")
-    settings = CompactionSettings(trigger_share=1.0, target_share=1.0)
-    roles = Roles(
-        planner=DecomposingPlanner(),
-        retriever=AssemblingRetriever(
-            relay.assembler(model="gpt-4o"), PolicyContext(subject=WRITER), 1_200
-        ),
-        compactor=PackCompactor((AutoCompactor(counter, settings),), budget, relay.fabric.clock),
-        synthesizer=ModelSynthesizer(model, "extractive"),
-        verifier=PackVerifier(WRITER, guard),
-        sentinel=RotSentinel(),
-    )
-    return governed_graph(roles, relay.sandbox(session_id="s1"))
-
-
-def asked(question: str = QUESTION) -> dict[str, Any]:
+def workflow_over(relay: Relay, model: Listening) -> Any:
+    """The example's roles with a gate between them."""
+    example = load_example("governed_agent")
     session = SessionMetadata(session_id="s1", tenant="acme", created_at=NOON)
-    return {"question": question, "runtime": RuntimeState(session=session).model_dump()}
+    sandbox, state = relay.sandbox(session_id="s1"), RuntimeState(session=session)
+    return example.Workflow(relay, sandbox, state, model, ways=example.WAYS)
 
 
 @pytest.fixture
@@ -221,18 +196,20 @@ def test_a_rotten_context_gives_the_right_answer_and_nothing_that_is_withheld(
         MemoryWriter(relay.fabric).write(item(canary), PolicyContext(subject=spy))
     model = Listening()
     with Relay.open(tmp_path, subject=WRITER, guard=guard) as relay:
-        sandbox = relay.sandbox(session_id="s1")
-        end = graph_over(relay, guard, model).invoke(asked())
-        assert "18.9 tons" in end["answer"], end["stopped"]
-        shown = material_of(sandbox, end["shown"])
-        assert shown.pack.token_actual <= 260
-        assert shown.reports
-        assert all(one.allowed for one in traces(end))
+        workflow = workflow_over(relay, model)
+        end = workflow.ask(QUESTION)
+        assert "18.9 tons" in end.answer, end.stopped
+        assert end.shown.pack.token_actual <= 320
+        assert end.shown.reports
+        assert all(trace.allowed for trace in end.gate.done)
         # One of the near misses, asked for, is told by its own figure.
-        again = graph_over(relay, guard, model).invoke(asked(QUESTION.replace("7", "25")))
-        assert "27.5 tons" in again["answer"], again["stopped"]
+        again = workflow.ask(QUESTION.replace("7", "25"))
+        assert "27.5 tons" in again.answer, again.stopped
         relay.verify()
-        kept = json.dumps([end, again], default=str) + "".join(model.sent)
+        with relay.fabric.begin(write=False) as transaction:
+            events = [event.data for event in transaction.journal.events()]
+        written = [end.answer, again.answer, *model.sent, json.dumps(events, default=str)]
+        kept = "".join(written)
     for hidden in ("zugzwang", "77.7", "Zephyr", "Ignore all previous", "jo.moon@"):
         assert hidden not in kept, hidden
 

@@ -53,36 +53,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Any) -> CRPStore:
 # --- LangGraph's own cases ---------------------------------------------------------------
 
 
-def test_operations_of_a_batch_are_answered_in_their_order(store):
-    store.put(("test", "foo"), "key1", {"data": "value1"})
-    store.put(("test", "bar"), "key2", {"data": "value2"})
-    ops = [
-        GetOp(("test", "foo"), "key1"),
-        PutOp(("test", "bar"), "key2", {"data": "value2"}),
-        SearchOp(("test",), filter={"data": "value1"}, limit=10, offset=0),
-        ListNamespacesOp(match_conditions=None, max_depth=None, limit=10, offset=0),
-        GetOp(("test",), "key3"),
-    ]
-    got, put, found, listed, missing = store.batch(ops)
-    assert (got.value, got.key, got.namespace) == ({"data": "value1"}, "key1", ("test", "foo"))
-    assert put is None and missing is None
-    assert [item.key for item in found] == ["key1"]
-    assert listed == [("test", "bar"), ("test", "foo")]
-    again = store.batch(
-        [
-            SearchOp(("test",), filter=None, limit=5, offset=0),
-            GetOp(("test", "bar"), "key2"),
-            ListNamespacesOp(limit=5),
-            PutOp(("test",), "key3", {"data": "value3"}),
-            GetOp(("test",), "key3"),
-        ]
-    )
-    assert {item.key for item in again[0]} == {"key1", "key2"}
-    assert again[1].value == {"data": "value2"}
-    assert again[3:] == [None, None], "reads see what was there before the batch"
-    assert store.get(("test",), "key3").value == {"data": "value3"}
-
-
 async def test_the_asynchronous_way_does_the_same(store):
     await store.aput(("a",), "k", {"text": "one"})
     assert (await store.aget(("a",), "k")).value == {"text": "one"}
@@ -91,24 +61,6 @@ async def test_the_asynchronous_way_does_the_same(store):
     assert (await store.abatch([GetOp(("a",), "k")]))[0].key == "k"
     await store.adelete(("a",), "k")
     assert await store.aget(("a",), "k") is None
-
-
-def test_the_last_put_of_a_key_counts_and_none_deletes(store):
-    store.put(("test",), "gone", {"data": "there"})
-    results = store.batch(
-        [
-            PutOp(("test",), "key", {"data": "first"}),
-            PutOp(("test",), "key", {"data": "second"}),
-            PutOp(("test",), "gone", None),
-            PutOp(("test",), "never-there", None),
-        ]
-    )
-    assert results == [None] * 4
-    assert store.get(("test",), "key").value == {"data": "second"}
-    assert store.get(("test",), "gone") is None
-    store.batch([PutOp(("test",), "key", {"data": "third"}), PutOp(("test",), "key", None)])
-    assert store.get(("test",), "key") is None
-    store.delete(("test",), "key")
 
 
 def test_an_update_keeps_when_it_was_made():
@@ -120,16 +72,6 @@ def test_an_update_keeps_when_it_was_made():
     item = store.get(("test",), "key")
     assert item.value == {"data": "value2"}
     assert (item.created_at, item.updated_at) == (NOON, NOON + timedelta(minutes=1))
-
-
-def test_one_key_in_several_namespaces(store):
-    for namespace in (("a",), ("b",), ("a", "b")):
-        store.put(namespace, "key", {"at": "/".join(namespace)})
-    assert store.get(("a",), "key").value == {"at": "a"}
-    assert store.get(("a", "b"), "key").value == {"at": "a/b"}
-    store.delete(("a",), "key")
-    assert store.get(("a",), "key") is None
-    assert store.get(("b",), "key").value == {"at": "b"}
 
 
 @pytest.mark.parametrize(

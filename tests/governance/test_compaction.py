@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.errors import CompactionRefused, ConfigError, ModelTimeout, RequestError
+from crp_integrations.errors import CompactionRefused, ConfigError, RequestError
 from crp_integrations.governance.compaction.compactor import AutoCompactor
 from crp_integrations.governance.compaction.history import HEAD, make_ids
+from crp_integrations.governance.compaction.pipeline import SAME
 from crp_integrations.governance.compaction.relevance import Relevance, read_text
-from crp_integrations.governance.compaction.stages import SAME
-from crp_integrations.governance.compaction.summaries import ModelSummariser
-from crp_integrations.governance.compaction.verification import (
-    check_history,
-    find_missing,
-    find_unsupported,
-)
+from crp_integrations.governance.compaction.verification import check_history, find_missing
 from crp_integrations.governance.context_pack import DropReport
 from crp_integrations.governance.settings import CompactionSettings
-from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
+from crp_integrations.messages import Message, ToolCall
 from tests.doubles import NOON, WordCounter
 from tests.governance.agent_histories import Shelf
 
@@ -400,83 +395,7 @@ def test_ids_of_the_caller_are_used_and_checked() -> None:
         compactor.compact_history(messages, 100, now=NOON, ids=["a"] * len(messages))
 
 
-# --- a model's summaries, and what refuses one ----------------------------------------------------------
-
-
-class Writer:
-    """A summariser that says what it is told to say."""
-
-    identity = "writer"
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.passages: list[str] = []
-
-    def summarise(self, passages: Sequence[str], question: str, tokens: int) -> str:
-        self.passages = list(passages)
-        if self.text == "raise":
-            raise ModelTimeout("too slow")
-        place = next(n for n, text in enumerate(passages, 1) if "Crane 7 lifts" in text)
-        return self.text.replace("{n}", str(place))
-
-
-@pytest.mark.requirement("SUM-fail-5")
-@pytest.mark.parametrize(
-    ("text", "used"),
-    [
-        ("Crane 7 lifts 18 tons since 8 March 2024 [{n}].", True),
-        ("Crane 7 lifts 19 tons [{n}].", False),
-        ("Crane 7 lifts 18 tons since 9 March 2024 [{n}].", False),
-        ("Crane 7 lifts 18 tons [4711].", False),
-        ("Crane 7 lifts 18 tons.", False),
-        ('The book says "crane 7 is new" [{n}].', False),
-        ("Order PX-9 names crane 7 [{n}].", False),
-        ("", False),
-        ("raise", False),
-    ],
-)
-def test_a_models_summary_is_used_only_when_everything_in_it_has_a_source(
-    text: str, used: bool
-) -> None:
-    messages = long_history(30)
-    writer = Writer(text)
-    chosen = CompactionSettings(prune_to=1.0, drop_below=0.0)
-    made = AutoCompactor(COUNTER, chosen, summariser=writer).compact_history(
-        messages, tokens(messages) // 3, now=NOON
-    )
-    (shown,) = [m for m in made.messages if m.content.startswith(HEAD)]
-    (summary,) = [s for s in made.account.summaries if s.id in made.ids]
-    assert (summary.method == "writer") is used
-    assert bool(made.account.fallbacks) is not used
-    assert summary.citations
-    assert all(FILLER not in said for said in made.account.fallbacks)
-    if used:
-        assert shown.content.endswith(".")
-    assert made.account.reports
-
-
-class Model:
-    """A model that quotes its first passage."""
-
-    def __init__(self) -> None:
-        self.calls: list[ModelCall] = []
-
-    def call(self, call: ModelCall) -> Reply:
-        self.calls.append(call)
-        return Reply(text="Books were read [1].")
-
-
-def test_a_model_is_asked_with_the_passages_and_nothing_of_ours() -> None:
-    model: Any = Model()
-    messages = long_history(30)
-    chosen = CompactionSettings(prune_to=1.0, drop_below=0.0)
-    compactor = AutoCompactor(COUNTER, chosen, summariser=ModelSummariser(model, "m", seed=1))
-    made = compactor.compact_history(messages, tokens(messages) // 3, now=NOON)
-    (asked,) = model.calls
-    assert asked.purpose == "summarise"
-    assert "[1] " in asked.messages[1].content
-    assert "msg:" not in asked.messages[1].content
-    assert any(summary.method == "model:m" for summary in made.account.summaries)
+# --- what refuses a result -----------------------------------------------------------------------
 
 
 def test_figures_may_be_written_otherwise_and_ids_may_not() -> None:
@@ -486,7 +405,6 @@ def test_figures_may_be_written_otherwise_and_ids_may_not() -> None:
     assert list(find_missing("It cost $4.3 million.", source))
     assert list(find_missing("PX-004", source))
     assert list(find_missing("42 crates", source))
-    assert find_unsupported("It cost $4.2 million [1].", [source]) == ""
 
 
 @pytest.mark.requirement("SUM-compress-12")
@@ -556,12 +474,9 @@ def test_a_result_that_hides_or_invents_something_is_refused() -> None:
         ("counter", None),
         ("settings", {"enabled": True}),
         ("artifacts", "artifacts/"),
-        ("summariser", "gpt-4o"),
-        ("embedder", "all-MiniLM-L6-v2"),
     ],
 )
 def test_a_part_that_is_none_is_refused_before_anything_is_shortened(name: str, odd: Any) -> None:
-    # A summariser that was a name was passed over where no summary was due.
     with pytest.raises(ConfigError, match=rf"^{name} is .*; give "):
         AutoCompactor(**({"counter": COUNTER} | {name: odd}))
 

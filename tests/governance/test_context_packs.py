@@ -207,29 +207,34 @@ def test_a_drop_report_has_ids_a_reason_and_savings() -> None:
 # --- from an envelope ----------------------------------------------------------------------------------
 
 
+def packed(envelope: Any, labels: dict[str, str]) -> ContextPack:
+    first = envelope.facts[0].fact_id
+    return pack_of(
+        envelope,
+        labels=labels,
+        evidence={fact.fact_id: evidence() for fact in envelope.facts},
+        decisions={first: PolicyDecisionRef(id="d7", allowed=True)},
+        pii_flags={first: ("content:direct",)},
+        reasons={"knowledge": "a test"},
+    )
+
+
 def test_a_pack_is_the_envelope_item_by_item(envelope: Any) -> None:
     labels = {fact.fact_id: "tenant:A" for fact in envelope.facts}
-    decisions = {envelope.facts[0].fact_id: PolicyDecisionRef(id="d7", allowed=True)}
-    made = pack_of(envelope, labels=labels, counter=COUNTER, decisions=decisions)
+    made = packed(envelope, labels)
     assert len(made.items) == len(envelope.facts) > 2
     assert [one.id for one in made.items] == [fact.fact_id for fact in envelope.facts]
     assert render_pack(made, texts_of(envelope)) == envelope.text
     assert (made.token_actual, made.token_budget) == (envelope.token_count, envelope.token_budget)
-    assert made.items[0].evidence.policy_decision_id == "d7"
-    assert made.policy_decisions == tuple(decisions.values())
-    assert {one.evidence.query for one in made.items} == {envelope.query}
+    assert made.policy_decisions == (PolicyDecisionRef(id="d7", allowed=True),)
+    assert [one.pii_flags for one in made.items[:2]] == [("content:direct",), ()]
     wire(made)
 
 
 def test_a_fact_without_a_label_is_shown_to_nobody(envelope: Any) -> None:
     labels = {fact.fact_id: "tenant:A" for fact in envelope.facts[1:]}
     with pytest.raises(AccessDenied, match="has no security label"):
-        pack_of(envelope, labels=labels, counter=COUNTER)
-    strange = envelope.changed(
-        sections=(envelope.sections[0].model_copy(update={"name": "chatter"}),)
-    )
-    with pytest.raises(RequestError, match="'chatter' is none"):
-        pack_of(strange, labels={fact.fact_id: "a" for fact in envelope.facts}, counter=COUNTER)
+        packed(envelope, labels)
 
 
 def test_a_text_that_is_not_the_one_referred_to_is_refused() -> None:

@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.errors import RequestError
-from crp_integrations.governance.compaction import history, pipeline
-from crp_integrations.governance.compaction.history import check_bounds, check_messages, check_parts
-from crp_integrations.governance.compaction.pipeline import (
-    ALGORITHMS,
-    CompactionOptions,
-    CompactionOutcome,
-)
+from crp_integrations.governance.compaction import history
+from crp_integrations.governance.compaction.pipeline import ALGORITHMS, CompactionRun
 from crp_integrations.governance.compaction.records import (
     ArtifactStore,
     CompactHistory,
     CompactionAccount,
     CompactPack,
-    Summariser,
     Summary,
-    Trigger,
     find_triggers,
 )
 from crp_integrations.governance.compaction.relevance import Relevance
-from crp_integrations.governance.compaction.stages import ContextEntry, Firmness, WorkingContext
+from crp_integrations.governance.compaction.stages import (
+    ContextEntry,
+    Firmness,
+    TokenCosts,
+    WorkingContext,
+)
 from crp_integrations.governance.compaction.verification import check_history, check_pack
 from crp_integrations.governance.context_pack import (
     ContextItem,
     ContextPack,
     ContextSection,
     ProvenanceRef,
-    RetrievalEvidence,
     render_pack,
     section_tokens,
     text_of,
 )
 from crp_integrations.governance.settings import CompactionSettings
 from crp_integrations.messages import Message
-from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest, sha256
-from crp_integrations.validation import of_kind
+from crp_integrations.validation import Wanted, aware_moment, of_kind, refuse_part
 
-HEAD: Final = ""
+# By argument: what a part is known by, and what to give in the place of another thing.
+_PARTS: Final[Mapping[str, Wanted]] = {
+    "counter": Wanted("count_messages", "a TokenCounter, such as counter_for('gpt-4o')"),
+    "settings": Wanted(
+        "trigger_share", "CompactionSettings, as in CompactionSettings(enabled=True)"
+    ),
+    "artifacts": Wanted("put", "a store of artifacts, such as relay.sandbox(session_id='s1')"),
+}
 _KEPT: Final = frozenset({"user", "task", "policy"})
 # Between a section's number and a label, which may hold anything else.
 _PARTED: Final = "\u241f"
@@ -82,31 +86,11 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
     return found
 
 
-class ItemCosts:
-    """Tokens of items with their markers and separators, as an envelope counts them."""
-
-    base = 0
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-
-    def entries(self, at: Sequence[int], texts: Sequence[str]) -> list[int]:
-        """Tokens of items with these texts."""
-        return self.summaries(texts)
-
-    def summaries(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of summaries, each as an item."""
-        return [max(0, n) for n in self._counter.count_many([marker_text(t) for t in texts])]
-
-
 def write_pack(
-    pack: ContextPack,
-    budget: int,
-    context: WorkingContext,
-    shown: Mapping[str, Summary],
-    counter: TokenCounter,
+    pack: ContextPack, budget: int, run: CompactionRun, counter: TokenCounter
 ) -> tuple[ContextPack, dict[str, str]]:
     """The pack that is left, and the texts that it shows in place of others."""
+    context = run.context
     texts: dict[str, str] = {}
     place = 0
     sections: list[ContextSection] = []
@@ -116,8 +100,7 @@ def write_pack(
         items: list[ContextItem] = []
         contents: list[str] = []
         for item in section.items:
-            cut = context.cuts[place]
-            whole = context.is_whole(place)
+            cut, whole = context.cuts[place], context.is_whole(place)
             place += 1
             if cut is None:
                 continue
@@ -127,12 +110,14 @@ def write_pack(
                 item = item.changed(summary_ref=ref)
             items.append(item)
             contents.append(cut.text)
-        for shelf, summary in sorted(shown.items()):
+        for shelf, summary in sorted(run.shown.items()):
             if shelf.partition(_PARTED)[0] != str(number):
                 continue
-            summed = [context.entries[at].id for at in context.folded[shelf]]
+            members = {context.entries[at].id for at in context.folded[shelf]}
             texts[summary.checksum] = summary.text
-            items.append(_summary_item(section, summary, summed))
+            items.append(
+                _summary_item([item for item in section.items if item.id in members], summary)
+            )
             contents.append(summary.text)
             refs.append(
                 ProvenanceRef(item_id=summary.id, source=pack.id, checksum=summary.checksum)
@@ -152,33 +137,21 @@ def write_pack(
     return made, texts
 
 
-def _summary_item(section: ContextSection, summary: Summary, ids: Sequence[str]) -> ContextItem:
+def _summary_item(items: Sequence[ContextItem], summary: Summary) -> ContextItem:
     """A summary as an item: the best evidence and all the flags of what it sums up."""
-    members = set(ids)
-    items = [item for item in section.items if item.id in members]
     best = max(items, key=lambda item: item.score)
-    flags = dict.fromkeys(flag for item in items for flag in item.pii_flags)
-    return ContextItem(
+    return best.changed(
         id=summary.id,
-        source_type=best.source_type,
         content_ref=summary.checksum,
         summary_ref=summary.checksum,
-        score=best.score,
-        security_label=best.security_label,
-        pii_flags=tuple(flags),
-        evidence=RetrievalEvidence(
-            retriever=best.evidence.retriever,
-            query=best.evidence.query,
-            filters=best.evidence.filters,
-            reranker=summary.method,
-            score=best.score,
-            policy_decision_id=best.evidence.policy_decision_id,
-        ),
+        pii_flags=tuple(dict.fromkeys(flag for item in items for flag in item.pii_flags)),
+        evidence=best.evidence.changed(reranker=summary.method, score=best.score),
     )
 
 
 # Runs until the whole, counted at once, fits as the sum of its parts does.
 _RUNS = 3
+T = TypeVar("T")
 
 
 class AutoCompactor:
@@ -193,8 +166,6 @@ class AutoCompactor:
     Args:
         counter: the tokenizer of the model that will be asked.
         artifacts: where large texts and summaries are kept; None offloads nothing.
-        summariser: a model that may write the last summary; None quotes.
-        embedder: adds its cosine to the words of the question; None goes by the words.
     """
 
     def __init__(
@@ -203,21 +174,17 @@ class AutoCompactor:
         settings: CompactionSettings | None = None,
         *,
         artifacts: ArtifactStore | None = None,
-        summariser: Summariser | None = None,
-        embedder: Embedder | None = None,
     ) -> None:
-        check_parts(
-            counter,
-            settings=settings,
-            artifacts=artifacts,
-            summariser=summariser,
-            embedder=embedder,
-        )
+        for name, part in {
+            "counter": counter,
+            "settings": settings,
+            "artifacts": artifacts,
+        }.items():
+            if part is not None or name == "counter":
+                refuse_part(name, part, _PARTS[name])
         self._counter = counter
         self.settings = settings or CompactionSettings()
         self._artifacts = artifacts
-        self._summariser = summariser
-        self._embedder = embedder
 
     def compact_history(
         self,
@@ -250,51 +217,39 @@ class AutoCompactor:
                 an argument is something else.
             CompactionRefused: the result does not account for what it left out.
         """
-        given = check_messages(messages)
-        check_bounds(budget, now)
-        names = history.make_ids(given) if ids is None else history.check_ids(ids, given)
-        made = history.make_history_entries(
-            given, names, self.settings.keep_recent, frozenset(pinned)
+        before = history.check_messages(messages)
+        _check_bounds(budget, now)
+        names = history.make_ids(before) if ids is None else history.check_ids(ids, before)
+        entries = history.make_history_entries(
+            before, names, self.settings.keep_recent, frozenset(pinned)
         )
         defined = self._counter.count_tools(tools) if tools else 0
-        before = self._counter.count_messages(given) + defined
-        after_call = bool(given) and given[-1].role == "tool"
-        fired = find_triggers(before, budget, len(given), self.settings, after_tool_call=after_call)
-        if not fired:
-            return CompactHistory(
-                messages=given, ids=names, account=_unchanged_account(before, budget, made)
-            )
-        costs = history.MessageCosts(given, self._counter, defined)
-        relevance = self._relevance(
-            history.find_question(given) if question is None else question, made
-        )
-        options = CompactionOptions(
-            settings=self.settings,
-            question=history.find_question(given) if question is None else question,
+        asked = history.find_question(before) if question is None else question
+        foldable = (entry.unit for entry in entries if entry.firmness <= Firmness.RECENT)
+
+        def write(run: CompactionRun) -> tuple[tuple[list[Message], list[str]], int]:
+            left = history.write_history(before, run.context, run.shown.get(""))
+            return left, self._counter.count_messages(left[0]) + defined
+
+        written, account = self._compacted(
+            entries,
+            write,
+            budget,
+            now,
+            tokens=self._counter.count_messages(before) + defined,
+            after_tool_call=bool(before) and before[-1].role == "tool",
+            scored=lambda: Relevance(asked, [m.content for m in before], self._bonus),
+            costs=history.message_costs(before, self._counter, defined),
             head=history.HEAD,
             line=history.history_line,
             in_place=True,
-            order=_foldable_units(made, Firmness.RECENT),
-            fewer=Trigger.ITEMS in fired,
-            artifacts=self._artifacts,
-            summariser=self._summariser,
+            order=list(dict.fromkeys(foldable)),
         )
-        slack = 0
-        for _ in range(_RUNS):
-            context, outcome = pipeline.run_compaction(
-                lambda: WorkingContext(made, costs, relevance), budget, fired, options, slack
-            )
-            left, kept = history.write_history(given, context, outcome.shown)
-            after = self._counter.count_messages(left) + defined
-            if after <= budget or context.total > budget - slack:
-                break
-            slack += after - budget
-        compact = CompactHistory(
-            messages=tuple(left),
-            ids=tuple(kept),
-            account=_make_account(context, outcome, fired, before, after, budget, now),
-        )
-        check_history(given, compact, names)
+        if written is None:
+            return CompactHistory(messages=before, ids=names, account=account)
+        left, stay = written
+        compact = CompactHistory(messages=tuple(left), ids=tuple(stay), account=account)
+        check_history(before, compact, names)
         return compact
 
     def compact(
@@ -322,104 +277,110 @@ class AutoCompactor:
             RequestError: a text is missing, an id stands twice, or the budget is not above 0.
             CompactionRefused: the result does not account for what it left out.
         """
-        check_bounds(budget, now)
+        _check_bounds(budget, now)
         of_kind(pack, ContextPack, "pack", "a ContextPack, such as pack_of(…)")
-        made = make_pack_entries(pack, texts)
+        entries = make_pack_entries(pack, texts)
         rendered = render_pack(pack, texts)
-        before = self._counter.count(rendered) if rendered else 0
-        fired = find_triggers(
-            before, budget, len(made), self.settings, after_tool_call=after_tool_call
-        )
-        if not fired:
-            return CompactPack(
-                compacted=pack, texts={}, account=_unchanged_account(before, budget, made)
-            )
-        asked = question
-        if asked is None:
-            asked = next((item.evidence.query for item in pack.items if item.evidence.query), "")
+        queries = (item.evidence.query for item in pack.items if item.evidence.query)
+        asked = next(queries, "") if question is None else question
         scores = [item.score for item in pack.items]
-        order = sorted(range(len(made)), key=lambda at: (scores[at], -at))
-        options = CompactionOptions(
-            settings=self.settings,
-            question=asked,
-            head=HEAD,
+        order = sorted(range(len(entries)), key=lambda at: (scores[at], -at))
+
+        def write(run: CompactionRun) -> tuple[tuple[ContextPack, dict[str, str]], int]:
+            left = write_pack(pack, budget, run, self._counter)
+            return left, left[0].token_actual
+
+        def count(shown: Sequence[str]) -> list[int]:
+            # Items with their markers and separators, as an envelope counts them.
+            return [max(0, n) for n in self._counter.count_many([marker_text(t) for t in shown])]
+
+        written, account = self._compacted(
+            entries,
+            write,
+            budget,
+            now,
+            tokens=self._counter.count(rendered) if rendered else 0,
+            after_tool_call=after_tool_call,
+            scored=lambda: Relevance(asked, [e.text for e in entries], self._bonus, scores),
+            costs=TokenCosts(lambda at, shown: count(shown), count),
+            head="",
             line=pack_line,
             in_place=False,
-            order=[made[at].unit for at in order if made[at].firmness < Firmness.PINNED],
-            fewer=Trigger.ITEMS in fired,
-            artifacts=self._artifacts,
-            summariser=self._summariser,
+            order=[entries[at].unit for at in order if entries[at].firmness < Firmness.PINNED],
         )
-        relevance = self._relevance(asked, made, scores)
-        costs = ItemCosts(self._counter)
-        slack = 0
-        for _ in range(_RUNS):
-            context, outcome = pipeline.run_compaction(
-                lambda: WorkingContext(made, costs, relevance), budget, fired, options, slack
-            )
-            left, own = write_pack(pack, budget, context, outcome.shown, self._counter)
-            if left.token_actual <= budget or context.total > budget - slack:
-                break
-            slack += left.token_actual - budget
-        compact = CompactPack(
-            compacted=left,
-            texts=own,
-            account=_make_account(context, outcome, fired, before, left.token_actual, budget, now),
-        )
+        if written is None:
+            return CompactPack(compacted=pack, texts={}, account=account)
+        compact = CompactPack(compacted=written[0], texts=written[1], account=account)
         check_pack(pack, compact, texts)
         return compact
 
-    def _relevance(
-        self, question: str, made: Sequence[ContextEntry], scores: Sequence[float] | None = None
-    ) -> Relevance:
-        texts = [entry.text for entry in made]
-        dense = scores
-        if self._embedder is not None and scores is None and texts and question.strip():
-            rows = self._embedder.embed_passages(texts)
-            dense = [float(one) for one in rows @ self._embedder.embed_query(question)]
-        return Relevance(question, texts, self.settings.protected_bonus, dense)
+    @property
+    def _bonus(self) -> float:
+        return self.settings.protected_bonus
+
+    def _compacted(
+        self,
+        entries: Sequence[ContextEntry],
+        write: Callable[[CompactionRun], tuple[T, int]],
+        budget: int,
+        now: datetime,
+        *,
+        tokens: int,
+        after_tool_call: bool,
+        scored: Callable[[], Relevance],
+        costs: TokenCosts,
+        **manner: Any,
+    ) -> tuple[T | None, CompactionAccount]:
+        """What a compaction leaves, and its account; None where no trigger fires."""
+        triggers = find_triggers(
+            tokens, budget, len(entries), self.settings, after_tool_call=after_tool_call
+        )
+        if not triggers:
+            fits = tokens <= budget
+            why_not = f"{len(entries)} items have {tokens} tokens, and nothing may be changed"
+            return None, CompactionAccount(
+                tokens_before=tokens,
+                tokens_after=tokens,
+                budget=budget,
+                fits=fits,
+                why_not="" if fits else why_not,
+            )
+        slack, relevance = 0, scored()
+        for _ in range(_RUNS):
+            run = CompactionRun(
+                WorkingContext(entries, costs, relevance),
+                self.settings,
+                budget,
+                slack,
+                triggers,
+                artifacts=self._artifacts,
+                **manner,
+            )
+            run.go()
+            written, after = write(run)
+            if after <= budget or run.context.total > run.limit:
+                break
+            slack += after - budget
+        fits = after <= budget
+        stay = sum(1 for cut in run.context.cuts if cut is not None)
+        return written, CompactionAccount(
+            triggers=triggers,
+            reports=run.reports(now),
+            summaries=tuple(dict.fromkeys(run.summaries)),
+            artifacts=tuple(run.offloaded),
+            tokens_before=tokens,
+            tokens_after=after,
+            budget=budget,
+            fits=fits,
+            why_not=""
+            if fits
+            else f"{stay} items that must stay have {after} of at most {budget} tokens",
+            algorithms=ALGORITHMS,
+        )
 
 
-def _foldable_units(made: Sequence[ContextEntry], firmest: Firmness) -> list[int]:
-    """Units that may go, in their order."""
-    return list(dict.fromkeys(entry.unit for entry in made if entry.firmness <= firmest))
-
-
-def _unchanged_account(tokens: int, budget: int, made: Sequence[ContextEntry]) -> CompactionAccount:
-    fits = tokens <= budget
-    return CompactionAccount(
-        tokens_before=tokens,
-        tokens_after=tokens,
-        budget=budget,
-        fits=fits,
-        why_not=""
-        if fits
-        else f"{len(made)} items have {tokens} tokens, and nothing may be changed",
-    )
-
-
-def _make_account(
-    context: WorkingContext,
-    outcome: CompactionOutcome,
-    fired: tuple[Trigger, ...],
-    before: int,
-    after: int,
-    budget: int,
-    now: datetime,
-) -> CompactionAccount:
-    fits = after <= budget
-    stay = sum(1 for cut in context.cuts if cut is not None)
-    firm = f"{stay} items that must stay have {after} of at most {budget} tokens"
-    return CompactionAccount(
-        triggers=fired,
-        reports=pipeline.make_loss_reports(context, now),
-        summaries=tuple(dict.fromkeys(outcome.summaries)),
-        artifacts=tuple(outcome.artifacts),
-        tokens_before=before,
-        tokens_after=after,
-        budget=budget,
-        fits=fits,
-        why_not="" if fits else firm,
-        fallbacks=tuple(outcome.fallbacks),
-        algorithms=ALGORITHMS,
-    )
+def _check_bounds(budget: Any, now: Any) -> None:
+    """Refuse a budget that is no number of tokens, and a moment without a time zone."""
+    if isinstance(budget, bool) or not isinstance(budget, int):
+        raise RequestError(f"budget is of type {type(budget).__name__}, wanted whole tokens")
+    aware_moment(now, "now")

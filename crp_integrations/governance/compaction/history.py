@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import Summary
-from crp_integrations.governance.compaction.stages import ContextEntry, Firmness, WorkingContext
+from crp_integrations.governance.compaction.stages import (
+    ContextEntry,
+    Firmness,
+    TokenCosts,
+    WorkingContext,
+)
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import digest
-from crp_integrations.validation import Wanted, aware_moment, refuse_part
 
 
 def group_turns(messages: Sequence[Message]) -> list[list[int]]:
@@ -26,24 +29,20 @@ def group_turns(messages: Sequence[Message]) -> list[list[int]]:
     Results belong to the call just before them, since some models use the same ids again. Only the
     last turn may wait for results.
     """
-    found: list[list[int]] = []
-    place = 0
-    while place < len(messages):
-        message = messages[place]
-        turn = [place]
-        place += 1
-        if message.role == "tool":
+    turns: list[list[int]] = []
+    for place, message in enumerate(messages):
+        if message.role != "tool":
+            turns.append([place])
+        elif turns and messages[turns[-1][0]].tool_calls:
+            turns[-1].append(place)
+        else:
             raise RequestError(
-                f"message {turn[0]} is the result of call {message.tool_call_id!r:.60}, and the "
+                f"message {place} is the result of call {message.tool_call_id!r:.60}, and the "
                 "message before the results makes no such call; leave it out or give the call"
             )
-        if message.tool_calls:
-            while place < len(messages) and messages[place].role == "tool":
-                turn.append(place)
-                place += 1
-            _check_turn(messages, turn, last=place == len(messages))
-        found.append(turn)
-    return found
+    for turn in turns:
+        _check_turn(messages, turn, last=turn is turns[-1])
+    return turns
 
 
 def _check_turn(messages: Sequence[Message], turn: Sequence[int], *, last: bool) -> None:
@@ -167,29 +166,20 @@ def make_history_entries(
     return made
 
 
-class MessageCosts:
-    """Tokens of messages in a conversation, with the format around each."""
+def message_costs(messages: Sequence[Message], counter: TokenCounter, tools: int) -> TokenCosts:
+    """Tokens of messages with the format around each, beside those of the tool definitions."""
+    empty = counter.count_messages([])
 
-    def __init__(self, messages: Sequence[Message], counter: TokenCounter, tools: int) -> None:
-        """Take the tokens of the tool definitions, which are there whatever is shown."""
-        self._messages = messages
-        self._counter = counter
-        self._empty = counter.count_messages([])
-        self.base = self._empty + tools
+    def count(message: Message) -> int:
+        return max(0, counter.count_messages([message]) - empty)
 
-    def entries(self, at: Sequence[int], texts: Sequence[str]) -> list[int]:
-        """Tokens of messages with these contents."""
-        return [
-            self._one(with_text(self._messages[place], text))
-            for place, text in zip(at, texts, strict=True)
-        ]
-
-    def summaries(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of summaries, each as a message."""
-        return [self._one(summary_message(text)) for text in texts]
-
-    def _one(self, message: Message) -> int:
-        return max(0, self._counter.count_messages([message]) - self._empty)
+    return TokenCosts(
+        entries=lambda at, texts: [
+            count(with_text(messages[place], text)) for place, text in zip(at, texts, strict=True)
+        ],
+        summaries=lambda texts: [count(_summary_message(text)) for text in texts],
+        base=empty + tools,
+    )
 
 
 def with_text(message: Message, text: str) -> Message:
@@ -197,7 +187,7 @@ def with_text(message: Message, text: str) -> Message:
     return message if message.content == text else message.model_copy(update={"content": text})
 
 
-def summary_message(text: str) -> Message:
+def _summary_message(text: str) -> Message:
     """A summary as the message that the model is shown."""
     return Message(role="user", content=text)
 
@@ -210,43 +200,21 @@ def history_line(mark: int, speaker: str, quoted: str) -> str:
 
 
 def write_history(
-    messages: Sequence[Message], context: WorkingContext, shown: Mapping[str, Summary]
+    messages: Sequence[Message], context: WorkingContext, summary: Summary | None
 ) -> tuple[list[Message], list[str]]:
     """The messages that are left, with the summary where the first that it sums up stood."""
-    found: list[Message] = []
+    left: list[Message] = []
     names: list[str] = []
-    summary = shown.get("")
     first = min(context.folded.get("", {}), default=-1)
     for place, message in enumerate(messages):
         if summary is not None and place == first:
-            found.append(summary_message(summary.text))
+            left.append(_summary_message(summary.text))
             names.append(summary.id)
         cut = context.cuts[place]
         if cut is not None:
-            found.append(with_text(message, cut.text))
+            left.append(with_text(message, cut.text))
             names.append(context.entries[place].id)
-    return found, names
-
-
-# By argument: what a part is known by, and what to give in the place of another thing.
-_PARTS: Final[Mapping[str, Wanted]] = MappingProxyType(
-    {
-        "counter": Wanted("count_messages", "a TokenCounter, such as counter_for('gpt-4o')"),
-        "settings": Wanted(
-            "trigger_share", "CompactionSettings, as in CompactionSettings(enabled=True)"
-        ),
-        "artifacts": Wanted("put", "a store of artifacts, such as relay.sandbox(session_id='s1')"),
-        "summariser": Wanted("summarise", "a Summariser, such as ModelSummariser(model, 'name')"),
-        "embedder": Wanted("embed_passages", "an Embedder"),
-    }
-)
-
-
-def check_parts(counter: Any, **parts: Any) -> None:
-    """Refuse a part that is none."""
-    for name, part in {"counter": counter, **parts}.items():
-        if part is not None or name == "counter":
-            refuse_part(name, part, _PARTS[name])
+    return left, names
 
 
 def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -262,10 +230,3 @@ def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
                 "crp_integrations.compact, which reads the OpenAI shape"
             )
     return history
-
-
-def check_bounds(budget: Any, now: Any) -> None:
-    """Refuse a budget that is no number of tokens, and a moment without a time zone."""
-    if isinstance(budget, bool) or not isinstance(budget, int):
-        raise RequestError(f"budget is of type {type(budget).__name__}, wanted whole tokens")
-    aware_moment(now, "now")

@@ -1,276 +1,353 @@
-"""One compaction from the triggers to the account, the same for histories and for packs."""
+"""One compaction from the triggers to the reports, the same for histories and for packs.
+
+The methods in their order: deduplicate, drop, offload, prune, fold, sum up. Each goes on until its
+aim is reached. Less firm entries go first; ties go by place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from crp_integrations.errors import ModelError
-from crp_integrations.governance.compaction import stages
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.records import (
+    EXTRACTIVE,
     ArtifactRef,
     ArtifactStore,
     Citation,
-    Summariser,
     Summary,
     Trigger,
     budget_share,
 )
 from crp_integrations.governance.compaction.relevance import RELEVANCE
 from crp_integrations.governance.compaction.stages import Firmness, LossReason, WorkingContext
-from crp_integrations.governance.compaction.summaries import (
-    EXTRACTIVE,
-    LayeredSummary,
-    Line,
-    build_summary,
-)
-from crp_integrations.governance.compaction.verification import find_unsupported
+from crp_integrations.governance.compaction.summaries import Line, build_summary
+from crp_integrations.governance.compaction.text_pieces import ShortenedText
 from crp_integrations.governance.context_pack import DropReport
 from crp_integrations.governance.settings import CompactionSettings
 
 COMPACTION: Final = "compaction@1"
 ALGORITHMS: Final = (COMPACTION, RELEVANCE, EXTRACTIVE)
-_WHOLE_SHELVES: Final = 1
+SAME: Final = "(a later call had the same result)"
+HANDLE: Final = "(kept whole as {ref})"
+# Rounds of estimating and counting before pruning gives up; each comes nearer by the excess.
+_ROUNDS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionOptions:
-    """What a compaction works with besides the context.
+@dataclass(slots=True)
+class CompactionRun:
+    """Compacts a context once, as far as the triggers ask for.
+
+    Spec: Summit §Compression Strategy
 
     Attributes:
+        budget: tokens of the whole.
+        slack: tokens below the budget to stay, since the whole may count more than its parts.
         head: first line of a summary; empty for none.
         line: writes a line of a summary.
         in_place: an equal result gives way to a note, as in a history.
         order: units that may be summed up, first to go first.
-        fewer: there are too many items, so that a summary is worth its tokens anyway.
+        offloaded: texts and summaries that were put into the store.
+        shown: the summary that is shown for each shelf.
     """
 
+    context: WorkingContext
     settings: CompactionSettings
-    question: str
+    budget: int
+    slack: int
+    triggers: Sequence[Trigger]
     head: str
     line: Line
     in_place: bool
     order: Sequence[int]
-    fewer: bool = False
     artifacts: ArtifactStore | None = None
-    summariser: Summariser | None = None
-
-
-@dataclass(slots=True)
-class CompactionOutcome:
-    """What a run leaves beside the context.
-
-    Attributes:
-        shown: the summary that is shown for each shelf.
-    """
-
-    artifacts: list[ArtifactRef] = field(default_factory=list)
+    offloaded: list[ArtifactRef] = field(default_factory=list)
     shown: dict[str, Summary] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
-    fallbacks: list[str] = field(default_factory=list)
 
+    @property
+    def limit(self) -> int:
+        """Tokens that the parts may have."""
+        return self.budget - self.slack
 
-def run_compaction(
-    make: Callable[[], WorkingContext],
-    budget: int,
-    fired: Sequence[Trigger],
-    options: CompactionOptions,
-    slack: int = 0,
-) -> tuple[WorkingContext, CompactionOutcome]:
-    """Compact as far as the triggers ask for.
+    @property
+    def room(self) -> int:
+        """Tokens that summaries may have."""
+        return budget_share(self.budget, self.settings.summary_share)
 
-    Spec: Summit §Compression Strategy
-    """
-    context, outcome = make(), CompactionOutcome()
-    settings = options.settings
-    limit = budget - slack
-    aim = min(limit, budget_share(budget, settings.target_share) - slack)
-    if Trigger.TOOL_CALL in fired:
-        _shorten_results(context, budget_share(budget, settings.blob_share), options, outcome)
-    if set(fired) - {Trigger.TOOL_CALL}:
-        room = budget_share(budget, settings.summary_share)
-        _reduce_loose(context, aim, room, options, outcome)
-        if context.total + (room if context.folded else 0) > limit:
-            _reduce_firm(context, limit, room, options, outcome)
-    elif context.total > limit:
-        # The switch of a tool call alone fires below the share, so this is a budget just passed.
-        _reduce_firm(context, limit, budget_share(budget, settings.summary_share), options, outcome)
-    _make_summaries(context, limit, budget, options, outcome)
-    _record_shortened(context, outcome)
-    return context, outcome
+    @property
+    def _reserve(self) -> int:
+        """Tokens to hold free for the summaries that are due."""
+        return self.room if self.context.folded else 0
 
+    def go(self) -> None:
+        """Through all the methods."""
+        if Trigger.TOOL_CALL in self.triggers:
+            self._shorten_results()
+        if set(self.triggers) - {Trigger.TOOL_CALL}:
+            self._reduce_loose()
+            if self.context.total + self._reserve > self.limit:
+                self._reduce_firm()
+        elif self.context.total > self.limit:
+            # A tool call alone fires below the share, so this is a budget just passed.
+            self._reduce_firm()
+        self._sum_up()
+        self._record_shortened()
 
-def make_loss_reports(context: WorkingContext, now: datetime) -> tuple[DropReport, ...]:
-    """One for each reason by which something has gone.
+    def reports(self, now: datetime) -> tuple[DropReport, ...]:
+        """One for each reason by which something has gone.
 
-    Spec: Summit §Context Assembly Data Contracts
-    """
-    return tuple(
-        DropReport.of(reason.value, names, max(0, context.savings.get(reason, 0)), now)
-        for reason, names in context.losses().items()
-    )
-
-
-def _shorten_results(
-    context: WorkingContext, most: int, options: CompactionOptions, outcome: CompactionOutcome
-) -> None:
-    """Shorten the results of the last call, each kind in its own way."""
-    at = [n for n, entry in enumerate(context.entries) if entry.firmness is Firmness.OPEN]
-    at = [n for n in at if context.entries[n].cuttable]
-    cost = sum(context.cost[n] for n in at)
-    if cost <= most:
-        return
-    aim = context.total - (cost - most)
-    _offload(context, aim, Firmness.OPEN, options, outcome, least_firmness=Firmness.OPEN)
-    stages.prune(context, aim, Firmness.OPEN, reason=LossReason.TARGETED, only=at, keep=0.0)
-
-
-def _reduce_loose(
-    context: WorkingContext,
-    aim: int,
-    room: int,
-    options: CompactionOptions,
-    outcome: CompactionOutcome,
-) -> None:
-    """Everything that may go without asking whether the budget itself is too small."""
-    settings = options.settings
-    stages.deduplicate(context, in_place=options.in_place)
-    stages.drop(context, aim, settings.drop_below, Firmness.FREE)
-    _offload(context, aim, Firmness.FREE, options, outcome)
-    stages.prune(context, aim, Firmness.FREE, keep=settings.prune_to)
-    loose = [unit for unit in options.order if context.firmness(unit) is Firmness.FREE]
-    stages.fold(context, aim, settings.max_items, loose, room)
-
-
-def _reduce_firm(
-    context: WorkingContext,
-    limit: int,
-    room: int,
-    options: CompactionOptions,
-    outcome: CompactionOutcome,
-) -> None:
-    """What is recent, and at last the results that the model has not seen."""
-    settings = options.settings
-    _offload(context, limit - room, Firmness.OPEN, options, outcome)
-    stages.prune(context, limit - room, Firmness.RECENT, keep=settings.prune_to)
-    recent = [unit for unit in options.order if context.firmness(unit) <= Firmness.RECENT]
-    stages.fold(context, limit, settings.max_items, recent, room)
-    for keep in (settings.prune_to, 0.0):
-        stages.prune(context, limit - (room if context.folded else 0), Firmness.OPEN, keep=keep)
-
-
-def _offload(
-    context: WorkingContext,
-    aim: int,
-    firmness: Firmness,
-    options: CompactionOptions,
-    outcome: CompactionOutcome,
-    least_firmness: Firmness = Firmness.FREE,
-) -> None:
-    found = stages.offload(
-        context,
-        aim,
-        options.artifacts,
-        least=options.settings.offload_tokens,
-        extract=options.settings.extract_tokens,
-        firmness_range=(least_firmness, firmness),
-    )
-    outcome.artifacts += [ref for _, ref in found]
-
-
-def _make_summaries(
-    context: WorkingContext,
-    limit: int,
-    budget: int,
-    options: CompactionOptions,
-    outcome: CompactionOutcome,
-) -> None:
-    """Sum up what was folded, each shelf with its part of the room."""
-    room = min(budget_share(budget, options.settings.summary_share), limit - context.total)
-    weights = {
-        shelf: sum(len(cut.text) for cut in cuts.values()) for shelf, cuts in context.folded.items()
-    }
-    total = max(_WHOLE_SHELVES, sum(weights.values()))
-    for shelf in sorted(weights):
-        own = room * weights[shelf] // total
-        built = build_summary(context, shelf, own, options.head, options.line)
-        if built is None:
-            context.forgo(shelf)
-            continue
-        summary, levels, tokens = built.summary, list(built.levels), built.tokens
-        if tokens >= context.folded_tokens(shelf) and not options.fewer:
-            context.unfold(shelf)
-            continue
-        written = _model_summary(context, built, own, options, outcome)
-        if written is not None:
-            summary, tokens = written
-            levels.append(summary)
-        context.charge(LossReason.SUMMARISED, tokens)
-        outcome.shown[shelf] = summary
-        outcome.summaries += levels
-        if options.artifacts is not None:
-            for level in levels:
-                sources = [citation.item_id for citation in level.citations]
-                outcome.artifacts.append(
-                    options.artifacts.put(level.text, kind="summary", sources=sources)
-                )
-
-
-def _model_summary(
-    context: WorkingContext,
-    built: LayeredSummary,
-    room: int,
-    options: CompactionOptions,
-    outcome: CompactionOutcome,
-) -> tuple[Summary, int] | None:
-    """A summary by a model, if there is one and everything in it has a source."""
-    if options.summariser is None:
-        return None
-    try:
-        said = options.summariser.summarise(built.passages, options.question, room)
-    except ModelError as error:
-        outcome.fallbacks.append(f"{options.summariser.identity}: {type(error).__name__}")
-        return None
-    text = f"{options.head}\n{said.strip()}" if options.head else said.strip()
-    fault = find_unsupported(said, built.passages)
-    (tokens,) = context.costs.summaries([text])
-    if not fault and tokens > room:
-        fault = f"it has {tokens} tokens, at most {room} were asked for"
-    if fault:
-        outcome.fallbacks.append(f"{options.summariser.identity}: {fault}")
-        return None
-    citations = [
-        Citation(mark=mark, item_id=context.entries[at].id)
-        for mark, at in enumerate(built.sources, start=1)
-    ]
-    return (
-        Summary.of(
-            "session",
-            text,
-            citations,
-            kind=built.summary.kind,
-            method=options.summariser.identity,
-            children=[one.id for one in built.levels if one.level == "cluster"],
-            dropped_fields=built.summary.dropped_fields,
-        ),
-        tokens,
-    )
-
-
-def _record_shortened(context: WorkingContext, outcome: CompactionOutcome) -> None:
-    """The records of texts that are shown in part in their place."""
-    for at, cut in enumerate(context.cuts):
-        if cut is None or context.is_whole(at) or not (cut.spans or at in context.frames):
-            continue
-        outcome.summaries.append(
-            Summary.of(
-                "targeted",
-                cut.text,
-                [Citation(item_id=context.entries[at].id, spans=cut.spans)],
-                kind=context.relevance.reading(at).kind,
-                method=EXTRACTIVE,
-                dropped_fields=cut.fields,
-            )
+        Spec: Summit §Context Assembly Data Contracts
+        """
+        savings = self.context.savings
+        return tuple(
+            DropReport.of(reason.value, names, max(0, savings.get(reason, 0)), now)
+            for reason, names in self.context.losses().items()
         )
+
+    # --- the order of the methods --------------------------------------------------------
+
+    def _shorten_results(self) -> None:
+        """Shorten the results of the last call, each kind in its own way."""
+        context = self.context
+        at = self._cuttable(Firmness.OPEN, Firmness.OPEN)
+        excess = sum(context.cost[n] for n in at) - budget_share(
+            self.budget, self.settings.blob_share
+        )
+        if excess <= 0:
+            return
+        aim = context.total - excess
+        self._offload(aim, Firmness.OPEN, least=Firmness.OPEN)
+        self._prune(aim, Firmness.OPEN, reason=LossReason.TARGETED, only=at, keep=0.0)
+
+    def _reduce_loose(self) -> None:
+        """Everything that may go without asking whether the budget itself is too small."""
+        target = budget_share(self.budget, self.settings.target_share)
+        aim = min(self.limit, target - self.slack)
+        self._deduplicate()
+        self._drop(aim)
+        self._offload(aim, Firmness.FREE)
+        self._prune(aim, Firmness.FREE, keep=self.settings.prune_to)
+        self._fold(aim, lambda firmness: firmness is Firmness.FREE)
+
+    def _reduce_firm(self) -> None:
+        """What is recent, and at last the results that the model has not seen."""
+        self._offload(self.limit - self.room, Firmness.OPEN)
+        self._prune(self.limit - self.room, Firmness.RECENT, keep=self.settings.prune_to)
+        self._fold(self.limit, lambda firmness: firmness <= Firmness.RECENT)
+        for keep in (self.settings.prune_to, 0.0):
+            self._prune(self.limit - self._reserve, Firmness.OPEN, keep=keep)
+
+    # --- the methods ---------------------------------------------------------------------
+
+    def _deduplicate(self) -> None:
+        """Show equal texts once: in a history the last, with a note before it; else the first."""
+        context = self.context
+        first_of: dict[tuple[str, str], int] = {}
+        places: Iterable[int] = range(len(context.entries))
+        for at in reversed(list(places)) if self.in_place else places:
+            entry = context.entries[at]
+            words = " ".join(entry.text.split())
+            if not words or not entry.cuttable or entry.firmness is Firmness.PINNED:
+                continue
+            if first_of.setdefault((entry.shelf, words), at) == at:
+                continue
+            if self.in_place:
+                context.show({at: ShortenedText(SAME, (), ())}, LossReason.DUPLICATE)
+            else:
+                context.drop(entry.unit, LossReason.DUPLICATE)
+
+    def _drop(self, aim: int) -> None:
+        """Drop the least relevant units, as long as they score below a share of the best."""
+        context = self.context
+        best = context.relevance.best
+        scored = sorted(
+            (max(context.relevance.of(number) for number in numbers), unit)
+            for unit, numbers in context.units.items()
+            if context.firmness(unit) is Firmness.FREE
+            and all(context.entries[number].droppable for number in numbers)
+        )
+        for score, unit in scored:
+            if context.total <= aim or score >= self.settings.drop_below * best:
+                return
+            context.drop(unit, LossReason.IRRELEVANT)
+
+    def _offload(self, aim: int, most: Firmness, least: Firmness = Firmness.FREE) -> None:
+        """Put large texts into a store and show a handle with a short extract, largest first."""
+        context = self.context
+        if self.artifacts is None:
+            return
+        large = sorted(
+            (int(context.entries[at].firmness), -context.cost[at], at)
+            for at in self._cuttable(most, least)
+            if context.cost[at] >= self.settings.offload_tokens and context.is_whole(at)
+        )
+        for _, _, at in large:
+            if context.total <= aim:
+                break
+            entry = context.entries[at]
+            ref = self.artifacts.put(
+                entry.text, kind=context.relevance.reading(at).kind, sources=(entry.id,)
+            )
+            cut = self._best_extract(at, self.settings.extract_tokens)
+            context.frames[at] = HANDLE.format(ref=ref.ref)
+            if context.show({at: self._with_handle(at, cut)}, LossReason.OFFLOADED):
+                self.offloaded.append(ref)
+            else:
+                del context.frames[at]
+
+    def _prune(
+        self,
+        aim: int,
+        most: Firmness,
+        *,
+        keep: float,
+        reason: LossReason = LossReason.PRUNED,
+        only: Sequence[int] | None = None,
+    ) -> None:
+        """Take the pieces away that say least to the question, from all texts that may be cut."""
+        context = self.context
+        places = self._cuttable(most) if only is None else only
+        excess = context.total - aim
+        for _ in range(_ROUNDS):
+            if context.total <= aim:
+                return
+            stay = {at: context.kept(at) for at in places}
+            gone = self._least_relevant(stay, excess, keep)
+            if not gone:
+                return
+            changes = {
+                at: self._with_handle(
+                    at,
+                    context.relevance.reading(at).cut([n for n in stay[at] if n not in numbers]),
+                )
+                for at, numbers in gone.items()
+            }
+            # What went may have saved nothing by itself, since a sign stands in its place.
+            excess = context.total - aim if context.show(changes, reason) else 2 * excess
+
+    def _least_relevant(
+        self, stay: dict[int, list[int]], excess: int, keep: float
+    ) -> dict[int, set[int]]:
+        """Pieces that say least, as many as come to the excess by their share of the characters."""
+        context = self.context
+        ranked: list[tuple[int, int, int]] = []
+        rate: dict[int, float] = {}
+        for at, kept in stay.items():
+            scores, pieces = context.relevance.pieces(at), context.relevance.reading(at).pieces
+            size = sum(pieces[number].end - pieces[number].start for number in kept)
+            rate[at] = context.cost[at] / max(1, size)
+            best = sorted(kept, key=lambda number: (-scores[number], number))
+            ranked += [(scores[n], -at, -n) for n in best[math.ceil(keep * len(pieces)) :]]
+        ranked.sort()
+        taken: list[tuple[int, int, float]] = []
+        freed = 0.0
+        for _, at, number in ranked:
+            if freed >= excess:
+                break
+            piece = context.relevance.reading(-at).pieces[-number]
+            taken.append((-at, -number, rate[-at] * (piece.end - piece.start)))
+            freed += taken[-1][2]
+        gone: dict[int, set[int]] = {}
+        # The last one may free more than is needed: what says more and fits comes back.
+        for at, number, tokens in reversed(taken):
+            if tokens <= freed - excess:
+                freed -= tokens
+            else:
+                gone.setdefault(at, set()).add(number)
+        return gone
+
+    def _fold(self, aim: int, goes: Callable[[Firmness], bool]) -> None:
+        """Take units away to be summed up, in their order."""
+        context = self.context
+        left = sum(1 for cut in context.cuts if cut is not None)
+        for unit in [unit for unit in self.order if goes(context.firmness(unit))]:
+            numbers = [n for n in context.units[unit] if context.cuts[n] is not None]
+            if not numbers:
+                continue
+            fits = left + len(context.folded) <= self.settings.max_items
+            if context.total + self._reserve <= aim and fits:
+                return
+            context.fold(unit)
+            left -= len(numbers)
+
+    def _sum_up(self) -> None:
+        """Sum up what was folded, each shelf with its part of the room."""
+        context = self.context
+        room = min(self.room, self.limit - context.total)
+        weights = {
+            shelf: sum(len(cut.text) for cut in cuts.values())
+            for shelf, cuts in context.folded.items()
+        }
+        total = max(1, sum(weights.values()))
+        for shelf in sorted(weights):
+            own = room * weights[shelf] // total
+            levels, tokens = build_summary(context, shelf, own, self.head, self.line)
+            if not levels:
+                context.forgo(shelf)
+                continue
+            # Where there are too many items, a summary is worth its tokens anyway.
+            if tokens >= context.folded_tokens(shelf) and Trigger.ITEMS not in self.triggers:
+                context.unfold(shelf)
+                continue
+            context.charge(LossReason.SUMMARISED, tokens)
+            self.shown[shelf] = levels[-1]
+            self.summaries += levels
+            if self.artifacts is not None:
+                for level in levels:
+                    sources = [citation.item_id for citation in level.citations]
+                    ref = self.artifacts.put(level.text, kind="summary", sources=sources)
+                    self.offloaded.append(ref)
+
+    def _record_shortened(self) -> None:
+        """The records of texts that are shown in part in their place."""
+        context = self.context
+        for at, cut in enumerate(context.cuts):
+            if cut is None or context.is_whole(at) or not (cut.spans or at in context.frames):
+                continue
+            self.summaries.append(
+                Summary.of(
+                    "targeted",
+                    cut.text,
+                    [Citation(item_id=context.entries[at].id, spans=cut.spans)],
+                    kind=context.relevance.reading(at).kind,
+                    dropped_fields=cut.fields,
+                )
+            )
+
+    # --- pieces --------------------------------------------------------------------------
+
+    def _cuttable(self, most: Firmness, least: Firmness = Firmness.FREE) -> list[int]:
+        return [
+            at
+            for at, entry in enumerate(self.context.entries)
+            if entry.cuttable
+            and least <= entry.firmness <= most
+            and self.context.cuts[at] is not None
+        ]
+
+    def _with_handle(self, at: int, cut: ShortenedText) -> ShortenedText:
+        """A cut behind the handle of the whole text, where that is kept elsewhere."""
+        frame = self.context.frames.get(at)
+        text = cut.text or ELLIPSIS.strip()
+        if frame is not None:
+            text = f"{frame}\n{cut.text}" if cut.text else frame
+        return replace(cut, text=text)
+
+    def _best_extract(self, at: int, tokens: int) -> ShortenedText:
+        """The best pieces of a text that fit, by their share of its characters."""
+        context = self.context
+        reading, scores = context.relevance.reading(at), context.relevance.pieces(at)
+        size = max(1, sum(piece.end - piece.start for piece in reading.pieces))
+        kept: list[int] = []
+        used = 0
+        for number in sorted(range(len(scores)), key=lambda n: (-scores[n], n)):
+            piece = reading.pieces[number]
+            cost = context.cost[at] * (piece.end - piece.start) // size
+            if used + cost <= tokens:
+                kept.append(number)
+                used += cost
+        return reading.cut(sorted(kept)) if kept else ShortenedText("", (), (), ("text",))

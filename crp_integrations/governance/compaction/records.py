@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from pydantic import Field
 
@@ -54,15 +54,16 @@ def budget_share(budget: int, part: float) -> int:
     return int(Fraction(str(part)) * budget)
 
 
+EXTRACTIVE: Final = "extractive@1"
 SummaryLevel = Literal["source", "cluster", "session", "targeted"]
 
 
 class Citation(Part):
-    """What of an item a summary quotes or rests on.
+    """What of an item a summary quotes.
 
     Attributes:
         mark: number in the summary's text, from 1; 0 where the text has no marks.
-        spans: characters of the item's text, half-open; empty where a model rests on all of it.
+        spans: characters of the item's text, half-open.
     """
 
     mark: int = Field(default=0, ge=0)
@@ -80,7 +81,7 @@ class Summary(Record):
         kind: how the text was read, `prose`, `log`, `search` or `data`; `mixed` for several.
         children: ids of the summaries that it was made from.
         dropped_fields: fields, or kinds of lines, of which something was left out.
-        method: `extractive@n`, or what a summariser calls itself.
+        method: `extractive@n`.
     """
 
     SCHEMA = "summary/1"
@@ -105,23 +106,13 @@ class Summary(Record):
         level: SummaryLevel,
         text: str,
         citations: Sequence[Citation],
-        *,
-        kind: str,
-        method: str,
-        children: Sequence[str] = (),
-        dropped_fields: Sequence[str] = (),
+        **more: Any,
     ) -> Summary:
         """A summary whose id follows from its text and sources."""
-        said = digest([level, text, [citation.model_dump(mode="json") for citation in citations]])
+        hashed = digest([level, text, [citation.model_dump(mode="json") for citation in citations]])
+        id_ = "summary:" + hashed.removeprefix("sha256:")[:24]
         return cls(
-            id="summary:" + said.removeprefix("sha256:")[:24],
-            level=level,
-            kind=kind,
-            text=text,
-            citations=tuple(citations),
-            children=tuple(children),
-            dropped_fields=tuple(dropped_fields),
-            method=method,
+            id=id_, level=level, text=text, citations=tuple(citations), method=EXTRACTIVE, **more
         )
 
 
@@ -155,7 +146,6 @@ class CompactionAccount(Part):
         tokens_before, tokens_after: of the whole context by the caller's counter.
         fits: whether it is within the budget.
         why_not: where it is not, what holds the tokens that cannot go.
-        fallbacks: why a summariser's text was not used.
     """
 
     triggers: tuple[Trigger, ...] = ()
@@ -167,7 +157,6 @@ class CompactionAccount(Part):
     budget: int = Field(gt=0)
     fits: bool
     why_not: str = ""
-    fallbacks: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
 
 
@@ -213,17 +202,4 @@ class ArtifactStore(Protocol):
 
     def put(self, text: str, *, kind: str, sources: Sequence[str]) -> ArtifactRef:
         """Keep a text."""
-        ...
-
-
-class Summariser(Protocol):
-    """Writes a summary; what it writes is checked before it is used."""
-
-    @property
-    def identity(self) -> str:
-        """A name for everything that decides its texts; it stands in the summary's record."""
-        ...
-
-    def summarise(self, passages: Sequence[str], question: str, tokens: int) -> str:
-        """A summary of numbered passages, each sentence with its numbers, such as `[2]`."""
         ...

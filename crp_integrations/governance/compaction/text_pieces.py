@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.language.blocks import blocks
@@ -28,23 +28,21 @@ def part_id(item_id: str, start: int, end: int) -> str:
 
 def read_part(name: str, ids: frozenset[str] | set[str]) -> tuple[str, tuple[int, int] | None]:
     """The item that a name in a drop report speaks of, and its characters; None for all of it."""
-    if name in ids:
-        return name, None
-    found = _PART.match(name)
-    if found is None:
-        return name, None
-    return found["id"], (int(found["start"]), int(found["end"]))
+    match = None if name in ids else _PART.match(name)
+    return (
+        (name, None) if match is None else (match["id"], (int(match["start"]), int(match["end"])))
+    )
 
 
 def merge_spans(spans: Sequence[tuple[int, int]], text: str) -> Spans:
     """Spans in order, those with nothing but white space between them as one."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and not text[found[-1][1] : start].strip():
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged and not text[merged[-1][1] : start].strip():
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            found.append((start, end))
-    return tuple(found)
+            merged.append((start, end))
+    return tuple(merged)
 
 
 def subtract_spans(spans: Sequence[tuple[int, int]], gone: Sequence[tuple[int, int]]) -> Spans:
@@ -65,6 +63,20 @@ def subtract_spans(spans: Sequence[tuple[int, int]], gone: Sequence[tuple[int, i
             left.append((start, end))
     return tuple(left)
 
+
+def has_words_outside(text: str, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a text has words outside some spans, which may overlap; sorted."""
+    apart: list[tuple[int, int]] = []
+    for start, end in spans:
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        else:
+            apart.append((start, end))
+    left = subtract_spans(((0, len(text)),), apart)
+    return any(character.isalnum() for start, end in left for character in text[start:end])
+
+
+# --- what stays uncut --------------------------------------------------------------------
 
 # Within one paragraph; a longer one is more likely a mark that was never closed.
 QUOTATION = re.compile(
@@ -103,30 +115,30 @@ def find_protected(text: str) -> list[Span]:
     >>> [span.of(text) for span in find_protected(text)]
     ['"not before 3 May 2025"', '3 May 2025', 'PX-0042']
     """
-    found = [Span(one.start, one.end) for one in quantities(text)]
-    found += [Span(one.start, one.end) for one in dates(text)]
-    found += identifiers(text)
-    found += find_code(text)
-    found += [Span(*match.span()) for match in QUOTATION.finditer(text)]
-    return sorted(found, key=lambda span: (span.start, span.end))
+    spans = [Span(quantity.start, quantity.end) for quantity in quantities(text)]
+    spans += [Span(date.start, date.end) for date in dates(text)]
+    spans += [*identifiers(text), *find_code(text)]
+    spans += [Span(*match.span()) for match in QUOTATION.finditer(text)]
+    return sorted(spans, key=lambda span: (span.start, span.end))
 
 
-def join_across(pieces: Sequence[Span], spans: Sequence[Span]) -> list[Span]:
+def _join_across(pieces: Sequence[Span], protected: Sequence[Span]) -> list[Span]:
     """Pieces of a text, in order, with those joined that a protected stretch runs across."""
-    found: list[Span] = []
-    ahead = sorted(spans, key=lambda span: span.start)
+    joined: list[Span] = []
     place, reach = 0, -1
     for piece in pieces:
         # The furthest end of what begins before this piece does.
-        while place < len(ahead) and ahead[place].start < piece.start:
-            reach = max(reach, ahead[place].end)
+        while place < len(protected) and protected[place].start < piece.start:
+            reach = max(reach, protected[place].end)
             place += 1
-        if found and reach > piece.start:
-            found[-1] = Span(found[-1].start, piece.end)
+        if joined and reach > piece.start:
+            joined[-1] = Span(joined[-1].start, piece.end)
         else:
-            found.append(piece)
-    return found
+            joined.append(piece)
+    return joined
 
+
+# --- readings ----------------------------------------------------------------------------
 
 TextKind = Literal["prose", "log", "search", "data"]
 
@@ -167,73 +179,152 @@ class ShortenedText:
     fields: tuple[str, ...] = ()
 
 
-class TextReading(Protocol):
-    """A text with its pieces, in order and not overlapping."""
+@dataclass(frozen=True)
+class ProseText:
+    """A text with its pieces, in order and not overlapping: running text by its sentences."""
+
+    text: str
+    # The question is looked for in overlapping stretches, not in each piece by itself.
+    by_stretch: ClassVar[bool] = True
 
     @property
     def kind(self) -> TextKind:
         """What the text is."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        ...
-
-    @property
-    def pieces(self) -> Sequence[TextPiece]:
-        """The stretches that can go."""
-        ...
-
-    def cut(self, kept: Sequence[int]) -> ShortenedText:
-        """The text with some of its pieces alone; `kept` ascending."""
-        ...
-
-
-def lost_fields(pieces: Sequence[TextPiece], kept: Sequence[int]) -> tuple[str, ...]:
-    """Fields of the pieces that are not kept, each once and in order."""
-    stay = set(kept)
-    return tuple(dict.fromkeys(p.field for n, p in enumerate(pieces) if n not in stay))
-
-
-@dataclass(frozen=True)
-class ProseText:
-    """Running text by its sentences; what does not adjoin has an ellipsis between."""
-
-    text: str
-    kind: TextKind = "prose"
+        return "prose"
 
     @cached_property
     def pieces(self) -> Sequence[TextPiece]:
         """Sentences, joined where a quotation or code runs across them."""
         return [TextPiece(span.start, span.end) for span in split_pieces(self.text)]
 
+    @property
+    def named(self) -> Mapping[int, tuple[int, ...]]:
+        """For each piece those that name what it is of; only hits of a search have such."""
+        return {}
+
     def cut(self, kept: Sequence[int]) -> ShortenedText:
-        """The kept sentences with what stands between two that adjoin."""
+        """The text with some of its pieces alone, in order; a sign stands where others stood."""
         pieces = self.pieces
         if len(kept) == len(pieces):
             return keep_whole(self.text, len(pieces))
         spans = merge_spans([(pieces[n].start, pieces[n].end) for n in kept], self.text)
-        text = quote_spans(self.text, spans)
+        text = self.quote(spans)
         if kept and kept[0] > 0:
-            text = _ellipsis_between("", text).lstrip() + text
+            text = self._gap("", text).lstrip() + text
         if kept and kept[-1] < len(pieces) - 1:
-            text += _ellipsis_between(text, "").rstrip()
-        return ShortenedText(text, spans, tuple(kept), lost_fields(pieces, kept))
+            text += self._gap(text, "").rstrip()
+        return ShortenedText(text, spans, tuple(kept), self.lost_fields(kept))
+
+    def lost_fields(self, kept: Sequence[int]) -> tuple[str, ...]:
+        """Fields of the pieces that are not kept, each once and in order."""
+        stay = set(kept)
+        return tuple(dict.fromkeys(p.field for n, p in enumerate(self.pieces) if n not in stay))
+
+    def quote(self, spans: Spans) -> str:
+        """Stretches of the text with a sign between those apart."""
+        return quote_spans(self.text, spans, self._gap)
+
+    def _gap(self, before: str, after: str) -> str:
+        return _ellipsis_between(before, after)
 
 
-def quote_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Stretches of a text with an ellipsis between, on a line of its own beside fenced code."""
-    found = ""
-    for start, end in spans:
-        part = text[start:end]
-        found += _ellipsis_between(found, part) + part if found else part
-    return found
+_LINE = re.compile(r"[^\n]+")
+_STAMP = re.compile(
+    r"\s*[\[(]?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|\d{10,13}\b"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d{1,2}\s\d\d:\d\d)"
+)
+_LEVEL = re.compile(
+    r"(?<![\w.])(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|SEVERE|FATAL|CRITICAL|PANIC"
+    r"|trace|debug|info|notice|warn(?:ing)?|error|severe|fatal|critical|panic)(?![\w-])"
+)
+_BAD = re.compile(
+    r"(?<![\w])(?:Traceback|[A-Z]\w*(?:Error|Exception)|exception|failed|failure|refused|denied"
+    r"|timed out|timeout|exit code)(?!\w)"
+)
+_WEIGHTS = {"warn": 0.5, "warning": 0.5}
+_WEIGHTS |= dict.fromkeys(("error", "severe", "fatal", "critical", "panic"), 1.0)
+_CALM = frozenset({"trace", "debug", "info", "notice"})
+# What differs between two lines of one kind.
+_VARIES = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
+_FEWEST, _SHARE = 5, 0.6
+_FIRST_OF_ITS_KIND, _EDGE, _FAULT = 0.2, 0.3, 0.8
+
+
+def is_log(text: str) -> bool:
+    """Whether most lines of a text begin with a moment or name a level."""
+    lines = [match.group() for match in _LINE.finditer(text) if match.group().strip()]
+    if len(lines) < _FEWEST:
+        return False
+    heads = [line for line in lines if not line[0].isspace()]
+    marked = sum(1 for line in heads if _STAMP.match(line) or _LEVEL.search(line[:80]))
+    return marked >= _SHARE * max(1, len(heads))
+
+
+@dataclass(frozen=True)
+class LogText(ProseText):
+    """A log by its entries: a line with the indented ones below it."""
+
+    by_stretch = False
+
+    @property
+    def kind(self) -> TextKind:
+        """What the text is."""
+        return "log"
+
+    @cached_property
+    def pieces(self) -> Sequence[TextPiece]:
+        """Entries; faults, first ones of their kind, the first and the last weigh most."""
+        text = self.text
+        spans: list[Span] = []
+        for match in _LINE.finditer(text):
+            line = match.group()
+            if not line.strip():
+                continue
+            end = match.start() + len(line.rstrip())
+            stamped = _STAMP.match(line) or _LEVEL.search(line[:80])
+            if spans and (line[0].isspace() or (not stamped and _BAD.match(line))):
+                spans[-1] = Span(spans[-1].start, end)
+            else:
+                spans.append(Span(match.start(), end))
+        spans = _join_across(spans, find_protected(text))
+        kinds: set[str] = set()
+        pieces = []
+        for number, span in enumerate(spans):
+            entry = span.of(text)
+            level = _LEVEL.search(entry[:160])
+            name = level["level"].lower() if level is not None else ""
+            weight = _WEIGHTS.get(name, 0.0)
+            if weight < _FAULT and name not in _CALM and _BAD.search(entry):
+                weight = _FAULT
+            kind = _VARIES.sub("0", entry)
+            if kind not in kinds:
+                kinds.add(kind)
+                weight += _FIRST_OF_ITS_KIND
+            if number in (0, len(spans) - 1):
+                weight += _EDGE
+            field = f"lines.{name or 'other'}"
+            pieces.append(TextPiece(span.start, span.end, min(1.0, weight), field))
+        return pieces
+
+    def _gap(self, before: str, after: str) -> str:
+        return "\n\u2026\n"
 
 
 def _ellipsis_between(before: str, after: str) -> str:
+    """An ellipsis, on a line of its own beside fenced code."""
     fenced = before.endswith(_FENCES) or after.startswith(_FENCES)
     return f"\n{ELLIPSIS.strip()}\n" if fenced else ELLIPSIS
+
+
+def quote_spans(
+    text: str, spans: Sequence[tuple[int, int]], gap: Callable[[str, str], str] = _ellipsis_between
+) -> str:
+    """Stretches of a text with a sign between."""
+    quoted = ""
+    for start, end in spans:
+        part = text[start:end]
+        quoted += gap(quoted, part) + part if quoted else part
+    return quoted
 
 
 def keep_whole(text: str, pieces: int) -> ShortenedText:
@@ -243,25 +334,24 @@ def keep_whole(text: str, pieces: int) -> ShortenedText:
 
 def split_pieces(text: str) -> list[Span]:
     """Pieces of running text that hold every character which is no white space."""
-    found: list[Span] = []
+    pieces: list[Span] = []
     for sentence in split_sentences(text):
         for piece in _split_long(text, sentence):
-            before = found[-1] if found else None
+            before = pieces[-1] if pieces else None
             if before is not None and piece.end - piece.start < _SHORT:
                 gap = text[before.end : piece.start]
                 if "\n\n" not in gap and piece.end - before.start < _LONG:
-                    found[-1] = Span(before.start, piece.end)
+                    pieces[-1] = Span(before.start, piece.end)
                     continue
-            found.append(piece)
-    return join_across(found, find_protected(text)) if len(found) > 1 else found
+            pieces.append(piece)
+    return _join_across(pieces, find_protected(text)) if len(pieces) > 1 else pieces
 
 
 _SPACE = re.compile(r"\s+")
 
 
-def _split_long(text: str, span: Span) -> list[Span]:
+def _split_long(text: str, span: Span) -> Iterator[Span]:
     """A long stretch cut at line ends, or at white space where a line is long as well."""
-    found: list[Span] = []
     start = span.start
     while span.end - start > _LONG:
         high = start + _LONG
@@ -274,23 +364,9 @@ def _split_long(text: str, span: Span) -> list[Span]:
             if gap is None:
                 break
             stop = gap.start()
-        kept = text[start:stop].rstrip()
-        found.append(Span(start, start + len(kept)))
+        yield Span(start, start + len(text[start:stop].rstrip()))
         start = stop
         while start < span.end and text[start].isspace():
             start += 1
     if start < span.end:
-        found.append(Span(start, span.end))
-    return found
-
-
-def has_words_outside(text: str, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether a text has words outside some spans, which may overlap; sorted."""
-    apart: list[tuple[int, int]] = []
-    for start, end in spans:
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
-        else:
-            apart.append((start, end))
-    left = subtract_spans(((0, len(text)),), apart)
-    return any(character.isalnum() for start, end in left for character in text[start:end])
+        yield Span(start, span.end)

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from crp_integrations.errors import CompactionRefused, RequestError
 from crp_integrations.governance.compaction import history
 from crp_integrations.governance.compaction.history import group_turns
+from crp_integrations.governance.compaction.pipeline import SAME
 from crp_integrations.governance.compaction.records import (
     CompactHistory,
     CompactionAccount,
     CompactPack,
     Summary,
 )
-from crp_integrations.governance.compaction.stages import SAME
 from crp_integrations.governance.compaction.text_pieces import (
     QUOTATION,
     find_code,
@@ -30,33 +30,9 @@ from crp_integrations.governance.context_pack import ContextPack, text_of
 from crp_integrations.language.dates import DateMention, dates, gives
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.quantities import Quantity, agree, quantities
-from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message
 
-_MARK = re.compile(r"[ \t]*\[(\d{1,4}(?:\s?,\s?\d{1,4})*)\]")
 _NUMERAL = re.compile(r"(?<![\w.,])\d[\d.,]*(?<![.,])")
-
-
-def find_unsupported(summary: str, passages: Sequence[str]) -> str:
-    """What is wrong with a summary whose sentences cite numbered passages; empty for nothing.
-
-    Spec: Summit §Failure Modes & Mitigations
-    """
-    if not summary.strip():
-        return "it is empty"
-    spans = split_sentences(summary)
-    for number, span in enumerate(spans, start=1):
-        said = span.of(summary)
-        marks = [int(mark) for group in _MARK.findall(said) for mark in group.split(",")]
-        wrong = [mark for mark in marks if not 1 <= mark <= len(passages)]
-        if wrong:
-            return f"sentence {number} cites passage {wrong[0]} of {len(passages)}"
-        if not marks:
-            return f"sentence {number} cites no passage"
-        source = "\n\n".join(passages[mark - 1] for mark in marks)
-        if any(True for _ in find_missing(_MARK.sub("", said), source)):
-            return f"sentence {number} has a figure, date, id or quotation without a source"
-    return ""
 
 
 def find_missing(said: str, source: str) -> Iterator[tuple[int, int]]:
@@ -254,13 +230,6 @@ def _find_summary_faults(
                 f"{said[c.item_id]}\n{texts[c.item_id]}" for c in summary.citations
             )
             own = _HANDLE.sub("", re.sub(r"(?m)^(?:\[\d{1,5}\]|-)\s", "", summary.text))
-            own = (
-                re.sub(r"\[\d{1,4}(?:\s?,\s?\d{1,4})*\]", "", own) if _is_by_model(summary) else own
-            )
             if any(True for _ in find_missing(own, source)):
                 faults.append(f"summary {summary.id} has a figure, date or id without a source")
     return faults
-
-
-def _is_by_model(summary: Summary) -> bool:
-    return not summary.method.startswith("extractive@")
