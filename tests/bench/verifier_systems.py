@@ -15,7 +15,7 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.evaluation.data_sets import each
 from crp_integrations.language.text import sentence_runs, split_sentences

@@ -5,7 +5,6 @@ Spec: CRP-SPEC-005 §5
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
@@ -13,12 +12,10 @@ from crp_integrations.dpe.rejections import find_repeats, was_told, with_repeats
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.alignment import Alignment, Change
-from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY
-from crp_integrations.dpe.verifier.opposition import Near, alike
-from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.dpe.verifier.values import Reading, Value, read
-from crp_integrations.language.negation import polarity_differs
+from crp_integrations.dpe.verifier.alignment import IDENTITY, Alignment, Change
+from crp_integrations.dpe.verifier.opposition import Statements, compare
+from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
 
@@ -172,29 +169,39 @@ def _sense(state: State, claim: Claim, alignment: Alignment) -> list[Finding]:
 
 
 CONTRADICTION_KIND = "contradiction"
-SURE = 0.75
+# Share of all their words that two claims must have in common to be about one thing.
+ALIKE = 0.75
 
 
-def contradictions(state: State) -> list[Finding]:
-    """A finding on the later claim of each pair that contradicts itself.
+def contradictions(state: State) -> tuple[list[Finding], int]:
+    """A finding on the later claim of each pair that contradicts itself, and how many were cut.
 
-    Two claims contradict each other when they have the same words and differ in exactly one
-    figure or date in the same place, or in what they deny. Two claims that both rest on the
-    context with all their values are left alone: then it is the context that says both.
+    Two claims that both rest on the context with all their values are left alone: then it is
+    the context that says both. Cut are claims with more claims alike than are compared.
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
     """
-    claims = _compared(state)
+    settings = state.tools.settings
+    most = None if settings.pairs == "all" else settings.alike_claims
+    claims = [one for one in _candidates(state) if not is_listing(one, settings)]
     readings = [read(claim.reads_as) for claim in claims]
-    figures = [_figures(reading) for reading in readings]
+    figures = [frozenset(canonical(v) for v in r.values if v.family != "name") for r in readings]
+    index = Statements(len(claims))
     found: list[Finding] = []
-    for at, near in enumerate(_near(claims, state.tools.settings)):
-        for place in near.places:
-            first, second = claims[place], claims[at]
+    cut = 0
+    for at, (second, reading) in enumerate(zip(claims, readings, strict=True)):
+        near = [
+            place
+            for _, place in index.near(reading, ALIKE)
+            if not (_rests(second) and _rests(claims[place]))
+        ]
+        cut += most is not None and len(near) > most
+        for place in sorted(near[:most]):
             # A quick no: one value that differs, and one in another unit, is all there may be.
             if len(figures[place] - figures[at]) > 2:
                 continue
-            if _contradict(readings[place], readings[at]):
+            if compare(readings[place], reading, 0.0).kind is not None:
+                first = claims[place]
                 found.append(
                     Finding(
                         stage=3,
@@ -207,7 +214,8 @@ def contradictions(state: State) -> list[Finding]:
                     )
                 )
                 break
-    return found
+        index.add(reading)
+    return found, cut
 
 
 def is_listing(claim: Claim, settings: DpeSettings) -> bool:
@@ -224,44 +232,12 @@ def unpaired(state: State) -> int:
     return sum(is_listing(claim, state.tools.settings) for claim in _candidates(state))
 
 
-def cut(state: State) -> int:
-    """Claims that stage 3c did not compare with every claim that is about the same thing."""
-    return sum(near.left > 0 for near in _near(_compared(state), state.tools.settings))
-
-
-def _compared(state: State) -> list[Claim]:
-    settings = state.tools.settings
-    return [claim for claim in _candidates(state) if not is_listing(claim, settings)]
-
-
-def _near(claims: list[Claim], settings: DpeSettings) -> Iterator[Near]:
-    readings = [read(claim.reads_as) for claim in claims]
-    most = None if settings.pairs == "all" else settings.alike_claims
-    return alike(readings, [_rests(claim) for claim in claims], most)
-
-
 def _candidates(state: State) -> list[Claim]:
     return [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
 
 
 def _rests(claim: Claim) -> bool:
     return claim.attribution is Attribution.CONTEXT_GROUNDED and not claim.findings
-
-
-def _figures(reading: Reading) -> frozenset[str]:
-    return frozenset(canonical(value) for value in reading.values if value.family != "name")
-
-
-def _contradict(first: Reading, second: Reading) -> bool:
-    there, back = pair(second, first), pair(first, second)
-    if any(value.family == "name" for value in (*there.missing, *back.missing)):
-        return False
-    if not there.rivals and not there.missing and not back.missing:
-        return polarity_differs(first.text, second.text)
-    if len(there.rivals) != 1 or there.missing or len(back.rivals) != 1 or back.missing:
-        return False
-    rival = there.rivals[0]
-    return "name" not in (rival.claim.family, rival.source.family) and rival.strength >= SURE
 
 
 RUN = StageRun(number=3, name="fidelity verification", engine=f"typed values, {IDENTITY}")
@@ -287,7 +263,7 @@ def verify_fidelity(state: State) -> State:
         ]
         state = replace(state, claims=with_findings(state.claims, found))
     state = replace(state, claims=with_repeats(state.claims, repeated))
-    opposed, pairs_cut = contradictions(state), cut(state)
+    opposed, pairs_cut = contradictions(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
     fabricated, distorted, contradicted = counted(state)
     fidelity = fidelity_score(
