@@ -5,6 +5,7 @@ Spec: CRP-SPEC-005 §5
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
@@ -17,10 +18,11 @@ from crp_integrations.dpe.verifier.opposition import Statements, compare
 from crp_integrations.dpe.verifier.slots import canonical
 from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.text import Span
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
 
 FABRICATION_KIND = "fabrication"
-_FIRST = {Attribution.UNVERIFIABLE: 0, Attribution.PARAMETRIC: 1, Attribution.MIXED: 2}
+_UNGROUNDED = (Attribution.UNVERIFIABLE, Attribution.PARAMETRIC, Attribution.MIXED)
 
 
 def order_of_search(state: State) -> list[int]:
@@ -28,12 +30,11 @@ def order_of_search(state: State) -> list[int]:
 
     Spec: CRP-SPEC-005 §5.2 (decision D10)
     """
-    places = [p for p, claim in enumerate(state.claims) if claim.checked is not Checked.NOT_CHECKED]
-    return sorted(places, key=lambda p: (_rank(state.claims[p]), p))
-
-
-def _rank(claim: Claim) -> int:
-    return len(_FIRST) if claim.attribution is None else _FIRST.get(claim.attribution, len(_FIRST))
+    ranks = {name: rank for rank, name in enumerate(_UNGROUNDED)}
+    return sorted(
+        (p for p, claim in enumerate(state.claims) if claim.checked is not Checked.NOT_CHECKED),
+        key=lambda p: (ranks.get(state.claims[p].attribution, len(ranks)), p),  # type: ignore[arg-type]
+    )
 
 
 def fabrications(state: State) -> list[Finding]:
@@ -41,30 +42,33 @@ def fabrications(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.2
     """
-    found: list[Finding] = []
+    found = []
     for place in order_of_search(state):
         claim, alignment = state.claims[place], state.alignments[place]
-        if alignment is None or claim.claim_type is ClaimType.META:
-            continue
-        for value in alignment.untraced:
-            span = in_answer(claim, value)
-            if span is not None:
-                found.append(_finding(claim, *span))
-    return found
+        if alignment is not None and claim.claim_type is not ClaimType.META:
+            found += [_finding(claim, FABRICATION_KIND, value) for value in alignment.untraced]
+    return [finding for finding in found if finding is not None]
 
 
-def in_answer(claim: Claim, value: Value) -> tuple[int, int] | None:
-    """A value's offsets in the answer, None when it stands in a borrowed subject.
+def _finding(
+    claim: Claim,
+    kind: str,
+    own: Value | Span,
+    evidence: Evidence | None = None,
+    expected: str | None = None,
+) -> Finding | None:
+    """A finding on words of a claim; None where they stand in a borrowed subject.
 
     The clause that the subject was borrowed from is a claim of its own and reports it.
     """
     shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
-    start, end = shift + value.start, shift + value.end
-    return (start, end) if start >= claim.start else None
-
-
-def _finding(claim: Claim, start: int, end: int) -> Finding:
-    return Finding(stage=3, kind=FABRICATION_KIND, claim_id=claim.claim_id, start=start, end=end)
+    start, end = shift + own.start, shift + own.end
+    if start < claim.start:
+        return None
+    return Finding(
+        stage=3, kind=kind, claim_id=claim.claim_id, start=start, end=end,
+        evidence=evidence, expected=expected,
+    )  # fmt: skip
 
 
 def kind_of(change: Change) -> DistortionType:
@@ -96,76 +100,40 @@ def distortions(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.3
     """
-    found: list[Finding] = []
+    found: list[Finding | None] = []
     for claim, alignment in zip(state.claims, state.alignments, strict=True):
-        if alignment is None or claim.checked is not Checked.CHECKED:
-            continue
-        for change in alignment.changes:
-            span = in_answer(claim, change.claim)
-            if span is not None:
-                found.append(_changed(state, claim, change, span))
-        found.extend(_sense(state, claim, alignment))
-    return found
+        if alignment is not None and claim.checked is Checked.CHECKED:
+            found += _distorted(state, claim, alignment)
+    return [finding for finding in found if finding is not None]
 
 
-def _evidence(state: State, passage: int, start: int, end: int) -> Evidence:
-    return Evidence(
-        fact_id=state.dossier.passages[passage][0], start=start, end=end, score=1.0, engine=IDENTITY
-    )
+def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Finding | None]:
+    def place(passage: int, start: int, end: int) -> Evidence:
+        fact_id = state.dossier.passages[passage][0]
+        return Evidence(fact_id=fact_id, start=start, end=end, score=1.0, engine=IDENTITY)
 
-
-def _changed(state: State, claim: Claim, change: Change, span: tuple[int, int]) -> Finding:
-    return Finding(
-        stage=3,
-        kind=kind_of(change).value,
-        claim_id=claim.claim_id,
-        start=span[0],
-        end=span[1],
-        evidence=_evidence(state, change.passage, change.start, change.end),
-        expected=change.source.text,
-    )
-
-
-def _sense(state: State, claim: Claim, alignment: Alignment) -> list[Finding]:
+    for change in alignment.changes:
+        evidence = place(change.passage, change.start, change.end)
+        yield _finding(claim, kind_of(change).value, change.claim, evidence, change.source.text)
     if not alignment.units:
-        return []
+        return
     unit = alignment.units[0]
-    text = state.context.text(unit)
+    whole = len(claim.reads_as)
+    own = Span(whole - (claim.end - claim.start), whole)
     if alignment.flip is not None:
-        source = alignment.flip.source
-        prefix = len(claim.reads_as) - (claim.end - claim.start)
-        own = alignment.flip.claim
-        start = max(claim.start, claim.start - prefix + own.start)
-        end = max(start, claim.start - prefix + own.end)
-        return [
-            Finding(
-                stage=3,
-                kind=DistortionType.NEGATION_FLIP.value,
-                claim_id=claim.claim_id,
-                start=start,
-                end=end,
-                evidence=_evidence(
-                    state, unit.passage, unit.start + source.start, unit.start + source.end
-                ),
-                expected=source.of(text),
-            )
-        ]
-    if alignment.condition is not None:
-        span = alignment.condition
-        return [
-            Finding(
-                stage=3,
-                kind=DistortionType.CONTEXT_STRIPPED.value,
-                claim_id=claim.claim_id,
-                start=claim.start,
-                end=claim.end,
-                evidence=_evidence(
-                    state, unit.passage, unit.start + span.start, unit.start + span.end
-                ),
-                expected=span.of(text),
-            )
-        ]
-    return []
+        kind, source, cue = (
+            DistortionType.NEGATION_FLIP,
+            alignment.flip.source,
+            alignment.flip.claim,
+        )
+        start = max(own.start, cue.start)
+        own = Span(start, max(start, cue.end))
+    elif alignment.condition is not None:
+        kind, source = DistortionType.CONTEXT_STRIPPED, alignment.condition
+    else:
+        return
+    evidence = place(unit.passage, unit.start + source.start, unit.start + source.end)
+    yield _finding(claim, kind.value, own, evidence, source.of(state.context.text(unit)))
 
 
 CONTRADICTION_KIND = "contradiction"
@@ -254,14 +222,15 @@ def verify_fidelity(state: State) -> State:
     repeated = find_repeats(state)
     # What stands nowhere but in a rejected claim was never evidence.
     settled = {finding.claim_id for finding in repeated}
-    for substage in (fabrications, distortions):
-        found = [
-            finding
-            for finding in substage(state)
-            if finding.kind != FABRICATION_KIND
-            or not (finding.claim_id in settled or _was_told(state, finding))
-        ]
-        state = replace(state, claims=with_findings(state.claims, found))
+    answer, rejected = state.dossier.answer, state.dossier.rejected
+    invented = [
+        finding
+        for finding in fabrications(state)
+        if finding.claim_id not in settled
+        and not was_told(answer[finding.start : finding.end], rejected)
+    ]
+    state = replace(state, claims=with_findings(state.claims, invented))
+    state = replace(state, claims=with_findings(state.claims, distortions(state)))
     state = replace(state, claims=with_repeats(state.claims, repeated))
     opposed, pairs_cut = contradictions(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
@@ -274,12 +243,6 @@ def verify_fidelity(state: State) -> State:
         settings=state.tools.settings,
     )
     return replace(state, fidelity=fidelity, stages=(*state.stages, RUN))
-
-
-def _was_told(state: State, finding: Finding) -> bool:
-    """Whether a word without a source was told by a sub-agent, and not rejected."""
-    word = state.dossier.answer[finding.start : finding.end]
-    return was_told(word, state.dossier.rejected)
 
 
 def counted(state: State) -> tuple[int, int, int]:

@@ -15,7 +15,6 @@ from functools import cached_property
 from crp_integrations.dpe.verifier.values import (
     Reading,
     Value,
-    alike,
     is_form_of,
     name_words,
     read,
@@ -82,7 +81,7 @@ def _at_space(text: str, place: int, end: int) -> int:
 
 def _row(text: str) -> str:
     """The words of a text in a row, without punctuation, for looking them up."""
-    return " ".join(_GAP.sub(" ", alike(plain(text))).split())
+    return " ".join(_GAP.sub(" ", plain(text)).split())
 
 
 @remembered_of_sentences
