@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
 from crp_integrations.dpe.rejections import find_repeats, was_told, with_repeats
-from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.alignment import IDENTITY, Alignment, Change
@@ -212,12 +211,12 @@ RUN = StageRun(number=3, name="fidelity verification", engine=f"typed values, {I
 
 
 def verify_fidelity(state: State) -> State:
-    """Find fabrications, distortions and contradictions, and score fidelity.
+    """Find fabrications, distortions and contradictions.
 
     One defect is one finding: a value that stands where the source has another one is a
     distortion, and a value that no source has and that replaces none is a fabrication.
 
-    Spec: CRP-SPEC-005 §5.2 to §5.5
+    Spec: CRP-SPEC-005 §5.2 to §5.4
     """
     repeated = find_repeats(state)
     # What stands nowhere but in a rejected claim was never evidence.
@@ -234,15 +233,7 @@ def verify_fidelity(state: State) -> State:
     state = replace(state, claims=with_repeats(state.claims, repeated))
     opposed, pairs_cut = contradictions(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
-    fabricated, distorted, contradicted = counted(state)
-    fidelity = fidelity_score(
-        fabrications=fabricated,
-        distortions=distorted,
-        contradictions=contradicted,
-        factual=len(state.factual),
-        settings=state.tools.settings,
-    )
-    return replace(state, fidelity=fidelity, stages=(*state.stages, RUN))
+    return replace(state, stages=(*state.stages, RUN))
 
 
 def counted(state: State) -> tuple[int, int, int]:
