@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
-from crp_integrations.dpe.rejections import find_repeats, was_told, with_repeats
+from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.alignment import IDENTITY, Alignment, Change
@@ -114,9 +114,9 @@ def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Fin
     for change in alignment.changes:
         evidence = place(change.passage, change.start, change.end)
         yield _finding(claim, kind_of(change).value, change.claim, evidence, change.source.text)
-    if not alignment.units:
+    unit = alignment.unit
+    if unit is None:
         return
-    unit = alignment.units[0]
     whole = len(claim.reads_as)
     own = Span(whole - (claim.end - claim.start), whole)
     if alignment.flip is not None:
@@ -221,13 +221,7 @@ def verify_fidelity(state: State) -> State:
     repeated = find_repeats(state)
     # What stands nowhere but in a rejected claim was never evidence.
     settled = {finding.claim_id for finding in repeated}
-    answer, rejected = state.dossier.answer, state.dossier.rejected
-    invented = [
-        finding
-        for finding in fabrications(state)
-        if finding.claim_id not in settled
-        and not was_told(answer[finding.start : finding.end], rejected)
-    ]
+    invented = [finding for finding in fabrications(state) if finding.claim_id not in settled]
     state = replace(state, claims=with_findings(state.claims, invented))
     state = replace(state, claims=with_findings(state.claims, distortions(state)))
     state = replace(state, claims=with_repeats(state.claims, repeated))
