@@ -54,10 +54,12 @@ def windows(
     """
     longest = max(1, verifier.passage)
     count = state.tools.settings.windows
-    units = [found.unit] if found is not None and found.unit is not None else []
+    units = list(found.units) if found is not None else []
     units += [u for u in state.context.nearest(claim.reads_as, count) if u not in units]
     given: list[str] = []
-    for unit in units[:count]:
+    for place, unit in enumerate(units):
+        if place >= count and (found is None or unit not in found.units):
+            break
         start, end = state.context.span_around(unit, longest)
         text = state.context.passages[unit.passage]
         given += [text[at : min(end, at + longest)] for at in range(start, end, longest)]

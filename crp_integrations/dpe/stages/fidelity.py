@@ -114,9 +114,9 @@ def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Fin
     for change in alignment.changes:
         evidence = place(change.passage, change.start, change.end)
         yield _finding(claim, kind_of(change).value, change.claim, evidence, change.source.text)
-    unit = alignment.unit
-    if unit is None:
+    if not alignment.units:
         return
+    unit = alignment.units[0]
     whole = len(claim.reads_as)
     own = Span(whole - (claim.end - claim.start), whole)
     if alignment.flip is not None:

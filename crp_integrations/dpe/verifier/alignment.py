@@ -79,15 +79,15 @@ class Alignment:
     Attributes:
         lexical: share of the claim's weighted words and values that the best sentences have,
             [0, 1]; a changed value counts as had, since its sentence is the source.
-        unit: the sentence it comes from; None when nothing is shared.
+        units: the sentences it rests on, best first; empty when nothing is shared.
         changes: values that differ from the source's in the same place.
         untraced: values and names that no passage has.
-        flip: a negation on one side only, with offsets in the unit.
-        condition: where the unit has a condition that the answer leaves out.
+        flip: a negation on one side only, with offsets in the first unit.
+        condition: where the first unit has a condition that the answer leaves out.
     """
 
     lexical: float
-    unit: Unit | None
+    units: tuple[Unit, ...]
     changes: tuple[Change, ...] = ()
     untraced: tuple[Value, ...] = ()
     flip: Flip | None = None
@@ -140,7 +140,7 @@ def align(
         _compare(claim, unit, context, weights, own) for unit in context.nearest(text, CANDIDATES)
     ]
     if not found:
-        return Alignment(0.0, None, untraced=untraced(claim.values))
+        return Alignment(0.0, (), untraced=untraced(claim.values))
     # Words that stand in a passage as they are were not changed; only a condition may be gone.
     whole = context.verbatim(text)
     best = max(
@@ -151,17 +151,18 @@ def align(
             -len(c.slots.rivals),
         ),
     )
-    unit, condition = best.unit, _condition(sentence or text, best)
+    units, condition = _rests_on(best, found, claim), _condition(sentence or text, best)
     if whole:
-        return Alignment(_lexical(best, found, weights), unit, condition=condition)
+        return Alignment(_lexical(best, found, weights), units, condition=condition)
     changes: list[Change] = []
     # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
     open_ = [value for value in best.slots.matched if value.family == "name"]
     open_ += best.slots.missing
     for rival in best.slots.rivals:
         if _is_change(rival.claim, rival.strength, best, found, context, asked):
-            at, end = unit.start + rival.source.start, unit.start + rival.source.end
-            changes.append(Change(rival.claim, rival.source, unit.passage, at, end))
+            start = best.unit.start
+            at, end = start + rival.source.start, start + rival.source.end
+            changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
         else:
             open_.append(rival.claim)
     # Where a value is another one, this is still the sentence that it was taken from.
@@ -169,7 +170,7 @@ def align(
     flip = None
     if best.frame >= THRESHOLDS["negation_frame"] and polarity_differs(text, best.source.text):
         flip = Flip(_cue(claim), _cue(best.source))
-    return Alignment(lexical, unit, tuple(changes), untraced(open_), flip, condition)
+    return Alignment(lexical, units, tuple(changes), untraced(open_), flip, condition)
 
 
 def _stands(value: Value, context: Context, asked: Sequence[Value]) -> bool:
@@ -256,6 +257,23 @@ def _lexical(best: _Compared, found: Sequence[_Compared], weights: Mapping[str, 
     return max(best.support, UNION * max(both, default=0.0) / total)
 
 
+def _rests_on(best: _Compared, found: Sequence[_Compared], claim: Reading) -> tuple[Unit, ...]:
+    """The best sentence, and the one that adds most to it."""
+    missing = {word.stem for word in claim.words} - best.source.stems
+    unit = best.unit
+    apart = [
+        other
+        for other in found
+        if other.unit.passage != unit.passage
+        or other.unit.start >= unit.end
+        or unit.start >= other.unit.end
+    ]
+    more = max(apart, key=lambda other: len(missing & other.source.stems), default=None)
+    if more is None or not missing & more.source.stems:
+        return (unit,)
+    return (unit, more.unit)
+
+
 def _cue(reading: Reading) -> Span:
     """The first negation of a text, the whole text where it has none."""
     return next(iter(negations(reading.text)), Span(0, len(reading.text)))
@@ -311,5 +329,5 @@ class AlignmentVerifier:
             entailment = curve(found.lexical)
             contradiction = 0.02 * (1.0 - entailment)
         neutral = 1.0 - entailment - contradiction
-        passage = found.unit.passage if found.unit else 0
+        passage = found.units[0].passage if found.units else 0
         return Judgement(entailment, contradiction, neutral, passage)
