@@ -27,7 +27,13 @@ from crp_integrations.dpe.records import (
     Evidence,
     Report,
 )
-from crp_integrations.dpe.risk import Counts, assess, fidelity_score, quality_score
+from crp_integrations.dpe.risk import (
+    Counts,
+    assess,
+    fidelity_score,
+    grounding_pct,
+    quality_score,
+)
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.completeness import completeness_of
 from crp_integrations.dpe.window_records import Completeness
@@ -144,69 +150,112 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     """
     claims = tuple(_derived(claim, report) for claim in report.claims)
     stated = [claim for claim in claims if claim.status is not ClaimStatus.NOT_CHECKABLE]
-    attributions = Counter(claim.attribution for claim in stated)
-    breakdown = {name.value: attributions[name] for name in Attribution}
-    fabricated = sum(map(_is_invented, stated))
+    grounded = sum(claim.attribution is Attribution.CONTEXT_GROUNDED for claim in stated)
     distorted = [claim for claim in stated if claim.status is ClaimStatus.CONTRADICTED]
-    types = {DISTORTIONS.get(claim.error) for claim in distorted if claim.error}
-    within = _conflicts_within(report)
-    across = len(report.cross_window_contradictions)
-    fidelity = fidelity_score(
-        fabrications=fabricated,
+    found = FoundClaims(
+        claims=claims,
+        stated=stated,
+        fabrications=sum(map(_is_invented, stated)),
         distortions=len(distorted),
-        contradictions=within,
-        factual=len(stated),
-        settings=settings,
+        types=frozenset(DISTORTIONS.get(claim.error) for claim in distorted if claim.error),
+        contradictions=_conflicts_within(report),
+        weakest=_weakest(stated, dossier.grounding),
     )
-    entailment, contradiction, neutral = _weakest(stated, dossier.grounding)
-    grounded = attributions[Attribution.CONTEXT_GROUNDED]
-    counts = Counts(
-        factual=len(stated),
-        grounded=grounded,
-        parametric=sum(claim.status is ClaimStatus.UNSUPPORTED for claim in stated),
-        unverifiable=attributions[Attribution.UNVERIFIABLE],
-        fidelity=fidelity,
-        entailment=entailment,
-    )
-    risk = assess(counts, dossier.grounding, settings)
-    amplifiers = applicable(circumstances(report, dossier), settings.amplifiers)
-    found = level_of(claims, report, dossier)
-    flagged = LEVELS.index(found.risk) >= LEVELS.index(RiskLevel.MEDIUM)
+    report = with_numbers(report, found, dossier, settings)
+    level = level_of(claims, report, dossier)
     report = with_needs(report, dossier, settings)
     flags = [flag for flag in report.flags if flag not in (ALLOWED, CONFLICT)]
-    flags += [ALLOWED] * found.allowed + [CONFLICT] * any(claim.disputed for claim in claims)
+    flags += [ALLOWED] * level.allowed + [CONFLICT] * any(claim.disputed for claim in claims)
+    quiet = level.risk is RiskLevel.LOW
+    return report.model_copy(
+        update={
+            "grounding_pct": _share(grounded, len(stated), dossier),
+            "risk_level": level.risk,
+            "risk_score": level.score,
+            "flagged": LEVELS.index(level.risk) >= LEVELS.index(RiskLevel.MEDIUM),
+            "flags": tuple(flags),
+            "reasons": () if quiet else reasons(dossier.answer, claims, language),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClaims:
+    """What was found of an answer's claims, by their statuses or by the document's stages.
+
+    Attributes:
+        stated: the claims that scores are counted over.
+        contradictions: within the answer.
+        weakest: entailment, contradiction and neutral of the claim that is entailed least.
+    """
+
+    claims: tuple[Claim, ...]
+    stated: Sequence[Claim]
+    fabrications: int
+    distortions: int
+    types: frozenset[DistortionType | None]
+    contradictions: int
+    weakest: tuple[float, float, float]
+
+
+def with_numbers(
+    report: Report, found: FoundClaims, dossier: Dossier, settings: DpeSettings
+) -> Report:
+    """A report with the document's numbers on its claims.
+
+    Spec: CRP-SPEC-005 §4.5, §5.5, §6.3, §7.2, §15.2
+    """
+    claims, factual = found.claims, len(found.stated)
+    attributions = Counter(claim.attribution for claim in found.stated)
+    breakdown = {name.value: attributions[name] for name in Attribution}
+    by_type = Counter(claim.claim_type for claim in claims)
+    across = len(report.cross_window_contradictions)
+    fidelity = fidelity_score(
+        fabrications=found.fabrications,
+        distortions=found.distortions,
+        contradictions=found.contradictions,
+        factual=factual,
+        settings=settings,
+    )
+    # In `literal` a claim is PARAMETRIC as the document says, else where the evidence lacks it.
+    parametric = attributions[Attribution.PARAMETRIC]
+    if settings.decides == "claims":
+        parametric = sum(claim.status is ClaimStatus.UNSUPPORTED for claim in found.stated)
+    counts = Counts(
+        factual=factual,
+        grounded=attributions[Attribution.CONTEXT_GROUNDED],
+        parametric=parametric,
+        unverifiable=attributions[Attribution.UNVERIFIABLE],
+        fidelity=fidelity,
+        entailment=found.weakest[0],
+    )
+    values, composite = assess(counts, dossier.grounding, settings)
+    amplifiers = applicable(circumstances(report, dossier), settings.amplifiers)
     return report.model_copy(
         update={
             "claims": claims,
             "claims_total": len(claims),
-            "claims_by_type": _by_type(claims),
+            "claims_by_type": {name.value: by_type[name] for name in ClaimType},
             "claim_counts": count_claims(claims),
             "attribution_breakdown": breakdown,
             "attribution_dominant": dominant(breakdown),
-            "grounding_pct": _share(grounded, len(stated), dossier),
-            "unverifiable_pct": breakdown[Attribution.UNVERIFIABLE.value] / max(1, len(stated)),
-            "fabrication_count": fabricated,
-            "distortion_count": len(distorted),
-            "distortion_types": tuple(name for name in DistortionType if name in types),
-            "contradiction_count": within + across,
-            "contradiction_scope": contradiction_scope(within, across),
+            "grounding_pct": grounding_pct(counts.grounded, factual),
+            "unverifiable_pct": counts.unverifiable / max(1, factual),
+            "fabrication_count": found.fabrications,
+            "distortion_count": found.distortions,
+            "distortion_types": tuple(name for name in DistortionType if name in found.types),
+            "contradiction_count": found.contradictions + across,
+            "contradiction_scope": contradiction_scope(found.contradictions, across),
             "fidelity_score": fidelity,
-            "entailment_score": entailment,
-            "contradiction_probability": contradiction,
-            "neutral_probability": neutral,
-            "signals": dict(risk.signals),
-            "base_score": risk.composite,
-            "composite_score": amplified(risk.composite, amplifiers, settings.amplifiers),
+            "entailment_score": found.weakest[0],
+            "contradiction_probability": found.weakest[1],
+            "neutral_probability": found.weakest[2],
+            "signals": values,
+            "base_score": composite,
+            "composite_score": amplified(composite, amplifiers, settings.amplifiers),
             "amplifiers_applied": tuple(name.value for name in amplifiers),
-            "risk_level": found.risk,
-            "risk_score": found.score,
-            "flagged": flagged,
             "verification": verification_of(claims, dossier),
             "checked_share": checked_share(claims, dossier),
-            "flags": tuple(flags),
-            "reasons": ()
-            if found.risk is RiskLevel.LOW
-            else reasons(dossier.answer, claims, language),
         }
     )
 
@@ -429,11 +478,6 @@ def _weakest(stated: Sequence[Claim], mode: GroundingMode) -> tuple[float, float
         if not (claim.status is ClaimStatus.UNSUPPORTED and mode is GroundingMode.OPEN)
     ]
     return min(rows, key=lambda row: (row[0], -row[1]), default=(1.0, 0.0, 0.0))
-
-
-def _by_type(claims: Sequence[Claim]) -> dict[str, int]:
-    counts = Counter(claim.claim_type for claim in claims)
-    return {name.value: counts[name] for name in ClaimType}
 
 
 def _conflicts_within(report: Report) -> int:

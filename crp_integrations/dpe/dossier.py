@@ -107,20 +107,16 @@ class Dossier:
     rejected: tuple[RejectedClaim, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "question", _readable(self.question))
-        object.__setattr__(self, "answer", _readable(self.answer))
-        object.__setattr__(
-            self, "passages", tuple((fact_id, _readable(text)) for fact_id, text in self.passages)
-        )
-        object.__setattr__(self, "prompt", _readable(self.prompt))
-        object.__setattr__(self, "sub_queries", tuple(map(_readable, self.sub_queries)))
-        object.__setattr__(self, "instructions", _readable(self.instructions))
-        object.__setattr__(
-            self, "conversation", tuple((role, _readable(text)) for role, text in self.conversation)
-        )
-        object.__setattr__(
-            self, "prior", tuple(replace(w, text=_readable(w.text)) for w in self.prior)
-        )
+        read: dict[str, object] = {
+            name: _readable(getattr(self, name))
+            for name in ("question", "answer", "prompt", "instructions")
+        }
+        for name in ("passages", "conversation"):
+            read[name] = tuple((key, _readable(text)) for key, text in getattr(self, name))
+        read["sub_queries"] = tuple(map(_readable, self.sub_queries))
+        read["prior"] = tuple(replace(one, text=_readable(one.text)) for one in self.prior)
+        for name, value in read.items():
+            object.__setattr__(self, name, value)
         if self.importances and len(self.importances) != len(self.passages):
             raise RequestError(
                 f"the dossier has {len(self.importances)} importances for {len(self.passages)} "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -177,15 +176,6 @@ class _Words:
 
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def was_told(word: str, rejected: Iterable[RejectedClaim]) -> bool:
-    """Whether a word stands in a rejected claim outside its wrong words: nobody doubted it."""
-    form = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-    return any(
-        one.wrong and form.search(f"{one.text} {one.said}".replace(one.wrong, REMOVED))
-        for one in rejected
-    )
 
 
 def unique_claims(*given: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:

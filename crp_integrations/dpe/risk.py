@@ -28,15 +28,6 @@ class Counts:
     entailment: float
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
-    """The composite and what it was made of; signals are 0 best, 1 worst."""
-
-    signals: Mapping[str, float]
-    composite: float
-    level: RiskLevel
-
-
 def fidelity_score(
     *, fabrications: int, distortions: int, contradictions: int, factual: int, settings: DpeSettings
 ) -> float:
@@ -110,11 +101,12 @@ def level(score: float) -> RiskLevel:
     return next((name for cut, name in LEVEL_CUTS if score >= cut), RiskLevel.LOW)
 
 
-def assess(counts: Counts, mode: GroundingMode, settings: DpeSettings) -> Risk:
-    """The base risk of an answer (decision D8: amplifiers belong to later stages)."""
+def assess(
+    counts: Counts, mode: GroundingMode, settings: DpeSettings
+) -> tuple[dict[str, float], float]:
+    """The signals and the composite of an answer, before amplifiers (decision D8)."""
     values = signals(counts, mode)
-    score = composite(values, settings)
-    return Risk(values, score, level(score))
+    return values, composite(values, settings)
 
 
 def quality_score(

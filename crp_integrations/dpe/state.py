@@ -20,7 +20,6 @@ from crp_integrations.dpe.records import (
     PersonalData,
     StageRun,
 )
-from crp_integrations.dpe.risk import Risk
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.dpe.verifier.context import Context
@@ -32,7 +31,7 @@ from crp_integrations.language.text import Span, split_sentences
 from crp_integrations.language.words import content_stems, words
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import Attribution, Checked, ClaimType
+from crp_integrations.vocabulary import Checked, ClaimType
 
 # Says that there is nothing to say, or that it will be said elsewhere.
 _EMPTY = re.compile(
@@ -277,10 +276,8 @@ class State:
     sentences: tuple[str, ...] = ()
     alignments: tuple[Alignment | None, ...] = ()
     language: str = ""
-    fidelity: float = 1.0
     pairs_cut: int = 0
     weakest: tuple[float, float, float] = (1.0, 0.0, 0.0)
-    risk: Risk | None = None
     coherence: Coherence = field(default_factory=Coherence)
     repetition: Repetition = field(default_factory=Repetition)
     completeness: Completeness = field(default_factory=Completeness)
@@ -311,10 +308,6 @@ class State:
     def findings(self) -> list[Finding]:
         """All findings so far in order of the answer."""
         return [finding for claim in self.claims for finding in claim.findings]
-
-    def count(self, attribution: Attribution) -> int:
-        """Factual claims of one attribution."""
-        return sum(claim.attribution is attribution for claim in self.factual)
 
 
 Stage = Callable[[State], State]

@@ -5,8 +5,6 @@ Spec: CRP-SPEC-005 §8 to §11
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from crp_integrations.records import Part
@@ -15,9 +13,6 @@ from crp_integrations.vocabulary import (
     RepetitionLevel,
     Severity,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class CrossContradiction(Part):

@@ -67,21 +67,6 @@ def is_row(line: str) -> bool:
     return body.count(" | ") >= 2 or body.count("\t") >= 2
 
 
-def item_marker(text: str) -> int:
-    """Length of the list marker that a text opens with, 0 when there is none.
-
-    >>> item_marker("2. Run it"), item_marker("Run it")
-    (3, 0)
-    """
-    match = _ITEM.match(text)
-    if match is None:
-        return 0
-    place = match.end()
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
-
-
 def blocks(text: str) -> list[TextBlock]:
     """The blocks of a text in order; together they hold every character that is no space."""
     found: list[TextBlock] = []

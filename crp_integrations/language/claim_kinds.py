@@ -383,6 +383,9 @@ def _second_clause(text: str) -> bool:
     return False
 
 
+_AFTER_NOUN = frozenset("of is was are were has have had can will rose fell".split())
+
+
 def _imperative(text: str, numbered: bool) -> bool:
     for _ in range(_MOST_OPENERS):
         first = words(text[:40])
@@ -400,19 +403,6 @@ def _imperative(text: str, numbered: bool) -> bool:
         return False
     # "Use of the tool is free" and "Test results are in" are no commands.
     after = found[1].lower if len(found) > 1 else ""
-    if after in (
-        "of",
-        "is",
-        "was",
-        "are",
-        "were",
-        "has",
-        "have",
-        "had",
-        "can",
-        "will",
-        "rose",
-        "fell",
-    ):
+    if after in _AFTER_NOUN:
         return False
     return finite_verb(found[:4], 1) is None or after in ("the", "a", "an", "your", "it", "this")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.measures import unit_of
 from crp_integrations.language.memo import remembered
-from crp_integrations.language.text import FoldedText, fold_case_and_space, plain
+from crp_integrations.language.text import FoldedText, fold_case_and_space
 
 _MONTH_NAMES = (
     "january jan",
@@ -345,23 +345,3 @@ def _readings(mention: DateMention) -> list[_Reading]:
     if mention.swapped is not None:
         found.append((mention.year, *mention.swapped))
     return found
-
-
-_DAY = re.compile(r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:days?)?")
-_BETWEEN_DAYS = frozenset({"", "to", "and", "or", "through"})
-WEEK = "monday tuesday wednesday thursday friday saturday sunday".split()
-
-
-def weekdays(name: str) -> frozenset[str]:
-    """The days that a name of nothing but days names, in full; empty for any other name.
-
-    >>> sorted(weekdays("Mon-Fri")), sorted(weekdays("Sun Microsystems"))
-    (['friday', 'monday'], [])
-    """
-    parts = [part for part in _PARTED.split(plain(name)) if part not in _BETWEEN_DAYS]
-    if not all(_DAY.fullmatch(part) for part in parts):
-        return frozenset()
-    return frozenset(day for part in parts for day in WEEK if day.startswith(part[:3]))
-
-
-_PARTED = re.compile(r"[^a-z]+")

@@ -74,7 +74,3 @@ def differ(left: str, right: str) -> bool:
 
 def _found(wanted: Sequence[DateMention], given: Sequence[DateMention]) -> bool:
     return all(any(compatible(one, other) for other in given) for one in wanted)
-
-
-# Sides of one scale; words of one side do not exclude each other. A "*" adds the comparative
-# and the superlative.

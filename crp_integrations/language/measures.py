@@ -186,45 +186,19 @@ def to_base(value: Decimal, unit: str) -> tuple[Decimal, str]:
 Kind = Literal["number", "percent", "money", "measure", "ordinal"]
 
 _I = re.IGNORECASE
-_SIGNS = {
-    "$": "USD",
-    "us$": "USD",
-    "a$": "AUD",
-    "c$": "CAD",
-    "hk$": "HKD",
-    "s$": "SGD",
-    "nz$": "NZD",
-    "r$": "BRL",
-    "\u20ac": "EUR",
-    "\u00a3": "GBP",
-    "\u00a5": "JPY",
-    "\u20b9": "INR",
-    "\u20bd": "RUB",
-    "\u20a9": "KRW",
-}
+_SIGNS = dict(
+    pair.split(":")
+    for pair in "$:USD us$:USD a$:AUD c$:CAD hk$:HKD s$:SGD nz$:NZD r$:BRL \u20ac:EUR \u00a3:GBP "
+    "\u00a5:JPY \u20b9:INR \u20bd:RUB \u20a9:KRW".split()
+)
 _CODES = """USD EUR GBP JPY CHF CNY RMB INR AUD CAD NZD HKD SGD SEK NOK DKK PLN BRL MXN ZAR
     KRW TRY""".split()
-_COINS = {
-    "dollar": "USD",
-    "buck": "USD",
-    "euro": "EUR",
-    "pound sterling": "GBP",
-    "pounds sterling": "GBP",
-    "sterling": "GBP",
-    "yen": "JPY",
-    "yuan": "CNY",
-    "renminbi": "CNY",
-    "rupee": "INR",
-    "franc": "CHF",
-    "swiss franc": "CHF",
-    "rouble": "RUB",
-    "ruble": "RUB",
-    "won": "KRW",
-    "krona": "SEK",
-    "krone": "NOK",
-    "peso": "MXN",
-    "rand": "ZAR",
-}
+_COINS = dict(
+    pair.replace("_", " ").split(":")
+    for pair in """dollar:USD buck:USD euro:EUR pound_sterling:GBP pounds_sterling:GBP sterling:GBP
+    yen:JPY yuan:CNY renminbi:CNY rupee:INR franc:CHF swiss_franc:CHF rouble:RUB ruble:RUB won:KRW
+    krona:SEK krone:NOK peso:MXN rand:ZAR""".split()
+)
 _PREFIX = re.compile(
     rf"(?:(?<![A-Za-z])(?:us|hk|nz|[acsr])\$|[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9]"
     rf"|(?<![A-Za-z])(?-i:{'|'.join(_CODES)}))\s?\Z",
@@ -335,12 +309,7 @@ def amount_at(text: str, place: int) -> CountedAmount | None:
     return CountedAmount(start, end, value, kind, unit, numeral, scale)
 
 
-_LETTERS = {
-    "k": Decimal(10**3),
-    "m": Decimal(10**6),
-    "b": Decimal(10**9),
-    "t": Decimal(10**12),
-}
+_LETTERS = {letter: Decimal(10**power) for letter, power in zip("kmbt", (3, 6, 9, 12), strict=True)}
 
 
 def _first_space(text: str, place: int, end: int) -> int:

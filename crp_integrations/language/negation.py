@@ -8,7 +8,7 @@ differ when the words they share, matched by their neighbours, are denied in one
 from __future__ import annotations
 
 import re
-from collections import Counter
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,7 +19,7 @@ from crp_integrations.language.memo import (
     remembered_of_sentences,
 )
 from crp_integrations.language.text import Span, fold
-from crp_integrations.language.words import PAST_OF, STOP_WORDS, content_stems, stem
+from crp_integrations.language.words import PAST_OF, STOP_WORDS, stem
 
 _CUE = re.compile(
     r"(?<![\w-])(?:not(?!\s+only\b|\s+just\b|\s+to\s+mention\b)|cannot|(?:ai|are|ca|could|did|do"
@@ -112,24 +112,6 @@ class _Mark:
     @property
     def denied(self) -> bool:
         return self.negative ^ (len(self.cues) % 2 == 1)
-
-
-# "No, it is closed" denies what was asked, and "it is closed" is what it says.
-_ANSWER = re.compile(
-    r"[^\w\n]{0,4}(?:no|nope)[*_\"']{0,3}(?:[,;:!]|\.(?!\s?\d)|\s?[\u2013\u2014-](?=\s))"
-    r"[*_\"']{0,3}\s",
-    re.IGNORECASE,
-)
-
-
-def without_answer(text: str) -> str:
-    """A text with blanks in the place of the "No," that opens it, as long as before.
-
-    >>> without_answer("No, it does not apply."), without_answer("No member came.")
-    ('    it does not apply.', 'No member came.')
-    """
-    match = _ANSWER.match(text)
-    return text if match is None else " " * match.end() + text[match.end() :]
 
 
 def negations(text: str) -> list[Span]:
@@ -280,15 +262,6 @@ def _marks(text: str) -> tuple[_Mark, ...]:
     return tuple(marks)
 
 
-def without_sense(word: str) -> str:
-    """What a word is about, whichever of two opposites it says.
-
-    >>> without_sense("rose") == without_sense("fell") != without_sense("stayed")
-    True
-    """
-    return _canon(word.lower())[0]
-
-
 def sense_of(word: str) -> tuple[str, bool]:
     """What a word is about, and whether it is the denied one of two opposites.
 
@@ -348,25 +321,10 @@ _WORD = re.compile(
     r"|under\s+(?:certain|some|specific)\s+(?:conditions|circumstances))(?![\w-])",
     re.IGNORECASE,
 )
-# These keep an allegation one, though they are no reservation of their own.
-_ALLEGES = re.compile(r"(?i)\b(?:alleg\w+|accus\w+|claim(?:s|ed|ing)?|reportedly|suspected)\b")
 _STOP = re.compile(r"[,;:!?()\u2013]|\.(?!\w)|\n\s*\n|\s(?:but|then)\s", re.IGNORECASE)
 _ASKED = re.compile(r"[^.!?\n]*\?")
 _LONGEST = 240
 _QUESTION = re.compile(r"(?:^|[.!?]\s+)\Z")
-_GROUPS = (
-    "may might could possibly possible perhaps potentially potential probably likely",
-    "conditionally conditional pending subject provided contingent provisional provisionally",
-    "preliminary preliminarily interim provisional provisionally tentative tentatively draft",
-    "only solely limited",
-    "except excluding exception apart other save unless",
-    "if when whenever provided as so assuming in where unless",
-    "some sometimes partly partial partially",
-    "usually generally typically mostly mainly most",
-    "estimated expected projected planned proposed",
-    "suggests suggest appears appear seems seem",
-    "allegedly alleged reportedly unconfirmed",
-)
 
 
 def find_conditions(text: str) -> list[Span]:
@@ -376,30 +334,25 @@ def find_conditions(text: str) -> list[Span]:
     >>> [span.of(text) for span in find_conditions(text)]
     ['conditionally', 'pending review by the board']
     """
-    return [span for span, _ in _found(text)]
-
-
-def _found(text: str) -> list[tuple[Span, str]]:
     folded = fold(text)
     body = folded.text
-    found: list[tuple[int, int, str]] = []
+    found: list[tuple[int, int]] = []
     for match in _CLAUSE.finditer(body):
-        if _asks(body, match):
+        if _asks(body, match) or (found and match.start() < found[-1][1]):
             continue
         stop = _STOP.search(body, match.end(), min(len(body), match.end() + _LONGEST))
         end = stop.start() if stop is not None else min(len(body), match.end() + _LONGEST)
         while end > match.end() and body[end - 1].isspace():
             end -= 1
-        if found and match.start() < found[-1][1]:
-            continue
-        found.append((match.start(), end, match.group().lower()))
-    inside = [(start, end) for start, end, _ in found]
+        found.append((match.start(), end))
+    ends = [end for _, end in found]
+    words = []
     for match in _WORD.finditer(body):
-        near = _near(inside, match.start())
-        if match.group() != "May" and not any(start <= match.start() < end for start, end in near):
-            found.append((match.start(), match.end(), match.group().lower()))
-    found.sort()
-    return [(folded.span(start, end), cue) for start, end, cue in found]
+        near = bisect_right(ends, match.start())
+        governed = near < len(found) and found[near][0] <= match.start()
+        if match.group() != "May" and not governed:
+            words.append((match.start(), match.end()))
+    return [folded.span(start, end) for start, end in sorted([*found, *words])]
 
 
 def _asks(body: str, match: re.Match[str]) -> bool:
@@ -408,63 +361,3 @@ def _asks(body: str, match: re.Match[str]) -> bool:
         body[max(0, match.start() - 4) : match.start()]
     )
     return bool(opens) and _ASKED.match(body, match.start(), match.start() + _LONGEST) is not None
-
-
-def _near(inside: list[tuple[int, int]], place: int) -> list[tuple[int, int]]:
-    low, high = 0, len(inside)
-    while low < high:
-        middle = (low + high) // 2
-        if inside[middle][1] <= place:
-            low = middle + 1
-        else:
-            high = middle
-    return inside[low : low + 1]
-
-
-def dropped_conditions(claim: str, source: str) -> list[Span]:
-    """The conditions of a source that a claim about the same matter leaves out.
-
-    A condition is kept when the claim has one of the same family whose words are among the
-    source's, or repeats most of the words that the source's condition governs. A word that the
-    source says outside the condition too is repeated when the claim has it as often.
-
-    Returns:
-        Spans in the source, in order.
-
-    >>> source = "The drug was conditionally approved."
-    >>> [span.of(source) for span in dropped_conditions("The drug was approved.", source)]
-    ['conditionally']
-    """
-    own = _found(claim)
-    families = [_family(cue) for _, cue in own]
-    had = Counter(content_stems(claim))
-    every = Counter(content_stems(source))
-    if _ALLEGES.search(claim):
-        families.append(_family("allegedly"))
-    missing = []
-    for span, cue in _found(source):
-        governed = [part for part in content_stems(span.of(source)) if part not in _cue_stems(cue)]
-        wanted = _family(cue)
-        inside = Counter(governed)
-        rest = every - inside
-        stems = {part for part in inside if had[part] > rest[part]}
-        kept = any(family & wanted for family in families)
-        if kept and (not governed or any(part in had for part in governed)):
-            continue
-        if governed and sum(part in stems for part in governed) * 3 >= len(governed) * 2:
-            continue
-        missing.append(span)
-    return missing
-
-
-def _cue_stems(cue: str) -> set[str]:
-    return set(content_stems(cue))
-
-
-def _family(cue: str) -> frozenset[str]:
-    first = cue.split()[0]
-    joined = {first, " ".join(cue.split())}
-    for number, group in enumerate(_GROUPS):
-        if first in group.split():
-            joined.add(f"#{number}")
-    return frozenset(joined)

@@ -228,8 +228,6 @@ _NEXT = re.compile(r"[^\W\d_]+")
 # Source numbers behind a sentence, "[2]" or "[1, 3]", belong to it.
 _CITED = re.compile(r"(?:[ \t]*\[\d{1,4}(?:\s?[,;\u2013-]\s?\d{1,4}){0,9}\])+(?=\s|\Z)")
 _LOOK_BACK = 24
-# Characters of a passage, about as ingestion cuts them.
-PASSAGE: Final = 800
 
 # A point after these never ends a sentence: a name or number follows.
 _BEFORE_NAME = frozenset(
@@ -289,24 +287,6 @@ def _sentences(text: str) -> tuple[Span, ...]:
         else:
             found.append(Span(block.start, block.end))
     return tuple(found)
-
-
-def sentence_runs(text: str, most: int = PASSAGE) -> list[str]:
-    """A text cut into runs of sentences of at most so many characters, where sentences allow.
-
-    >>> sentence_runs("It rained. It snowed. The road was closed.", 24)
-    ['It rained. It snowed.', 'The road was closed.']
-    """
-    found: list[str] = []
-    start = end = 0
-    for span in split_sentences(text):
-        if span.end - start > most and end > start:
-            found.append(text[start:end])
-            start = span.start
-        end = span.end
-    if end > start:
-        found.append(text[start:end])
-    return found
 
 
 # A day before one of them has a point: 14. März 2019.

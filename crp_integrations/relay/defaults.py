@@ -112,7 +112,7 @@ def default_verifier(name: str = "none") -> Verifier | None:
     if name == "none":
         return None
     if name == "alignment":
-        from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+        from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 
         return AlignmentVerifier()
     from crp_integrations.engines.verifiers.model_catalogue import published_verifier

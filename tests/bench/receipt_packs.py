@@ -20,7 +20,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import EnvelopeInputs, RecordingCounter
 from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredPassage

@@ -27,7 +27,6 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.language import memo
-from crp_integrations.language.text import sentence_runs
 from crp_integrations.vectors import unit_rows
 from tests.bench.measure import machine, versions
 from tests.bench.verifier_systems import (
@@ -42,6 +41,7 @@ from tests.bench.verifier_systems import (
     ours,
     peers,
     read,
+    sentence_runs,
 )
 
 # A token of English is about so many characters.

@@ -15,16 +15,30 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.evaluation.data_sets import each
-from crp_integrations.language.text import sentence_runs, split_sentences
+from crp_integrations.language.text import split_sentences
 from crp_integrations.ports import Embedder
 
 CUT: Final = min(cut for cut, _ in LEVEL_CUTS)
 COUNTS: Final = ("cases", "hallucinated")
 DIGITS: Final = 4
 Figures = dict[str, Any]
+
+
+def sentence_runs(text: str, most: int = 800) -> list[str]:
+    """A text cut into runs of sentences of at most so many characters, where sentences allow."""
+    found: list[str] = []
+    start = end = 0
+    for span in split_sentences(text):
+        if span.end - start > most and end > start:
+            found.append(text[start:end])
+            start = span.start
+        end = span.end
+    if end > start:
+        found.append(text[start:end])
+    return found
 
 
 def auroc(scores: Sequence[float], labels: Sequence[bool]) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from crp_integrations.dpe import derivation
 from crp_integrations.dpe.amplifiers import (
     Amplifier,
     AmplifierSettings,
@@ -17,8 +19,8 @@ from crp_integrations.dpe.amplifiers import (
     applicable,
 )
 from crp_integrations.dpe.dossier import Dossier, System
-from crp_integrations.dpe.records import Classification, PersonalData, PersonalDatum
-from crp_integrations.dpe.risk import Risk, level
+from crp_integrations.dpe.records import Classification, PersonalData, PersonalDatum, Report
+from crp_integrations.dpe.risk import level
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import State, Tools
@@ -113,8 +115,8 @@ def test_the_composite_is_the_product_and_at_most_one(base: float, names: list[A
         assert amplified(base, [n for n in names if n is not other], DEFAULTS) <= score
 
 
-def _state(about: Circumstances, base: float) -> State:
-    """A state in which the stages found these circumstances."""
+def _report(about: Circumstances, base: float) -> Report:
+    """The report on an answer of this base risk, in which the stages found these circumstances."""
     crossing = CrossContradiction(
         claim_id="c1", claim="a", prior_claim="b", prior_window_id="w", kind="numeric",
         severity=Severity.CRITICAL, probability=0.9,
@@ -124,16 +126,17 @@ def _state(about: Circumstances, base: float) -> State:
         recogniser="email@1", score=1.0,
     )  # fmt: skip
     count = about.contradictions
-    return State(
+    state = State(
         Dossier("", "x", (), system=System(sector=about.sector), loop_depth=about.loop_depth),
         Tools(None, None, DpeSettings.preset("literal")),
         lambda: Context([]),
-        risk=Risk({}, base, level(base)),
         coherence=Coherence(contradictions=(crossing,) * count, compared=count, contradicted=count),
         repetition=Repetition(level=about.repetition),
         personal=PersonalData(found=(datum,) if about.personal else ()),
         classification=Classification(eu_ai_act_class=about.ai_act_class),
     )
+    with patch.object(derivation, "assess", return_value=({}, base)):
+        return write_report(state)
 
 
 @pytest.mark.requirement("005-2-2", "005-16.1-1")
@@ -151,7 +154,7 @@ def test_stage_13_applies_what_other_stages_found_and_names_the_level(
         for field in Circumstances.__slots__
         if getattr(ALONE[name], field) != getattr(blank, field)
     }
-    report = write_report(_state(Circumstances(**fields), 0.18))
+    report = _report(Circumstances(**fields), 0.18)
     assert report.base_score == 0.18
     assert report.amplifiers_applied == tuple(name.value for name in names)
     wanted = 0.18
@@ -165,7 +168,7 @@ def test_stage_13_applies_what_other_stages_found_and_names_the_level(
 @given(st.integers(1, 50))
 def test_contradictions_and_repetition_count_once(count: int) -> None:
     both = Circumstances(contradictions=count, repetition=RepetitionLevel.SEVERE)
-    report = write_report(_state(both, 0.30))
+    report = _report(both, 0.30)
     factors = DEFAULTS.factors
     wanted = 0.30 * factors[Amplifier.CROSS_WINDOW] * factors[Amplifier.REPETITION]
     assert report.composite_score == pytest.approx(wanted)
@@ -180,12 +183,12 @@ def test_contradictions_and_repetition_count_once(count: int) -> None:
     [(0.9, RiskLevel.CRITICAL), (0.3, RiskLevel.CRITICAL), (0.21, RiskLevel.CRITICAL), (0.2, RiskLevel.HIGH), (0.1, RiskLevel.MEDIUM), (0.05, RiskLevel.LOW), (0.0, RiskLevel.LOW)],
 )  # fmt: skip
 def test_levels_follow_the_amplified_score(base: float, wanted: RiskLevel) -> None:
-    report = write_report(_state(EVERYTHING, base))
+    report = _report(EVERYTHING, base)
     assert report.composite_score <= 1.0
     assert report.risk_level is level(report.composite_score) is wanted
 
 
 def test_the_report_names_every_factor() -> None:
-    thresholds = write_report(_state(Circumstances(), 0.1)).thresholds
+    thresholds = _report(Circumstances(), 0.1).thresholds
     assert thresholds["amplifiers.personal"] == DEFAULTS.personal
     assert thresholds["amplifiers.deep_above"] == 2.0

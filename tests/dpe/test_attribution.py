@@ -13,7 +13,7 @@ from crp_integrations.dpe.derivation import dominant
 from crp_integrations.dpe.risk import grounding_pct
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import classify
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.errors import ConfigError, EngineError, RequestError
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Attribution, ClaimType, GroundingMode

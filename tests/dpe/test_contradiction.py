@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages import fidelity as stage
-from crp_integrations.dpe.verifier.opposition import ALIKE, alike
+from crp_integrations.dpe.stages.fidelity import ALIKE
+from crp_integrations.dpe.verifier.opposition import Statements, senses
 from crp_integrations.dpe.verifier.values import read
 from tests.dpe.helpers import check_literally as check
 from tests.dpe.helpers import literal
@@ -79,33 +80,42 @@ CLAIMS = st.lists(
 
 @given(CLAIMS)
 def test_the_index_finds_the_pairs_that_share_enough_words(texts: list[str]) -> None:
-    readings = [read(text) for text in texts]
-    words = [{word.stem for word in one.words} for one in readings]
-    near = list(alike(readings, [False] * len(texts), None))
-    assert [list(one.places) for one in near] == [
-        [
+    index = Statements(len(texts))
+    words: list[set[str]] = []
+    for text in texts:
+        own = {word for word, _ in senses(read(text))}
+        near = index.near(read(text), ALIKE)
+        assert sorted(near, key=lambda one: (-one[0], -one[1])) == near
+        assert {place for _, place in near} == {
             place
-            for place in range(at)
-            if words[place] & own and len(words[place] & own) / len(words[place] | own) >= ALIKE
-        ]
-        for at, own in enumerate(words)
+            for place, other in enumerate(words)
+            if own & other and len(own & other) / len(own | other) >= ALIKE
+        }
+        index.add(read(text))
+        words.append(own)
+
+
+SENTENCES = (
+    "The tower has 40 floors.", "The tower has 60 floors.", "The bridge is open.",
+    "The bridge is not open.", "The dome opened in 1990.", "The dome opened in 1991.",
+    "It is 5.", "It is 7.", "Gardens grow tulips.", "A permit is required.",
+    "A permit is not required.", "Nobody knows.", "The tower is red.",
+)  # fmt: skip
+
+
+@pytest.mark.requirement("005-5.4-1")
+@given(st.lists(st.sampled_from(SENTENCES), min_size=2, max_size=8, unique=True))
+def test_pairs_that_share_nothing_lose_no_contradiction(chosen: list[str]) -> None:
+    """The published loss of `share` is 0: a contradiction needs three quarters of common words."""
+    answer = " ".join(chosen)
+    share, every = (check(answer, [], settings=literal(pairs=pairs)) for pairs in ("share", "all"))
+    assert share.findings == every.findings
+    opposed = [
+        (a, b)
+        for a, b in zip(SENTENCES[:6:2], SENTENCES[1:6:2], strict=True)
+        if a in chosen and b in chosen
     ]
-    settled = [len(text) % 2 == 0 for text in texts]
-    for at, one in enumerate(alike(readings, settled, None)):
-        kept = [p for p in near[at].places if not (settled[p] and settled[at])]
-        assert (list(one.places), one.left) == (kept, 0)
-
-
-@given(CLAIMS, st.integers(1, 4))
-def test_of_many_alike_those_with_the_nearest_values_are_taken(texts: list[str], most: int) -> None:
-    readings = [read(text) for text in texts]
-    free = [False] * len(texts)
-    whole, cut = list(alike(readings, free, None)), list(alike(readings, free, most))
-    for all_, some in zip(whole, cut, strict=True):
-        assert set(some.places) <= set(all_.places)
-        assert list(some.places) == sorted(some.places)
-        assert len(some.places) == min(most, len(all_.places))
-        assert some.left == len(all_.places) - len(some.places)
+    assert len([one for one in every.findings if one.kind == "contradiction"]) >= len(opposed)
 
 
 def test_what_was_not_compared_is_said_to_be() -> None:
@@ -118,13 +128,15 @@ def test_what_was_not_compared_is_said_to_be() -> None:
         assert not any(flag.startswith("pairs-cut") for flag in flags)
 
 
-@pytest.mark.parametrize("count", [20, 40])
-def test_the_work_on_a_listing_grows_with_its_length(
-    count: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.requirement("005-5.4-1")
+@pytest.mark.parametrize("pairs", ["all", "share"])
+def test_literal_meets_every_pair_and_share_those_that_share_most(
+    pairs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = []
-    real = stage._contradict
-    monkeypatch.setattr(stage, "_contradict", lambda *two: compared.append(two) or real(*two))
-    answer = " ".join(f"Plant {n} was built in {1900 + n}." for n in range(count))
-    check(answer, ["Somebody built something."], settings=literal(pairs="share"))
-    assert len(compared) <= count * DpeSettings().alike_claims
+    real = stage.compare
+    monkeypatch.setattr(stage, "compare", lambda *two: compared.append(two) or real(*two))
+    answer = " ".join(f"Plant {n} was built in {1900 + n}." for n in range(20))
+    check(answer, ["Somebody built something."], settings=literal(pairs=pairs))
+    most = 20 * 19 // 2 if pairs == "all" else 20 * DpeSettings().alike_claims
+    assert len(compared) == most if pairs == "all" else len(compared) <= most

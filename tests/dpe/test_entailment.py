@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier, curve
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier, curve
 from tests.dpe.helpers import check as plain_check
 from tests.dpe.helpers import check_literally as check
 from tests.dpe.helpers import literal

@@ -9,7 +9,7 @@ from crp_integrations.dpe.pipeline import ARITHMETIC
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.fidelity import order_of_search
 from crp_integrations.dpe.state import State, Tools
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.vocabulary import Attribution, RiskLevel
 from tests.doubles import HashEmbedder

@@ -13,7 +13,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import COVERED_FACT, DpeSettings, OmissionSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows

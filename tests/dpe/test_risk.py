@@ -112,7 +112,7 @@ def counts(draw: st.DrawFn) -> Counts:
 
 @given(counts())
 def test_one_state_scores_open_at_most_preferred_at_most_strict(state: Counts) -> None:
-    open_, preferred, strict = (assess(state, mode, SETTINGS).composite for mode in MODES)
+    open_, preferred, strict = (assess(state, mode, SETTINGS)[1] for mode in MODES)
     assert 0.0 <= open_ <= preferred <= strict <= 1.0
     assert all(0.0 <= value <= 1.0 for mode in MODES for value in signals(state, mode).values())
 

@@ -8,7 +8,7 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.pipeline import ARITHMETIC, FURTHER, examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finish
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.vocabulary import AiActClass, ClaimType, Domain, RiskLevel, Sector, Severity
 from tests.doubles import HashEmbedder

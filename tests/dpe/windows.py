@@ -9,7 +9,7 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.ports import Embedder
 from tests.doubles import HashEmbedder
 

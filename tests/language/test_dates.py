@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.dates import compatible, dates, gives, weekdays
+from crp_integrations.language.dates import compatible, dates, gives
 
 
 def one(text: str):
@@ -126,9 +126,3 @@ def test_offsets_are_exact_on_any_text(text):
 def test_the_month_before_a_range_belongs_to_its_first_day():
     assert [found.text for found in dates("on Oct. 20-21, 2023")] == ["Oct. 20", "21, 2023"]
     assert [found.text for found in dates("on 20-21 October 2023")] == ["20", "21 October 2023"]
-
-
-def test_days_are_days_however_short():
-    assert weekdays("Mon-Fri") == {"monday", "friday"}
-    assert weekdays("Sat. & Sun") == {"saturday", "sunday"}
-    assert weekdays("Monday Club") == weekdays("Sunny") == frozenset()

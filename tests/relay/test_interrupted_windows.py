@@ -23,7 +23,7 @@ from crp_integrations import Relay
 from crp_integrations.audit import window_seals
 from crp_integrations.audit.journal import verify_journal
 from crp_integrations.audit.window_seals import journal_key, session_key
-from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import CRPError, EngineError, ModelNotFound, RequestError, StoreBusy
 from crp_integrations.fabric.view import FabricView

@@ -35,7 +35,7 @@ from crp_integrations.dpe.comparison.references import (
     missing_citations,
     missing_quotations,
 )
-from crp_integrations.dpe.comparison.structures import FieldVerdict, compare_structures
+from crp_integrations.dpe.comparison.structures import FieldChange, FieldVerdict, compare_structures
 from crp_integrations.dpe.comparison.value_changes import (
     change_kind,
     is_explained,
@@ -139,12 +139,20 @@ class _Comparison:
         if not matches:
             return claim
         alike = [match for match in matches if match.same]
+        # Without those in which what differs only says that another thing is meant.
         apart = [
-            match for match in matches if not match.same and not self._other(match, tokens, claim)
+            match
+            for match in matches
+            if not match.same
+            and not (match.own is not None and identifies(match.own, tokens, claim.reads_as))
         ]
         if alike:
             sure = None if apart else next((m for m in alike if self._holds(claim, m)), None)
-            return claim if sure is None else self._supported(claim, sure)
+            if sure is None:
+                return claim
+            return claim.model_copy(
+                update={"status": ClaimStatus.SUPPORTED, "quotations": self._quoted(sure)}
+            )
         if len(apart) < len(matches):
             # What differs says which thing is meant, in one of them at least.
             return claim
@@ -169,10 +177,6 @@ class _Comparison:
                 if match is not None:
                     found.append(match)
         return found
-
-    def _other(self, match: Match, tokens: Sequence[Token], claim: Claim) -> bool:
-        """Whether what differs only says that another thing is meant."""
-        return match.own is not None and identifies(match.own, tokens, claim.reads_as)
 
     def _holds(self, claim: Claim, match: Match) -> bool:
         """Whether the claim stands for itself, or where it stands in the passage."""
@@ -205,11 +209,6 @@ class _Comparison:
             return False
         own = claim_tokens(self._sentences[claim.sentence_index - 1].of(self.answer))
         return _equal(own, before.tokens)
-
-    def _supported(self, claim: Claim, match: Match) -> Claim:
-        return claim.model_copy(
-            update={"status": ClaimStatus.SUPPORTED, "quotations": self._quoted(match)}
-        )
 
     def _quoted(self, match: Match, place: int | None = None) -> tuple[Quotation, ...]:
         """The parts of the clause; first the one with a place, since reasons quote the first."""
@@ -269,17 +268,9 @@ class _Comparison:
             # It stands in the subject that the claim borrows.
             return claim
         id_, _ = self.evidence.passages[first.sentence.passage]
-        finding = Finding(
-            stage=STAGE, kind=kind, claim_id=claim.claim_id, start=start, end=end,
-            evidence=Place(fact_id=id_, start=place[0], end=place[1], score=1.0, engine=ENGINE),
-            expected=expected,
-        )  # fmt: skip
-        return claim.model_copy(
-            update={
-                "status": ClaimStatus.CONTRADICTED, "error": error, "wrong": (start, end),
-                "quotations": self._quoted(first, place[0]), "findings": (*claim.findings, finding),
-            }
-        )  # fmt: skip
+        there = Place(fact_id=id_, start=place[0], end=place[1], score=1.0, engine=ENGINE)
+        change = FieldChange(kind, error, expected)
+        return _wrong(claim, (start, end), change, there, self._quoted(first, place[0]))
 
 
 def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:
@@ -306,14 +297,8 @@ def _beside(tokens: Sequence[Token], sentence: Sentence, clause: Clause) -> Matc
     (mine, denials), (their, others) = without_denial(tokens), without_denial(other)
     if abs(len(denials) - len(others)) != 1 or mine != their or _bounds([*tokens, *other]):
         return None
-    values = [(a, b) for a, b in zip(_values(tokens), _values(other), strict=True)]
-    return (
-        Match(sentence, clause, denied=True) if all(same_token(*pair) for pair in values) else None
-    )
-
-
-def _values(tokens: Sequence[Token]) -> list[Token]:
-    return [token for token in tokens if token.value is not None]
+    ours, others = ([t for t in side if t.value is not None] for side in (tokens, other))
+    return Match(sentence, clause, denied=True) if all(map(same_token, ours, others)) else None
 
 
 # "Not more than" bounds a figure, and "not only" denies nothing.
@@ -347,19 +332,27 @@ def _by_structure(
             }
         )
     assert wrong.other is not None
-    place = _place_of(wrong, evidence)
-    kind, error = wrong.other.kind, wrong.other.error
+    said = _place_of(wrong, evidence)
+    there = Place(fact_id=said.fact_id, start=said.start, end=said.end, score=1.0, engine=ENGINE)
+    return _wrong(claim, (wrong.start, wrong.end), wrong.other, there, (said,))
+
+
+def _wrong(
+    claim: Claim,
+    span: tuple[int, int],
+    change: FieldChange,
+    there: Place,
+    quotations: tuple[Quotation, ...],
+) -> Claim:
+    """A claim that the evidence contradicts, with the finding that says so."""
     finding = Finding(
-        stage=STAGE, kind=kind, claim_id=claim.claim_id, start=wrong.start, end=wrong.end,
-        evidence=Place(
-            fact_id=place.fact_id, start=place.start, end=place.end, score=1.0, engine=ENGINE
-        ),
-        expected=wrong.other.expected,
+        stage=STAGE, kind=change.kind, claim_id=claim.claim_id, start=span[0], end=span[1],
+        evidence=there, expected=change.expected,
     )  # fmt: skip
     return claim.model_copy(
         update={
-            "status": ClaimStatus.CONTRADICTED, "error": error, "wrong": (wrong.start, wrong.end),
-            "quotations": (place,), "findings": (*claim.findings, finding),
+            "status": ClaimStatus.CONTRADICTED, "error": change.error, "wrong": span,
+            "quotations": quotations, "findings": (*claim.findings, finding),
         }
     )  # fmt: skip
 

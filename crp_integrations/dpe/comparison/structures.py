@@ -76,11 +76,11 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """How a field differs from the evidence's."""
+    """How a field or claim differs from the evidence's."""
 
     kind: str
     error: ErrorKind
-    expected: str
+    expected: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ def judged(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSetting
 
 def unjudged(report: Report, run: JudgeRun) -> Report:
     """A report as it was, with what became of the judge: not asked, or no reply that reads."""
-    why = "" if run.skipped else run.calls[-1].error if run.calls else "no claim"
-    flags = [f"judge-not-asked={run.skipped}"] if run.skipped else [f"judge-failed={why}"]
-    if why == "no claim":
-        flags = ["judge-not-asked=no claim"]
-    return report.model_copy(update={"judge": run, "flags": (*report.flags, *flags)})
+    if run.skipped or not run.calls:
+        flag = f"judge-not-asked={run.skipped or 'no claim'}"
+    else:
+        flag = f"judge-failed={run.calls[-1].error}"
+    return report.model_copy(update={"judge": run, "flags": (*report.flags, flag)})
 
 
 def _flags(run: JudgeRun) -> list[str]:

@@ -11,40 +11,22 @@ from typing import Final
 
 from crp_integrations.vocabulary import PersonalCategory
 
-_DIRECT = PersonalCategory.DIRECT
-_QUASI = PersonalCategory.QUASI
-_SENSITIVE = PersonalCategory.SENSITIVE
-_FINANCIAL = PersonalCategory.FINANCIAL
-
 KINDS: Final[Mapping[str, PersonalCategory]] = MappingProxyType(
     {
-        "person": _DIRECT,
-        "email": _DIRECT,
-        "phone": _DIRECT,
-        "ssn": _DIRECT,
-        "itin": _DIRECT,
-        "passport": _DIRECT,
-        "driving_licence": _DIRECT,
-        "national_id": _DIRECT,
-        "date_of_birth": _QUASI,
-        "age": _QUASI,
-        "street_address": _QUASI,
-        "postcode": _QUASI,
-        "employee_id": _QUASI,
-        "ip": _QUASI,
-        "mac": _QUASI,
-        "url": _QUASI,
-        "health": _SENSITIVE,
-        "politics": _SENSITIVE,
-        "ethnicity": _SENSITIVE,
-        "religion": _SENSITIVE,
-        "orientation": _SENSITIVE,
-        "union": _SENSITIVE,
-        "credit_card": _FINANCIAL,
-        "iban": _FINANCIAL,
-        "bank_account": _FINANCIAL,
-        "crypto": _FINANCIAL,
-        "salary": _FINANCIAL,
+        kind: category
+        for category, kinds in (
+            (
+                PersonalCategory.DIRECT,
+                "person email phone ssn itin passport driving_licence national_id",
+            ),
+            (
+                PersonalCategory.QUASI,
+                "date_of_birth age street_address postcode employee_id ip mac url",
+            ),
+            (PersonalCategory.SENSITIVE, "health politics ethnicity religion orientation union"),
+            (PersonalCategory.FINANCIAL, "credit_card iban bank_account crypto salary"),
+        )
+        for kind in kinds.split()
     }
 )
 """Every kind that the package's own recognisers look for, by its category.

@@ -13,7 +13,7 @@ from crp_integrations.dpe.engine_signals import Near, near
 from crp_integrations.dpe.records import Claim, Entity, Evidence, StageRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import SessionText, State
-from crp_integrations.dpe.verifier.alignment import Alignment, align
+from crp_integrations.dpe.verifier.alignment import align
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.language.claims import Segment
@@ -93,17 +93,33 @@ def attribute(state: State) -> State:
 
     Spec: CRP-SPEC-005 §4.2, §4.3
     """
-    alignments = _alignments(state)
     settings, embedder = state.tools.settings, state.tools.embedder
-    _check_vectors(state)
     if embedder is None:
         raise ConfigError(
             "dpe.decides 'composite' attributes by cosine (§4.3): it needs an embedder"
         )
+    vectors = state.dossier.vectors
+    if vectors is not None and len(vectors) and vectors.shape[1:] != (embedder.dimensions,):
+        raise EngineError(
+            f"the passages' vectors have shape {vectors.shape}, wanted (n, {embedder.dimensions})",
+            engine=embedder.identity,
+        )
+    alignments = tuple(
+        None
+        if claim.checked is Checked.NOT_CHECKED
+        else align(
+            claim.reads_as,
+            state.context,
+            sentence=sentence,
+            known=(state.dossier.question,),
+            common=settings.common_knowledge,
+        )
+        for claim, sentence in zip(state.claims, state.sentences, strict=True)
+    )
     scored = _by_cosine(state, embedder)
     claims = tuple(
-        _attributed(claim, found, score, evidence, settings)
-        for claim, found, (score, evidence) in zip(state.claims, alignments, scored, strict=True)
+        _attributed(claim, *scored.get(claim.claim_id, (0.0, ())), settings)
+        for claim in state.claims
     )
     run = StageRun(number=2, name=NAME, engine=f"cosine@1 with {embedder.identity}")
     return replace(state, claims=claims, alignments=alignments, stages=(*state.stages, run))
@@ -123,62 +139,23 @@ def classify(score: float, specificity: float, settings: DpeSettings) -> Attribu
     return Attribution.UNVERIFIABLE
 
 
-def _alignments(state: State) -> tuple[Alignment | None, ...]:
-    question = state.dossier.question
-    common = state.tools.settings.common_knowledge
-    return tuple(
-        None
-        if claim.checked is Checked.NOT_CHECKED
-        else align(
-            claim.reads_as, state.context, sentence=sentence, known=(question,), common=common
-        )
-        for claim, sentence in zip(state.claims, state.sentences, strict=True)
-    )
-
-
-def _check_vectors(state: State) -> None:
-    vectors, embedder = state.dossier.vectors, state.tools.embedder
-    if vectors is None or embedder is None or not len(vectors):
-        return
-    if vectors.ndim != 2 or vectors.shape[1] != embedder.dimensions:
-        raise EngineError(
-            f"the passages' vectors have shape {vectors.shape}, wanted (n, {embedder.dimensions})",
-            engine=embedder.identity,
-        )
-
-
 def _attributed(
-    claim: Claim,
-    found: Alignment | None,
-    score: float,
-    evidence: tuple[Evidence, ...],
-    settings: DpeSettings,
+    claim: Claim, score: float, evidence: tuple[Evidence, ...], settings: DpeSettings
 ) -> Claim:
-    if claim.claim_type is ClaimType.PROCEDURAL and found is not None:
+    matched = score >= settings.mixed
+    update: dict[str, object] = {"similarity": score, "evidence": evidence if matched else ()}
+    if claim.claim_type is ClaimType.FACTUAL:
+        update["attribution"] = classify(score, claim.specificity, settings)
+    elif claim.claim_type is ClaimType.PROCEDURAL and claim.checked is not Checked.NOT_CHECKED:
         # Instructions are checked only against an instruction of the context (§3.3).
-        matched = score >= settings.mixed
-        return claim.model_copy(
-            update={
-                "checked": Checked.CHECKED if matched else Checked.NOT_CHECKABLE,
-                "evidence": evidence if matched else (),
-                "similarity": score,
-            }
-        )
-    if claim.claim_type is not ClaimType.FACTUAL:
+        update["checked"] = Checked.CHECKED if matched else Checked.NOT_CHECKABLE
+    else:
         return claim
-    attribution = classify(score, claim.specificity, settings)
-    rests = attribution in (Attribution.CONTEXT_GROUNDED, Attribution.MIXED)
-    return claim.model_copy(
-        update={
-            "attribution": attribution,
-            "similarity": score,
-            "evidence": evidence if rests else (),
-        }
-    )
+    return claim.model_copy(update=update)
 
 
-def _by_cosine(state: State, embedder: Embedder) -> list[Scored]:
-    """The best cosine of each claim with every whole fact."""
+def _by_cosine(state: State, embedder: Embedder) -> dict[str, Scored]:
+    """The best cosine of each claim with every whole fact, by the claim's id."""
     passages = state.dossier.passages
     wanted = [
         claim
@@ -186,7 +163,7 @@ def _by_cosine(state: State, embedder: Embedder) -> list[Scored]:
         if claim.claim_type is not ClaimType.OPINION and claim.checked is not Checked.NOT_CHECKED
     ]
     if not wanted or not passages:
-        return [(0.0, ())] * len(state.claims)
+        return {}
 
     def nearest() -> Near:
         facts = state.dossier.vectors
@@ -197,18 +174,12 @@ def _by_cosine(state: State, embedder: Embedder) -> list[Scored]:
         places = [int(np.argmax(values)) for values in found]
         return [float(v[place]) for v, place in zip(found, places, strict=True)], places
 
-    best = {}
+    best: dict[str, Scored] = {}
     cosines, places = near(state.tools.signals, "attribution.cosines", nearest)
     for claim, value, place in zip(wanted, cosines, places, strict=True):
-        score = _unit(value)
+        # Clamped, the last float bits rounded off.
+        score = min(1.0, max(0.0, round(value, 6)))
         fact_id, text = passages[place]
-        best[claim.claim_id] = (
-            score,
-            (Evidence(fact_id=fact_id, start=0, end=len(text), score=score, engine="cosine@1"),),
-        )
-    return [best.get(claim.claim_id, (0.0, ())) for claim in state.claims]
-
-
-def _unit(value: float) -> float:
-    """A cosine as a score: clamped to [0, 1], the last float bits rounded off."""
-    return min(1.0, max(0.0, round(value, 6)))
+        whole = Evidence(fact_id=fact_id, start=0, end=len(text), score=score, engine="cosine@1")
+        best[claim.claim_id] = (score, (whole,))
+    return best

@@ -16,9 +16,8 @@ from crp_integrations.dpe.settings import REPEATED, QualitySettings
 from crp_integrations.dpe.stages.entailment import verifier_of, word_on
 from crp_integrations.dpe.stages.fidelity import is_listing
 from crp_integrations.dpe.state import SessionSentences, State
-from crp_integrations.dpe.verifier.opposition import OPPOSED, Comparison, Kind, compare, senses
-from crp_integrations.dpe.verifier.slots import canonical
-from crp_integrations.dpe.verifier.values import Reading, read
+from crp_integrations.dpe.verifier.opposition import OPPOSED, Kind, Statements, compare
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
 from crp_integrations.language.differences import differ
 from crp_integrations.language.text import plain
@@ -41,31 +40,21 @@ SEVERITIES: Final = {
     Kind.STANCE: Severity.MEDIUM,
     Kind.MINOR: Severity.LOW,
 }
-# Words that two claims must share to be about one state; one shared value is enough.
-SHARED_WORDS: Final = 2
-# Places of a word that are looked at; a word in more claims than that tells none of them apart.
-MOST_CONTRADICTIONS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class PriorClaim:
-    """What an earlier window said.
-
-    Attributes:
-        start, end: character offsets in the window's text.
-        keys: what it is found by: the senses of its words and its values.
-    """
+    """What an earlier window said, by character offsets in its text."""
 
     window_id: str
     text: str
     start: int
     end: int
-    reads_as: str
-    keys: frozenset[str]
+    reads_as: str = ""
 
 
 def check_coherence(state: State) -> State:
-    """Compare each FACTUAL and META claim with its counterparts in earlier windows.
+    """Compare the answer with what earlier windows of the session said.
 
     META claims speak about the answer itself ("this section covers three of them"); they have
     no attribution, and this is where they count (§3.3).
@@ -76,30 +65,29 @@ def check_coherence(state: State) -> State:
         return replace(state, stages=(*state.stages, NO_COHERENCE))
     if not state.session.earlier:
         return state
-    if state.tools.settings.decides == "claims":
-        return _compared_exactly(state)
-    every = state.tools.settings.pairs == "all"
-    earlier = Earlier(prior_claims(state), every=every)
-    found: list[CrossContradiction] = []
-    compared = unread = 0
-    for claim in state.claims:
-        if claim.claim_type not in (ClaimType.FACTUAL, ClaimType.META):
-            continue
-        if claim.checked is Checked.NOT_CHECKED or is_listing(claim, state.tools.settings):
-            unread += 1
-            continue
-        near = earlier.near(claim, state.tools.settings.quality.near_claims)
-        compared += bool(near)
-        word = _worst(claim, near, state)
-        if word is not None:
-            found.append(word)
-    coherence = Coherence(
-        contradictions=tuple(found), compared=compared, contradicted=len(found), unread=unread
-    )
-    pairs = "all sharing pairs" if every else "nearest pairs"
-    engine = f"{OPPOSED}, {verifier_of(state).identity}, {pairs}"
+    exact = state.tools.settings.decides == "claims"
+    coherence, engine = _compared_exactly(state) if exact else _compared_in_pairs(state)
     run = StageRun(number=6, name=COHERENCE, engine=engine)
     return replace(state, coherence=coherence, stages=(*state.stages, run))
+
+
+def _contradiction(
+    claim: Claim, prior: PriorClaim, kind: Kind, probability: float, engine: str
+) -> CrossContradiction:
+    return CrossContradiction(
+        claim_id=claim.claim_id,
+        claim=claim.text,
+        start=claim.start,
+        end=claim.end,
+        prior_claim=prior.text,
+        prior_start=prior.start,
+        prior_end=prior.end,
+        prior_window_id=prior.window_id,
+        kind=kind.value,
+        severity=SEVERITIES[kind],
+        probability=probability,
+        engine=engine,
+    )
 
 
 # How the difference of an exact comparison contradicts an earlier window (§8.2).
@@ -120,13 +108,12 @@ _UNREAD: Final = {
 _SAID: Final = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
 
 
-def _compared_exactly(state: State) -> State:
-    """The state with the contradictions that a comparison of words alone finds.
+def _compared_exactly(state: State) -> tuple[Coherence, str]:
+    """The contradictions that a comparison of words alone finds.
 
     An earlier answer is compared as a passage is: a claim that repeats one of its clauses with
     exactly one other value, or with a negation, contradicts it.
     """
-    settings = state.tools.settings.quality
     compared = compare_claims(
         state.dossier.answer,
         [claim.model_copy(update=_UNREAD) for claim in state.claims],
@@ -139,30 +126,46 @@ def _compared_exactly(state: State) -> State:
         kind = KINDS.get(claim.error) if claim.error else None
         if claim.status is not ClaimStatus.CONTRADICTED or kind is None or not claim.quotations:
             continue
-        prior = claim.quotations[0]
-        found.append(
-            CrossContradiction(
-                claim_id=claim.claim_id,
-                claim=claim.text,
-                start=claim.start,
-                end=claim.end,
-                prior_claim=prior.text,
-                prior_start=prior.start,
-                prior_end=prior.end,
-                prior_window_id=prior.fact_id,
-                kind=kind.value,
-                severity=SEVERITIES[kind],
-                probability=settings.opposed,
-                engine=COMPARISON,
-            )
-        )
+        said = claim.quotations[0]
+        prior = PriorClaim(said.fact_id, said.text, said.start, said.end)
+        sure = state.tools.settings.quality.opposed
+        found.append(_contradiction(claim, prior, kind, sure, COMPARISON))
     coherence = Coherence(
         contradictions=tuple(found),
         compared=sum(claim.status in _SAID for claim in compared),
         contradicted=len(found),
     )
-    run = StageRun(number=6, name=COHERENCE, engine=COMPARISON)
-    return replace(state, coherence=coherence, stages=(*state.stages, run))
+    return coherence, COMPARISON
+
+
+def _compared_in_pairs(state: State) -> tuple[Coherence, str]:
+    """The contradictions of FACTUAL and META claims with those that share their words."""
+    settings = state.tools.settings
+    every = settings.pairs == "all"
+    earlier = prior_claims(state)
+    index = Statements(len(earlier))
+    for prior in earlier:
+        index.add(read(prior.reads_as))
+    found: list[CrossContradiction] = []
+    compared = unread = 0
+    for claim in state.claims:
+        if claim.claim_type not in (ClaimType.FACTUAL, ClaimType.META):
+            continue
+        if claim.checked is Checked.NOT_CHECKED or is_listing(claim, settings):
+            unread += 1
+            continue
+        places = index.near(read(claim.reads_as), settings.quality.related)
+        most = None if every else settings.quality.near_claims
+        near = [(likeness, earlier[at]) for likeness, at in places[:most]]
+        compared += bool(near)
+        worst = _worst(claim, near, state)
+        if worst is not None:
+            found.append(worst)
+    coherence = Coherence(
+        contradictions=tuple(found), compared=compared, contradicted=len(found), unread=unread
+    )
+    pairs = "all sharing pairs" if every else "nearest pairs"
+    return coherence, f"{OPPOSED}, {verifier_of(state).identity}, {pairs}"
 
 
 def prior_claims(state: State) -> list[PriorClaim]:
@@ -179,102 +182,34 @@ def prior_claims(state: State) -> list[PriorClaim]:
             if piece.end - piece.start > settings.longest_claim:
                 continue
             reads_as = piece.read(said.text)
-            reading = read(reads_as)
-            if len(reading.values) > settings.most_pair_values:
-                continue
-            own = said.text[piece.start : piece.end]
-            found.append(
-                PriorClaim(
-                    window.window_id, own, piece.start, piece.end, reads_as, keys_of(reading)
-                )
-            )
+            if len(read(reads_as).values) <= settings.most_pair_values:
+                own = said.text[piece.start : piece.end]
+                found.append(PriorClaim(window.window_id, own, piece.start, piece.end, reads_as))
     return found
 
 
-def keys_of(reading: Reading) -> frozenset[str]:
-    """What a claim can be found by: its words' senses and its values written one way."""
-    return senses(reading) | {f"={canonical(value)}" for value in reading.values}
-
-
-class Earlier:
-    """An index over earlier claims.
-
-    Building is linear in their length; a question costs at most `MOST_PLACES` for each key.
-    """
-
-    def __init__(self, claims: Sequence[PriorClaim], *, every: bool) -> None:
-        self._claims = claims
-        self._every = every
-        self._places: dict[str, list[int]] = defaultdict(list)
-        for place, claim in enumerate(claims):
-            for key in claim.keys:
-                self._places[key].append(place)
-
-    def near(self, claim: Claim, count: int) -> list[PriorClaim]:
-        """Earlier claims that share a value or two words with a claim, the most alike first."""
-        keys = keys_of(read(claim.reads_as))
-        shared: dict[int, int] = defaultdict(int)
-        valued: set[int] = set()
-        for key in sorted(keys):
-            places = self._places.get(key, ())
-            if not self._every and len(places) > MOST_CONTRADICTIONS:
-                # The last ones: what is contradicted is more often what was said just now.
-                places = places[-MOST_CONTRADICTIONS:]
-            for place in places:
-                shared[place] += 1
-                if key.startswith("="):
-                    valued.add(place)
-        # A claim of one word, as "Revenue rose", has no second one to share.
-        wanted = min(SHARED_WORDS, max(1, len(keys) - 1))
-        fit = [at for at, number in shared.items() if number >= wanted or at in valued]
-        fit.sort(key=lambda at: (-shared[at] / len(keys | self._claims[at].keys), -shared[at], -at))
-        return [self._claims[at] for at in (fit if self._every else fit[:count])]
-
-
-def _worst(claim: Claim, near: Sequence[PriorClaim], state: State) -> CrossContradiction | None:
-    """The gravest contradiction of a claim, the most alike earlier claim on a tie."""
+def _worst(
+    claim: Claim, near: Sequence[tuple[float, PriorClaim]], state: State
+) -> CrossContradiction | None:
+    """The gravest contradiction of a claim, with the most alike earlier claim on a tie."""
     settings = state.tools.settings.quality
     own = read(claim.reads_as)
     found: list[CrossContradiction] = []
     reads = settings.read_pairs if state.tools.settings.pairs == "share" else len(near)
-    for prior in near:
-        seen = compare(
-            own, read(prior.reads_as), alike=settings.alike, minor=settings.minor_difference
-        )
-        kind, probability, engine = seen.kind, _certainty(seen, settings), OPPOSED
-        if kind is None and not seen.apart and seen.likeness >= settings.related and reads > 0:
-            if own.text == prior.reads_as:
-                continue
+    for likeness, prior in near:
+        other = read(prior.reads_as)
+        seen = compare(own, other, settings.minor_difference, alike=likeness >= settings.alike)
+        kind, engine = seen.kind, OPPOSED
+        probability = settings.opposed_slightly if kind is Kind.MINOR else settings.opposed
+        if kind is None and not seen.apart and reads > 0 and own.text != other.text:
             reads -= 1
             word = word_on(state, "coherence.judgement", claim.reads_as, [prior.reads_as])
-            kind, probability = Kind.LOGICAL, word.contradiction
+            kind, probability = Kind.LOGICAL, round(word.contradiction, 6)
             engine = verifier_of(state).identity
-        if kind is None or probability <= settings.contradiction_probability:
-            continue
-        found.append(
-            CrossContradiction(
-                claim_id=claim.claim_id,
-                claim=claim.text,
-                start=claim.start,
-                end=claim.end,
-                prior_claim=prior.text,
-                prior_start=prior.start,
-                prior_end=prior.end,
-                prior_window_id=prior.window_id,
-                kind=kind.value,
-                severity=SEVERITIES[kind],
-                probability=round(probability, 6),
-                engine=engine,
-            )
-        )
+        if kind is not None and probability > settings.contradiction_probability:
+            found.append(_contradiction(claim, prior, kind, probability, engine))
     ranks = list(Severity)
-    return max(found, key=lambda word: ranks.index(word.severity), default=None)
-
-
-def _certainty(seen: Comparison, settings: QualitySettings) -> float:
-    if seen.kind is None:
-        return 0.0
-    return settings.opposed_slightly if seen.kind is Kind.MINOR else settings.opposed
+    return max(found, key=lambda one: ranks.index(one.severity), default=None)
 
 
 REPETITION: Final = "repetition detection"

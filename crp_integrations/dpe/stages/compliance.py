@@ -29,10 +29,7 @@ from crp_integrations.language.words import content_stems
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import AiActClass, PersonalCategory
 
-OMISSION_NUMBER: Final = 10
-OMISSION_NAME: Final = "omission detection"
 WORDS: Final = "fact words@1"
-# Facts whose similarities are computed at once.
 
 
 def find_omissions(state: State) -> State:
@@ -65,9 +62,7 @@ def find_omissions(state: State) -> State:
                     score=score,
                 )
             )
-    run = StageRun(
-        number=OMISSION_NUMBER, name=OMISSION_NAME, engine=f"{engine} from {threshold:g}"
-    )
+    run = StageRun(number=10, name="omission detection", engine=f"{engine} from {threshold:g}")
     return replace(state, omissions=tuple(found), stages=(*state.stages, run))
 
 
@@ -97,8 +92,6 @@ def _by_words(state: State, places: list[int]) -> list[float]:
     return best
 
 
-PERSONAL_DATA_NUMBER: Final = 11
-PERSONAL_DATA_NAME: Final = "personal data detection"
 WARNING: Final = (
     "personal data was found and the request does not say no-store; send "
     "CRP-Context-Cache: no-store, or make sure that there is a ground for keeping it"
@@ -121,17 +114,31 @@ def find_personal(state: State) -> State:
     for where, text in texts:
         spans = _spans(text, settings, others, state.tools.signals)
         truncated = truncated or len(spans) > settings.most_found
-        found.extend(_datum(one, where) for one in spans[: settings.most_found])
-    checked = _checked(settings, others)
-    looked_for = {*KINDS, *NEVER_CHECKED} & {kind for kinds in checked.values() for kind in kinds}
+        found.extend(
+            PersonalDatum(
+                category=one.category, kind=one.kind, where=where, start=one.start, end=one.end,
+                recogniser=one.recogniser, score=one.score,
+            )
+            for one in spans[: settings.most_found]
+        )  # fmt: skip
+    own = {kind: of for kind, of in KINDS.items() if kind != "phone" or finds_phones()}
+    kinds = {OWN: own} | {one.identity: one.kinds for one in others}
+    checked = {
+        engine: {kind: of for kind, of in known.items() if kind not in settings.aside}
+        for engine, known in kinds.items()
+    }
+    looked_for = {kind for known in checked.values() for kind in known}
     personal = PersonalData(
         found=tuple(found),
-        checked=_by_category(settings, others),
+        checked={
+            category.value: tuple(n for n, known in checked.items() if category in known.values())
+            for category in PersonalCategory
+        },
         not_checked=tuple(sorted({*KINDS, *NEVER_CHECKED} - looked_for)),
         warning=WARNING if found and not dossier.no_store else "",
         truncated=truncated,
     )
-    run = StageRun(number=PERSONAL_DATA_NUMBER, name=PERSONAL_DATA_NAME, engine="; ".join(checked))
+    run = StageRun(number=11, name="personal data detection", engine="; ".join(checked))
     return replace(state, personal=personal, stages=(*state.stages, run))
 
 
@@ -165,46 +172,6 @@ def _told(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalS
     ]
 
 
-def _checked(settings: PersonalSettings, others: Iterable[Recogniser]) -> dict[str, frozenset[str]]:
-    """The kinds that each recogniser looked for."""
-    aside = {*settings.aside} if finds_phones() else {*settings.aside, "phone"}
-    own = {OWN: frozenset(KINDS) - aside}
-    return own | {
-        recogniser.identity: frozenset(recogniser.kinds) - set(settings.aside)
-        for recogniser in others
-    }
-
-
-def _by_category(
-    settings: PersonalSettings, others: Iterable[Recogniser]
-) -> dict[str, tuple[str, ...]]:
-    """For each category of the document which recognisers looked for something of it."""
-    kinds: dict[str, Mapping[str, PersonalCategory]] = {OWN: KINDS}
-    kinds |= {recogniser.identity: recogniser.kinds for recogniser in others}
-    return {
-        category.value: tuple(
-            name
-            for name, known in kinds.items()
-            if any(of is category and kind not in settings.aside for kind, of in known.items())
-        )
-        for category in PersonalCategory
-    }
-
-
-def _datum(one: PersonalSpan, where: Literal["prompt", "answer"]) -> PersonalDatum:
-    return PersonalDatum(
-        category=one.category,
-        kind=one.kind,
-        where=where,
-        start=one.start,
-        end=one.end,
-        recogniser=one.recogniser,
-        score=one.score,
-    )
-
-
-REGULATORY_NUMBER: Final = 12
-REGULATORY_NAME: Final = "regulatory classification"
 # As signals are named.
 VERDICT: Final = "regulatory.verdict"
 # Evidence that a stage gives by having run, by its number.
@@ -258,7 +225,7 @@ def classify(state: State) -> State:
             "halts": found.halts or (found.failed and registered),
         }
     )
-    run = StageRun(number=REGULATORY_NUMBER, name=REGULATORY_NAME, engine=found.engine)
+    run = StageRun(number=12, name="regulatory classification", engine=found.engine)
     return replace(state, classification=found, stages=(*state.stages, run))
 
 

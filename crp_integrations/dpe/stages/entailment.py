@@ -11,10 +11,6 @@ from itertools import islice
 from crp_integrations.dpe.engine_signals import Near, near
 from crp_integrations.dpe.ports import Judgement, Verifier
 from crp_integrations.dpe.records import Claim, Finding, StageRun
-from crp_integrations.dpe.risk import (
-    Counts,
-    assess,
-)
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.alignment import Alignment
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, GroundingMode
@@ -145,25 +141,15 @@ PARAMETRIC = "parametric"
 
 
 def classify_risk(state: State) -> State:
-    """Put the four signals together; under `context-strict` a PARAMETRIC claim is a finding.
+    """Under `context-strict` a PARAMETRIC claim is a finding; the report weighs the four signals.
 
     Spec: CRP-SPEC-005 §7.2, CRP-SPEC-003 §13.2 (decision E21)
     """
-    mode = state.dossier.grounding
-    if mode is GroundingMode.STRICT:
+    if state.dossier.grounding is GroundingMode.STRICT:
         found = [
             Finding(stage=5, kind=PARAMETRIC, claim_id=c.claim_id, start=c.start, end=c.end)
             for c in state.factual
             if c.attribution is Attribution.PARAMETRIC
         ]
         state = replace(state, claims=with_findings(state.claims, found))
-    counts = Counts(
-        factual=len(state.factual),
-        grounded=state.count(Attribution.CONTEXT_GROUNDED),
-        parametric=state.count(Attribution.PARAMETRIC),
-        unverifiable=state.count(Attribution.UNVERIFIABLE),
-        fidelity=state.fidelity,
-        entailment=state.weakest[0],
-    )
-    risk = assess(counts, mode, state.tools.settings)
-    return replace(state, risk=risk, stages=(*state.stages, RUN))
+    return replace(state, stages=(*state.stages, RUN))

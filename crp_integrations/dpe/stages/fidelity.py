@@ -9,21 +9,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
-from crp_integrations.dpe.rejections import find_repeats, was_told, with_repeats
-from crp_integrations.dpe.risk import fidelity_score
+from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.alignment import Alignment, Change
-from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY
-from crp_integrations.dpe.verifier.opposition import Near, alike
-from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.dpe.verifier.values import Reading, Value, read
-from crp_integrations.language.negation import polarity_differs
+from crp_integrations.dpe.verifier.alignment import IDENTITY, Alignment, Change
+from crp_integrations.dpe.verifier.opposition import Statements, compare
+from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.text import Span
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
 
 FABRICATION_KIND = "fabrication"
-_FIRST = {Attribution.UNVERIFIABLE: 0, Attribution.PARAMETRIC: 1, Attribution.MIXED: 2}
+_UNGROUNDED = (Attribution.UNVERIFIABLE, Attribution.PARAMETRIC, Attribution.MIXED)
 
 
 def order_of_search(state: State) -> list[int]:
@@ -31,12 +29,11 @@ def order_of_search(state: State) -> list[int]:
 
     Spec: CRP-SPEC-005 §5.2 (decision D10)
     """
-    places = [p for p, claim in enumerate(state.claims) if claim.checked is not Checked.NOT_CHECKED]
-    return sorted(places, key=lambda p: (_rank(state.claims[p]), p))
-
-
-def _rank(claim: Claim) -> int:
-    return len(_FIRST) if claim.attribution is None else _FIRST.get(claim.attribution, len(_FIRST))
+    ranks = {name: rank for rank, name in enumerate(_UNGROUNDED)}
+    return sorted(
+        (p for p, claim in enumerate(state.claims) if claim.checked is not Checked.NOT_CHECKED),
+        key=lambda p: (ranks.get(state.claims[p].attribution, len(ranks)), p),  # type: ignore[arg-type]
+    )
 
 
 def fabrications(state: State) -> list[Finding]:
@@ -44,30 +41,33 @@ def fabrications(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.2
     """
-    found: list[Finding] = []
+    found = []
     for place in order_of_search(state):
         claim, alignment = state.claims[place], state.alignments[place]
-        if alignment is None or claim.claim_type is ClaimType.META:
-            continue
-        for value in alignment.untraced:
-            span = in_answer(claim, value)
-            if span is not None:
-                found.append(_finding(claim, *span))
-    return found
+        if alignment is not None and claim.claim_type is not ClaimType.META:
+            found += [_finding(claim, FABRICATION_KIND, value) for value in alignment.untraced]
+    return [finding for finding in found if finding is not None]
 
 
-def in_answer(claim: Claim, value: Value) -> tuple[int, int] | None:
-    """A value's offsets in the answer, None when it stands in a borrowed subject.
+def _finding(
+    claim: Claim,
+    kind: str,
+    own: Value | Span,
+    evidence: Evidence | None = None,
+    expected: str | None = None,
+) -> Finding | None:
+    """A finding on words of a claim; None where they stand in a borrowed subject.
 
     The clause that the subject was borrowed from is a claim of its own and reports it.
     """
     shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
-    start, end = shift + value.start, shift + value.end
-    return (start, end) if start >= claim.start else None
-
-
-def _finding(claim: Claim, start: int, end: int) -> Finding:
-    return Finding(stage=3, kind=FABRICATION_KIND, claim_id=claim.claim_id, start=start, end=end)
+    start, end = shift + own.start, shift + own.end
+    if start < claim.start:
+        return None
+    return Finding(
+        stage=3, kind=kind, claim_id=claim.claim_id, start=start, end=end,
+        evidence=evidence, expected=expected,
+    )  # fmt: skip
 
 
 def kind_of(change: Change) -> DistortionType:
@@ -99,102 +99,76 @@ def distortions(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.3
     """
-    found: list[Finding] = []
+    found: list[Finding | None] = []
     for claim, alignment in zip(state.claims, state.alignments, strict=True):
-        if alignment is None or claim.checked is not Checked.CHECKED:
-            continue
-        for change in alignment.changes:
-            span = in_answer(claim, change.claim)
-            if span is not None:
-                found.append(_changed(state, claim, change, span))
-        found.extend(_sense(state, claim, alignment))
-    return found
+        if alignment is not None and claim.checked is Checked.CHECKED:
+            found += _distorted(state, claim, alignment)
+    return [finding for finding in found if finding is not None]
 
 
-def _evidence(state: State, passage: int, start: int, end: int) -> Evidence:
-    return Evidence(
-        fact_id=state.dossier.passages[passage][0], start=start, end=end, score=1.0, engine=IDENTITY
-    )
+def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Finding | None]:
+    def place(passage: int, start: int, end: int) -> Evidence:
+        fact_id = state.dossier.passages[passage][0]
+        return Evidence(fact_id=fact_id, start=start, end=end, score=1.0, engine=IDENTITY)
 
-
-def _changed(state: State, claim: Claim, change: Change, span: tuple[int, int]) -> Finding:
-    return Finding(
-        stage=3,
-        kind=kind_of(change).value,
-        claim_id=claim.claim_id,
-        start=span[0],
-        end=span[1],
-        evidence=_evidence(state, change.passage, change.start, change.end),
-        expected=change.source.text,
-    )
-
-
-def _sense(state: State, claim: Claim, alignment: Alignment) -> list[Finding]:
+    for change in alignment.changes:
+        evidence = place(change.passage, change.start, change.end)
+        yield _finding(claim, kind_of(change).value, change.claim, evidence, change.source.text)
     if not alignment.units:
-        return []
+        return
     unit = alignment.units[0]
-    text = state.context.text(unit)
+    whole = len(claim.reads_as)
+    own = Span(whole - (claim.end - claim.start), whole)
     if alignment.flip is not None:
-        source = alignment.flip.source
-        prefix = len(claim.reads_as) - (claim.end - claim.start)
-        own = alignment.flip.claim
-        start = max(claim.start, claim.start - prefix + own.start)
-        end = max(start, claim.start - prefix + own.end)
-        return [
-            Finding(
-                stage=3,
-                kind=DistortionType.NEGATION_FLIP.value,
-                claim_id=claim.claim_id,
-                start=start,
-                end=end,
-                evidence=_evidence(
-                    state, unit.passage, unit.start + source.start, unit.start + source.end
-                ),
-                expected=source.of(text),
-            )
-        ]
-    if alignment.condition is not None:
-        span = alignment.condition
-        return [
-            Finding(
-                stage=3,
-                kind=DistortionType.CONTEXT_STRIPPED.value,
-                claim_id=claim.claim_id,
-                start=claim.start,
-                end=claim.end,
-                evidence=_evidence(
-                    state, unit.passage, unit.start + span.start, unit.start + span.end
-                ),
-                expected=span.of(text),
-            )
-        ]
-    return []
+        kind, source, cue = (
+            DistortionType.NEGATION_FLIP,
+            alignment.flip.source,
+            alignment.flip.claim,
+        )
+        start = max(own.start, cue.start)
+        own = Span(start, max(start, cue.end))
+    elif alignment.condition is not None:
+        kind, source = DistortionType.CONTEXT_STRIPPED, alignment.condition
+    else:
+        return
+    evidence = place(unit.passage, unit.start + source.start, unit.start + source.end)
+    yield _finding(claim, kind.value, own, evidence, source.of(state.context.text(unit)))
 
 
 CONTRADICTION_KIND = "contradiction"
-SURE = 0.75
+# Share of all their words that two claims must have in common to be about one thing.
+ALIKE = 0.75
 
 
-def contradictions(state: State) -> list[Finding]:
-    """A finding on the later claim of each pair that contradicts itself.
+def contradictions(state: State) -> tuple[list[Finding], int]:
+    """A finding on the later claim of each pair that contradicts itself, and how many were cut.
 
-    Two claims contradict each other when they have the same words and differ in exactly one
-    figure or date in the same place, or in what they deny. Two claims that both rest on the
-    context with all their values are left alone: then it is the context that says both.
+    Two claims that both rest on the context with all their values are left alone: then it is
+    the context that says both. Cut are claims with more claims alike than are compared.
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
     """
-    claims = _compared(state)
+    settings = state.tools.settings
+    most = None if settings.pairs == "all" else settings.alike_claims
+    claims = [one for one in _candidates(state) if not is_listing(one, settings)]
     readings = [read(claim.reads_as) for claim in claims]
-    figures = [_figures(reading) for reading in readings]
+    figures = [frozenset(canonical(v) for v in r.values if v.family != "name") for r in readings]
+    index = Statements(len(claims))
     found: list[Finding] = []
-    for at, near in enumerate(_near(claims, state.tools.settings)):
-        for place in near.places:
-            first, second = claims[place], claims[at]
+    cut = 0
+    for at, (second, reading) in enumerate(zip(claims, readings, strict=True)):
+        near = [
+            place
+            for _, place in index.near(reading, ALIKE)
+            if not (_rests(second) and _rests(claims[place]))
+        ]
+        cut += most is not None and len(near) > most
+        for place in sorted(near[:most]):
             # A quick no: one value that differs, and one in another unit, is all there may be.
             if len(figures[place] - figures[at]) > 2:
                 continue
-            if _contradict(readings[place], readings[at]):
+            if compare(readings[place], reading, 0.0).kind is not None:
+                first = claims[place]
                 found.append(
                     Finding(
                         stage=3,
@@ -207,7 +181,8 @@ def contradictions(state: State) -> list[Finding]:
                     )
                 )
                 break
-    return found
+        index.add(reading)
+    return found, cut
 
 
 def is_listing(claim: Claim, settings: DpeSettings) -> bool:
@@ -224,22 +199,6 @@ def unpaired(state: State) -> int:
     return sum(is_listing(claim, state.tools.settings) for claim in _candidates(state))
 
 
-def cut(state: State) -> int:
-    """Claims that stage 3c did not compare with every claim that is about the same thing."""
-    return sum(near.left > 0 for near in _near(_compared(state), state.tools.settings))
-
-
-def _compared(state: State) -> list[Claim]:
-    settings = state.tools.settings
-    return [claim for claim in _candidates(state) if not is_listing(claim, settings)]
-
-
-def _near(claims: list[Claim], settings: DpeSettings) -> Iterator[Near]:
-    readings = [read(claim.reads_as) for claim in claims]
-    most = None if settings.pairs == "all" else settings.alike_claims
-    return alike(readings, [_rests(claim) for claim in claims], most)
-
-
 def _candidates(state: State) -> list[Claim]:
     return [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
 
@@ -248,62 +207,27 @@ def _rests(claim: Claim) -> bool:
     return claim.attribution is Attribution.CONTEXT_GROUNDED and not claim.findings
 
 
-def _figures(reading: Reading) -> frozenset[str]:
-    return frozenset(canonical(value) for value in reading.values if value.family != "name")
-
-
-def _contradict(first: Reading, second: Reading) -> bool:
-    there, back = pair(second, first), pair(first, second)
-    if any(value.family == "name" for value in (*there.missing, *back.missing)):
-        return False
-    if not there.rivals and not there.missing and not back.missing:
-        return polarity_differs(first.text, second.text)
-    if len(there.rivals) != 1 or there.missing or len(back.rivals) != 1 or back.missing:
-        return False
-    rival = there.rivals[0]
-    return "name" not in (rival.claim.family, rival.source.family) and rival.strength >= SURE
-
-
 RUN = StageRun(number=3, name="fidelity verification", engine=f"typed values, {IDENTITY}")
 
 
 def verify_fidelity(state: State) -> State:
-    """Find fabrications, distortions and contradictions, and score fidelity.
+    """Find fabrications, distortions and contradictions.
 
     One defect is one finding: a value that stands where the source has another one is a
     distortion, and a value that no source has and that replaces none is a fabrication.
 
-    Spec: CRP-SPEC-005 §5.2 to §5.5
+    Spec: CRP-SPEC-005 §5.2 to §5.4
     """
     repeated = find_repeats(state)
     # What stands nowhere but in a rejected claim was never evidence.
     settled = {finding.claim_id for finding in repeated}
-    for substage in (fabrications, distortions):
-        found = [
-            finding
-            for finding in substage(state)
-            if finding.kind != FABRICATION_KIND
-            or not (finding.claim_id in settled or _was_told(state, finding))
-        ]
-        state = replace(state, claims=with_findings(state.claims, found))
+    invented = [finding for finding in fabrications(state) if finding.claim_id not in settled]
+    state = replace(state, claims=with_findings(state.claims, invented))
+    state = replace(state, claims=with_findings(state.claims, distortions(state)))
     state = replace(state, claims=with_repeats(state.claims, repeated))
-    opposed, pairs_cut = contradictions(state), cut(state)
+    opposed, pairs_cut = contradictions(state)
     state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
-    fabricated, distorted, contradicted = counted(state)
-    fidelity = fidelity_score(
-        fabrications=fabricated,
-        distortions=distorted,
-        contradictions=contradicted,
-        factual=len(state.factual),
-        settings=state.tools.settings,
-    )
-    return replace(state, fidelity=fidelity, stages=(*state.stages, RUN))
-
-
-def _was_told(state: State, finding: Finding) -> bool:
-    """Whether a word without a source was told by a sub-agent, and not rejected."""
-    word = state.dossier.answer[finding.start : finding.end]
-    return was_told(word, state.dossier.rejected)
+    return replace(state, stages=(*state.stages, RUN))
 
 
 def counted(state: State) -> tuple[int, int, int]:

@@ -11,16 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from crp_integrations.dpe.amplifiers import amplified, applicable
-from crp_integrations.dpe.derivation import (
-    checked_share,
-    circumstances,
-    contradiction_scope,
-    count_claims,
-    derive,
-    dominant,
-    verification_of,
-)
+from crp_integrations.dpe.derivation import FoundClaims, derive, with_numbers
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.records import COMPARISON, REJECTED, Claim, Quality, Report, StageRun
 from crp_integrations.dpe.risk import level, quality_score
@@ -54,126 +45,74 @@ def write_report(state: State) -> Report:
     Spec: CRP-SPEC-005 §15.2, §16.1
     """
     embedder, verifier = state.tools.embedder, state.tools.verifier
-    written = Report(
-        grounding_mode=state.dossier.grounding,
-        repetition_level=state.repetition.level,
-        repetition_overlap=state.repetition.overlap,
-        completeness_score=state.completeness.score,
-        uncovered_sub_queries=state.completeness.uncovered,
-        flow_score=state.flow.score,
-        flow_remediation=state.flow.remediation,
-        cross_window_contradictions=state.coherence.contradictions,
-        quality=Quality(
+    # The numbers on claims follow, by their statuses or by the document's arithmetic.
+    fields: dict[str, Any] = {
+        "grounding_mode": state.dossier.grounding,
+        "repetition_level": state.repetition.level,
+        "repetition_overlap": state.repetition.overlap,
+        "completeness_score": state.completeness.score,
+        "uncovered_sub_queries": state.completeness.uncovered,
+        "flow_score": state.flow.score,
+        "flow_remediation": state.flow.remediation,
+        "cross_window_contradictions": state.coherence.contradictions,
+        "quality": Quality(
             coherence=state.coherence,
             repetition=state.repetition,
             completeness=state.completeness,
             flow=state.flow,
         ),
-        rqa_score=quality_score(
+        "rqa_score": quality_score(
             state.repetition,
             state.completeness,
             state.flow,
             state.coherence,
             state.tools.settings.quality,
         ),
-        omission_summary=_by_severity(state),
-        omissions=state.omissions,
-        gdpr_pii_detected=bool(state.personal.found),
-        personal=state.personal,
-        eu_ai_act_class=state.classification.eu_ai_act_class,
-        nist_tier=state.classification.nist_tier,
-        iso_42001_controls=state.classification.iso_42001_controls,
-        classification=state.classification,
-        claims=state.claims,
-        checked_by=verifier.identity if verifier else COMPARISON,
-        flags=_flags(state),
-        stages=(*state.stages, RUN),
-        verifier=verifier.identity if verifier else COMPARISON,
-        embedder=embedder.identity if embedder is not None else NO_EMBEDDER,
-        thresholds=_thresholds(state),
-        response_content_hash=sha256(state.dossier.answer),
-        **_EMPTY,
-    )
+        "omission_summary": _by_severity(state),
+        "omissions": state.omissions,
+        "gdpr_pii_detected": bool(state.personal.found),
+        "personal": state.personal,
+        "eu_ai_act_class": state.classification.eu_ai_act_class,
+        "nist_tier": state.classification.nist_tier,
+        "iso_42001_controls": state.classification.iso_42001_controls,
+        "classification": state.classification,
+        "claims": state.claims,
+        "checked_by": verifier.identity if verifier else COMPARISON,
+        "flags": _flags(state),
+        "stages": (*state.stages, RUN),
+        "verifier": verifier.identity if verifier else COMPARISON,
+        "embedder": embedder.identity if embedder is not None else NO_EMBEDDER,
+        "thresholds": _thresholds(state),
+        "response_content_hash": sha256(state.dossier.answer),
+    }
+    written = Report.model_construct(**fields)
     if state.tools.settings.decides == "claims":
         return derive(written, state.dossier, state.tools.settings)
     return _by_arithmetic(written, state)
 
 
-# What every report has, until `derive` or the document's arithmetic says it.
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "claims_total": 0,
-        "claims_by_type": {},
-        "attribution_dominant": None,
-        "attribution_breakdown": {},
-        "grounding_pct": 0.0,
-        "unverifiable_pct": 0.0,
-        "fabrication_count": 0,
-        "distortion_count": 0,
-        "distortion_types": (),
-        "contradiction_count": 0,
-        "contradiction_scope": "none",
-        "fidelity_score": 0.0,
-        "entailment_score": 0.0,
-        "contradiction_probability": 0.0,
-        "neutral_probability": 0.0,
-        "signals": {},
-        "base_score": 0.0,
-        "composite_score": 0.0,
-        "risk_score": None,
-        "flagged": False,
-        "risk_level": RiskLevel.UNKNOWN,
-        "checked_share": 0.0,
-    }
-)
-
-
 def _by_arithmetic(report: Report, state: State) -> Report:
     """The report by the document's own arithmetic, which never says UNKNOWN (`literal`)."""
-    assert state.risk is not None
-    settings = state.tools.settings
-    amplifiers = applicable(circumstances(report, state.dossier), settings.amplifiers)
-    composite = amplified(state.risk.composite, amplifiers, settings.amplifiers)
-    factual = state.factual
-    by_attribution = Counter(claim.attribution for claim in factual)
-    breakdown = {name.value: by_attribution[name] for name in Attribution}
-    fabricated, distorted, contradicted = counted(state)
-    types = {finding.kind for finding in state.findings}
-    across = len(state.coherence.contradictions)
-    grounded = breakdown[Attribution.CONTEXT_GROUNDED.value]
-    entailment, contradiction, neutral = state.weakest
-    by_type = Counter(claim.claim_type for claim in state.claims)
+    fabrications, distortions, contradictions = counted(state)
+    kinds = {finding.kind for finding in state.findings}
     claims = tuple(map(_with_status, state.claims))
-    risk = level(composite)
+    found = FoundClaims(
+        claims=claims,
+        stated=state.factual,
+        fabrications=fabrications,
+        distortions=distortions,
+        types=frozenset(name for name in DistortionType if name.value in kinds),
+        contradictions=contradictions,
+        weakest=state.weakest,
+    )
+    report = with_numbers(report, found, state.dossier, state.tools.settings)
+    risk = level(report.composite_score)
     flagged = risk is not RiskLevel.LOW
     return report.model_copy(
         update={
-            "claims": claims,
-            "claims_total": len(claims),
-            "claims_by_type": {name.value: by_type[name] for name in ClaimType},
-            "claim_counts": count_claims(claims),
-            "attribution_dominant": dominant(breakdown),
-            "attribution_breakdown": breakdown,
-            "grounding_pct": grounded / len(factual) if factual else 1.0,
-            "unverifiable_pct": breakdown[Attribution.UNVERIFIABLE.value] / max(1, len(factual)),
-            "fabrication_count": fabricated,
-            "distortion_count": distorted,
-            "distortion_types": tuple(name for name in DistortionType if name.value in types),
-            "contradiction_count": contradicted + across,
-            "contradiction_scope": contradiction_scope(contradicted, across),
-            "fidelity_score": state.fidelity,
-            "entailment_score": entailment,
-            "contradiction_probability": contradiction,
-            "neutral_probability": neutral,
-            "signals": dict(state.risk.signals),
-            "base_score": state.risk.composite,
-            "composite_score": composite,
-            "risk_score": composite,
+            "risk_score": report.composite_score,
             "flagged": flagged,
             "risk_level": risk,
-            "amplifiers_applied": tuple(name.value for name in amplifiers),
-            "verification": verification_of(claims, state.dossier),
-            "checked_share": checked_share(claims, state.dossier),
             "reasons": reasons(state.dossier.answer, claims) if flagged else (),
         }
     )

@@ -1,26 +1,27 @@
-"""How a claim stands to the context: the sentence it comes from, and what differs there.
+"""The verifier of `literal`: a claim laid beside the sentence of the context that it comes from.
 
-The look-ups of `literal`: a value that stands nowhere has no source, and a value, a denial or a
-condition that differs from the nearest sentence's is a distortion.
+The look-ups of the document, without weights: a value that stands nowhere has no source, and a
+value, a denial or a condition that differs from the nearest sentence's is a distortion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
+from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.verifier.context import Context, Unit
 from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
 from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name, same_value
-from crp_integrations.language.negation import (
-    dropped_conditions,
-    negations,
-    polarity_differs,
-    without_answer,
-)
+from crp_integrations.language.negation import find_conditions, negations, polarity_differs
 from crp_integrations.language.text import Span
+from crp_integrations.language.words import content_stems
 
+IDENTITY: Final = "alignment@1"
+LONGEST_PASSAGE: Final = 4_000
 THRESHOLDS: Final[dict[str, float]] = {
     # Share of a claim's other words in the sentence from which a differing value is a changed one.
     "conflict_frame": 0.50,
@@ -40,17 +41,21 @@ VALUE_WEIGHT: Final = 1.5
 CHOICE_WEIGHT: Final = 0.5
 # Two sentences that only together hold a claim's words support it a little less than one.
 UNION: Final = 0.92
-# Share of the source's other words that the answer repeats when a condition was dropped.
+# Share of the source's other words that the answer repeats when a condition was dropped, and of
+# a condition's words that it repeats when it was not.
 MUCH: Final = 0.6
+KEPT: Final = 2 / 3
+# Lexical alignment to probability of entailment, straight lines between these points.
+CURVE: Final = (
+    (0.0, 0.0), (0.15, 0.10), (0.3, 0.40), (0.5, 0.75), (0.7, 0.88), (0.9, 0.96), (1.0, 0.98),
+)  # fmt: skip
+CONTRADICTED: Final = 0.92
+ENTAILED_BESIDE_CONFLICT: Final = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value of the claim that stands where the source has another one.
-
-    Attributes:
-        start, end: character offsets in the passage of the source's value.
-    """
+    """A value of the claim, and the source's in its place with its offsets in the passage."""
 
     claim: Value
     source: Value
@@ -61,12 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A negation on one side only.
-
-    Attributes:
-        claim: the cue in the claim, the whole claim when it has none.
-        source: the cue in the source, the whole source when it has none.
-    """
+    """A negation on one side only: its cue, and the whole text of the side that has none."""
 
     claim: Span
     source: Span
@@ -96,6 +96,8 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
+    """A claim beside one sentence; frame is the share of its words that are no values."""
+
     unit: Unit
     source: Reading
     frame: float
@@ -121,11 +123,24 @@ def align(
         known: texts beside the passages whose values need no other source.
         common: names that need no source.
     """
-    text, sentence = without_answer(text), without_answer(sentence)
     claim = read(text)
-    found = _candidates(claim, context)
+    asked = [value for one in known for value in read(one).values]
+    allowed = {name.casefold() for name in common}
+
+    def untraced(values: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(
+            value
+            for value in sorted(values, key=lambda v: v.start)
+            if value.text.casefold() not in allowed and not _stands(value, context, asked)
+        )
+
+    weights = {word.stem: context.idf.get(word.stem, context.rarest) for word in claim.words}
+    own = slots_of(claim)
+    found = [
+        _compare(claim, unit, context, weights, own) for unit in context.nearest(text, CANDIDATES)
+    ]
     if not found:
-        return Alignment(0.0, (), untraced=_untraced(claim.values, context, known, common))
+        return Alignment(0.0, (), untraced=untraced(claim.values))
     # Words that stand in a passage as they are were not changed; only a condition may be gone.
     whole = context.verbatim(text)
     best = max(
@@ -136,46 +151,29 @@ def align(
             -len(c.slots.rivals),
         ),
     )
-    condition = _condition(sentence or text, best)
-    rests_on = _rests_on(best, found, claim)
+    units, condition = _rests_on(best, found, claim), _condition(sentence or text, best)
     if whole:
-        support = _lexical(claim, best, found, context, 0)
-        return Alignment(support, rests_on, condition=condition)
+        return Alignment(_lexical(best, found, weights), units, condition=condition)
     changes: list[Change] = []
     # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
     open_ = [value for value in best.slots.matched if value.family == "name"]
     open_ += best.slots.missing
     for rival in best.slots.rivals:
-        if _is_change(rival.claim, rival.strength, best, found, context, known):
+        if _is_change(rival.claim, rival.strength, best, found, context, asked):
             start = best.unit.start
             at, end = start + rival.source.start, start + rival.source.end
             changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
         else:
             open_.append(rival.claim)
-    return Alignment(
-        lexical=_lexical(claim, best, found, context, len(changes)),
-        units=rests_on,
-        changes=tuple(changes),
-        untraced=_untraced(open_, context, known, common),
-        flip=_flip(claim, best),
-        condition=condition,
-    )
+    # Where a value is another one, this is still the sentence that it was taken from.
+    lexical = max(best.support, best.frame) if changes else _lexical(best, found, weights)
+    flip = None
+    if best.frame >= THRESHOLDS["negation_frame"] and polarity_differs(text, best.source.text):
+        flip = Flip(_cue(claim), _cue(best.source))
+    return Alignment(lexical, units, tuple(changes), untraced(open_), flip, condition)
 
 
-def _untraced(
-    values: Iterable[Value], context: Context, known: Iterable[str], common: Iterable[str]
-) -> tuple[Value, ...]:
-    """The values that stand nowhere, in order."""
-    allowed = {name.casefold() for name in common}
-    asked = [value for text in known for value in read(text).values]
-    return tuple(
-        value
-        for value in sorted(values, key=lambda v: v.start)
-        if value.text.casefold() not in allowed and not _stands(value, context, asked)
-    )
-
-
-def _stands(value: Value, context: Context, asked: list[Value]) -> bool:
+def _stands(value: Value, context: Context, asked: Sequence[Value]) -> bool:
     """Whether a passage or the question has a value."""
     if value.family == "name":
         names = (other.text for other in asked if other.family == "name")
@@ -184,39 +182,19 @@ def _stands(value: Value, context: Context, asked: list[Value]) -> bool:
     return context.has_figure(value) or any(same_value(value, other) for other in figures)
 
 
-def _weights(claim: Reading, context: Context) -> dict[str, float]:
-    return {word.stem: context.idf.get(word.stem, context.rarest) for word in claim.words}
-
-
-def _name_stems(claim: Reading) -> dict[str, Value]:
-    return {
+def _compare(
+    claim: Reading, unit: Unit, context: Context, weights: Mapping[str, float], own: list[Slot]
+) -> _Compared:
+    source = read(context.text(unit))
+    slots = pair(claim, source, own)
+    had = {id(value) for value in slots.matched}
+    names = {
         word.stem: value
         for value in claim.values
         if value.family == "name"
         for word in claim.words
         if value.start <= word.start < value.end
     }
-
-
-def _candidates(claim: Reading, context: Context) -> list[_Compared]:
-    units = context.nearest(claim.text, CANDIDATES)
-    if not units:
-        return []
-    weights, names, own = _weights(claim, context), _name_stems(claim), slots_of(claim)
-    return [_compare(claim, unit, context, weights, names, own) for unit in units]
-
-
-def _compare(
-    claim: Reading,
-    unit: Unit,
-    context: Context,
-    weights: dict[str, float],
-    names: dict[str, Value],
-    own: list[Slot],
-) -> _Compared:
-    source = read(context.text(unit))
-    slots = pair(claim, source, own)
-    had = {id(value) for value in slots.matched}
     plain_total = plain_had = named_total = named_had = 0.0
     for stem, weight in weights.items():
         present = stem in source.stems
@@ -236,10 +214,8 @@ def _compare(
 
     if plain_total:
         frame = plain_had / plain_total
-    elif named_total:
-        frame = named_had / named_total
     else:
-        frame = 1.0
+        frame = named_had / named_total if named_total else 1.0
     return _Compared(unit, source, frame, share(VALUE_WEIGHT), share(CHOICE_WEIGHT), slots)
 
 
@@ -247,78 +223,55 @@ def _is_change(
     value: Value,
     power: float,
     best: _Compared,
-    found: list[_Compared],
+    found: Sequence[_Compared],
     context: Context,
-    known: Iterable[str],
+    asked: Sequence[Value],
 ) -> bool:
     """Whether a value was put in another one's place, and is not true of this from elsewhere."""
     limits = THRESHOLDS
     if best.frame < limits["conflict_frame"] or power < limits["conflict_slot"]:
         return False
-    if not _stands(value, context, [other for text in known for other in read(text).values]):
+    if not _stands(value, context, asked):
         return True
     if best.frame < limits["firm_frame"] or power < limits["firm_slot"]:
         return False
+    # Another sentence may say this of the same thing: it has the value and no rival.
     return not any(
-        other.frame >= best.frame - 0.02 and _fits(value, other)
+        other.unit != best.unit
+        and other.frame >= best.frame - 0.02
+        and any(value is matched for matched in other.slots.matched)
+        and all(rival.strength < limits["firm_slot"] for rival in other.slots.rivals)
         for other in found
-        if other.unit != best.unit
     )
 
 
-def _fits(value: Value, other: _Compared) -> bool:
-    """Whether another sentence says this of the same thing: it has the value and no rival."""
-    surely = THRESHOLDS["firm_slot"]
-    matched = any(value is found for found in other.slots.matched)
-    return matched and not any(rival.strength >= surely for rival in other.slots.rivals)
-
-
-def _lexical(
-    claim: Reading, best: _Compared, found: list[_Compared], context: Context, changed: int
-) -> float:
-    if changed:
-        # The value is another, but this is the sentence that it was taken from.
-        return max(best.support, best.frame)
-    weights = _weights(claim, context)
+def _lexical(best: _Compared, found: Sequence[_Compared], weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
     if not total:
         return best.support
-    others = [
+    both = [
         sum(w for s, w in weights.items() if s in best.source.stems or s in other.source.stems)
         for other in found
         if other.unit != best.unit
     ]
-    return max(best.support, UNION * max(others, default=0.0) / total)
+    return max(best.support, UNION * max(both, default=0.0) / total)
 
 
-def _rests_on(best: _Compared, found: list[_Compared], claim: Reading) -> tuple[Unit, ...]:
+def _rests_on(best: _Compared, found: Sequence[_Compared], claim: Reading) -> tuple[Unit, ...]:
     """The best sentence, and the one that adds most to it."""
     missing = {word.stem for word in claim.words} - best.source.stems
-    more = max(
-        (
-            other
-            for other in found
-            if other.unit.passage != best.unit.passage or not _overlap(other, best)
-        ),
-        key=lambda other: len(missing & other.source.stems),
-        default=None,
-    )
+    unit = best.unit
+    apart = [
+        other
+        for other in found
+        if other.unit.passage != unit.passage
+        or other.unit.start >= unit.end
+        or unit.start >= other.unit.end
+    ]
+    more = max(apart, key=lambda other: len(missing & other.source.stems), default=None)
     if more is None or not missing & more.source.stems:
-        return (best.unit,)
-    return (best.unit, more.unit)
-
-
-def _overlap(one: _Compared, other: _Compared) -> bool:
-    return one.unit.start < other.unit.end and other.unit.start < one.unit.end
-
-
-def _flip(claim: Reading, best: _Compared) -> Flip | None:
-    """What one of the two denies and the other asserts in the same words."""
-    if best.frame < THRESHOLDS["negation_frame"] or not polarity_differs(
-        claim.text, best.source.text
-    ):
-        return None
-    return Flip(_cue(claim), _cue(best.source))
+        return (unit,)
+    return (unit, more.unit)
 
 
 def _cue(reading: Reading) -> Span:
@@ -330,12 +283,51 @@ def _condition(sentence: str, best: _Compared) -> Span | None:
     """A condition of the source that the answer's sentence leaves out."""
     if best.frame < THRESHOLDS["condition_frame"]:
         return None
-    missing = dropped_conditions(sentence, best.source.text)
+    text, said = best.source.text, set(content_stems(sentence))
+    missing = []
+    for span in find_conditions(text):
+        governed = content_stems(span.of(text))
+        if sum(stem in said for stem in governed) < KEPT * max(1, len(governed)):
+            missing.append(span)
     rest = {
         word.stem
         for word in best.source.words
         if not any(span.start <= word.start < span.end for span in missing)
     }
     # Of a long sentence that is hardly said the condition may belong to something else.
-    said = {word.stem for word in read(sentence).words}
-    return next(iter(missing), None) if len(rest & said) >= MUCH * len(rest) else None
+    repeated = {word.stem for word in read(sentence).words}
+    return next(iter(missing), None) if len(rest & repeated) >= MUCH * len(rest) else None
+
+
+def curve(lexical: float) -> float:
+    """How surely a claim of this alignment is entailed: straight lines through `CURVE`."""
+    for (left, low), (right, high) in itertools.pairwise(CURVE):
+        if lexical <= right:
+            return low + (high - low) * (lexical - left) / (right - left)
+    return CURVE[-1][1]
+
+
+class AlignmentVerifier:
+    """Judges by lexical alignment and typed values; deterministic, without weights."""
+
+    identity = IDENTITY
+    passage = LONGEST_PASSAGE
+    thresholds: Mapping[str, float] = MappingProxyType({**THRESHOLDS, "contradicted": CONTRADICTED})
+
+    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
+        """The judgement on the best of the passages.
+
+        A dropped condition is not among its grounds: a claim is one clause, and the condition may
+        stand in another clause of its sentence. Stage 3 sees the sentence and bounds the score.
+
+        Spec: CRP-SPEC-005 §6.2
+        """
+        found = align(claim, Context(passages))
+        if found.changes or found.flip is not None:
+            contradiction, entailment = CONTRADICTED, ENTAILED_BESIDE_CONFLICT
+        else:
+            entailment = curve(found.lexical)
+            contradiction = 0.02 * (1.0 - entailment)
+        neutral = 1.0 - entailment - contradiction
+        passage = found.units[0].passage if found.units else 0
+        return Judgement(entailment, contradiction, neutral, passage)

@@ -15,7 +15,6 @@ from functools import cached_property
 from crp_integrations.dpe.verifier.values import (
     Reading,
     Value,
-    alike,
     is_form_of,
     name_words,
     read,
@@ -31,8 +30,6 @@ LONGEST_UNIT = 700
 UNIT_STEP = 500
 # Addresses and names of code are one word each: their parts elsewhere are no trace.
 _ADDRESS = re.compile(r"://|www\.|\w@\w|\w_\w|^--\w")
-# White space parts words without being looked for: what is left is split at it.
-_GAP = re.compile(r"[^\w\s]+")
 # What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap. One set of
 # characters leads to every place, so that a text is walked through once.
 _GAP_BUT_SIGNS = re.compile(
@@ -78,11 +75,6 @@ def _at_space(text: str, place: int, end: int) -> int:
         if text[at].isspace():
             return at
     return min(place, end)
-
-
-def _row(text: str) -> str:
-    """The words of a text in a row, without punctuation, for looking them up."""
-    return " ".join(_GAP.sub(" ", alike(plain(text))).split())
 
 
 @remembered_of_sentences
@@ -156,16 +148,12 @@ class Context:
         return [read(passage) for passage in self.told]
 
     @cached_property
-    def _plain(self) -> list[str]:
-        return [f" {_row(passage)} " for passage in self.told]
-
-    @cached_property
     def _wordings(self) -> list[str]:
         return [_wording(passage) for passage in self.told]
 
     @cached_property
     def _stems(self) -> frozenset[str]:
-        return frozenset(stem(word) for text in self._plain for word in text.split())
+        return frozenset(stem(word) for text in self._wordings for word in text.split())
 
     @cached_property
     def _names(self) -> list[str]:
@@ -176,8 +164,8 @@ class Context:
 
         Its words in a row, all of its words, an acronym of it, or a name it is the acronym of.
         """
-        row = _row(name)
-        if not row or any(f" {row} " in text for text in self._plain):
+        wording = _wording(name)
+        if wording.isspace() or self.verbatim(name):
             return True
         if _ADDRESS.search(name) or any(character.isdigit() for character in name):
             return False

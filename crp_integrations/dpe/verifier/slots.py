@@ -6,7 +6,6 @@ sentences and in reordered clauses alike, and needs no parse.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from crp_integrations.language.quantities import Quantity
 
 # Content words on each side of a value that describe its slot.
 REACH = 3
-_LED = re.compile(r"(?i)\b(by|in|at|on|from|to|for|with|of|under|near|since|until)\s(?:the\s)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,7 @@ def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slot
     scored = sorted(
         ((power(v, o), v, o) for v in left for o in free if comparable(v, o)),
         key=lambda row: (
-            -row[0] - _likeness(row[1], row[2]) - _led_alike(claim, row[1], source, row[2]),
+            -row[0] - _likeness(row[1], row[2]),
             row[1].start,
             row[2].start,
         ),
@@ -195,10 +193,3 @@ def _only_bare(value: Value, other: Value) -> bool:
 
 def _likeness(claim: Value, source: Value) -> float:
     return 0.3 if claim.kind == source.kind else 0.0
-
-
-def _led_alike(claim: Reading, value: Value, source: Reading, other: Value) -> float:
-    """More than nothing where one preposition leads to both: "in Rome" is no "by Keller"."""
-    way = _LED.search(claim.text, max(0, value.start - 12), value.start)
-    there = _LED.search(source.text, max(0, other.start - 12), other.start)
-    return 0.2 if way and there and way[1].lower() == there[1].lower() else 0.0

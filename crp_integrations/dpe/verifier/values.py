@@ -8,11 +8,11 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
-from crp_integrations.language.dates import DateMention, dates, gives, weekdays
+from crp_integrations.language.dates import DateMention, dates, gives
 from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.measures import to_base, unit_of
 from crp_integrations.language.memo import forgotten_with
-from crp_integrations.language.names import countries_of, names, same_state
+from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, agree, quantities, same_kind
 from crp_integrations.language.text import plain
 from crp_integrations.language.words import ContentWord, content_words, stem
@@ -191,22 +191,6 @@ _WORD = re.compile(r"[^\W_]+(?:[.'&-][^\W_]+)*")
 LEAST_DIGITS = 2
 # Nobody rounds to more digits, and decimal arithmetic holds 28.
 MOST_DIGITS = 12
-# Their letters stand before the look behind, so that a text is searched for them and not walked.
-_VERSION = re.compile(r"v(?<!\wv)(?:er(?:sion)?)?\.?\s?(?=\d+\.\d)")
-_WHOLE_VERSION = re.compile(r"ver(?<!\wver)(?:sion)?\.?\s?(?=\d)")
-_SHORT = re.compile(r"(?:\b(art|sec|sect|fig|chap|para)s?\.\s?|(\u00a7)\s?)(?=\d)")
-# What each short reference ends with; few texts have any.
-_REFERRED = re.compile(r"[.\u00a7]\s?\d")
-_LONG = {"art": "article", "fig": "figure", "chap": "chapter", "para": "paragraph"}
-# Titles and parts of addresses that are as often written short.
-SHORT = dict(
-    pair.split("/")
-    for pair in """governor/gov senator/sen representative/rep professor/prof lieutenant/lt
-    sergeant/sgt captain/capt colonel/col doctor/dr saint/st mount/mt street/st road/rd avenue/ave
-    boulevard/blvd lane/ln highway/hwy suite/ste apartment/apt building/bldg department/dept
-    incorporated/inc corporation/corp limited/ltd junior/jr senior/sr""".split()
-)
-_SPELLED = re.compile(rf"\b(?:{'|'.join(SHORT)})\b")
 _GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[.,'\u2009\u00a0\u202f ]\d{3})+(?![\d.,])")
 _GLUED_M = re.compile(r"\dm\Z")
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an", "de", "la", "&"})
@@ -331,33 +315,14 @@ def _power(text: str) -> int:
     return next(power for name, power in _POWER.items() if match[name])
 
 
-def alike(text: str) -> str:
-    """A folded text with its versions and references written one way.
-
-    >>> alike("version 2.3.1"), alike("v2.3.1"), alike("version 2"), alike("art. 50")
-    ('2.3.1', '2.3.1', 'v2', 'article 50')
-    """
-    if any(word in text for word in SHORT):
-        text = _SPELLED.sub(lambda match: SHORT[match[0]], text)
-    text = _WHOLE_VERSION.sub("v", _VERSION.sub("", text))
-    if _REFERRED.search(text) is None:
-        return text
-    return _SHORT.sub(lambda match: f"{_LONG.get(match[1], 'section')} ", text)
-
-
 @lru_cache(maxsize=16_384)
 def name_words(text: str) -> tuple[str, ...]:
     """The words of a name that identify it, folded, in lower case, possessives off."""
     return tuple(
         word.removesuffix("'s").replace(".", "")
-        for word in _WORD.findall(alike(plain(text)))
+        for word in _WORD.findall(plain(text))
         if word not in SMALL_WORDS
     )
-
-
-def initials(text: str) -> str:
-    """First letters of a name's words, such as `nist`."""
-    return "".join(word[0] for word in name_words(text))
 
 
 @lru_cache(maxsize=65_536)
@@ -369,24 +334,9 @@ def same_name(claim: str, source: str) -> bool:
     >>> same_name("Obama", "Barack Obama"), same_name("NIST", "ISO")
     (True, False)
     """
-    left, right = name_words(claim), name_words(source)
-    if not left or not right:
+    if not name_words(claim) or not name_words(source):
         return plain(claim) == plain(source)
-    days, others = weekdays(claim), weekdays(source)
-    if days and others:
-        # "Mon-Fri" names the "Monday" that another text names apart from its "Friday".
-        return days <= others or others <= days
-    if same_state(claim, source) or _same_people(left, right):
-        return True
     return is_form_of(claim, source) or is_form_of(source, claim)
-
-
-def _same_people(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Whether one name is a country and the other one its people, or its government."""
-    left, right = (tuple(w for w in name if w != "government") for name in (left, right))
-    if len(left) != 1 or len(right) != 1:
-        return False
-    return right[0] in countries_of(left[0]) or left[0] in countries_of(right[0])
 
 
 def is_form_of(name: str, whole: str) -> bool:
@@ -398,7 +348,7 @@ def is_form_of(name: str, whole: str) -> bool:
     left, right = name_words(name), name_words(whole)
     if not left or not right:
         return False
-    if _joined(left) == _joined(right):
+    if re.sub(r"\W", "", "".join(left)) == re.sub(r"\W", "", "".join(right)):
         return True
     if any(character.isdigit() for character in name + whole):
         return False
@@ -411,12 +361,8 @@ def _is_acronym(words: tuple[str, ...], name: str) -> bool:
     if len(words) != 1 or len(words[0]) < 2:
         return False
     # "POV" counts the "of" that "NIST" leaves out.
-    every = _WORD.findall(plain(name))
-    return words[0] in (initials(name), "".join(word[0] for word in every))
-
-
-def _joined(words: tuple[str, ...]) -> str:
-    return re.sub(r"[^\w]", "", "".join(words))
+    forms = name_words(name), _WORD.findall(plain(name))
+    return words[0] in ("".join(word[0] for word in form) for form in forms)
 
 
 for _memory in (name_words, same_name):

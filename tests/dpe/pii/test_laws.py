@@ -176,3 +176,49 @@ def test_ways_grown_together_are_looked_for_wherever_one_may_be(parts: list[str]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contact, "_may_be_grown", lambda _: True)
         assert list(contact.street_addresses(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "valid"),
+    [
+        ("luhn", "4111111111111111", True),
+        ("luhn", "4111111111111112", False),
+        ("iban", "GB82WEST12345698765432", True),
+        ("iban", "GB82WEST12345698765433", False),
+        ("verhoeff", "2363", True),
+        ("verhoeff", "2364", False),
+        ("nhs", "9434765919", True),
+        ("nhs", "9434765918", False),
+        ("german_tax", "86095742719", True),
+        ("german_tax", "86095742718", False),
+        ("spanish", "12345678Z", True),
+        ("spanish", "X1234567L", True),
+        ("spanish", "12345678A", False),
+        ("italian", "RSSMRA85T10A562S", True),
+        ("italian", "RSSMRA85T10A562T", False),
+        ("french", "255081416802538", True),
+        ("french", "255081416802539", False),
+        ("australian_tax", "123456782", True),
+        ("australian_tax", "123456783", False),
+        ("australian_business", "51824753556", True),
+        ("australian_business", "51824753557", False),
+        ("polish", "44051401359", True),
+        ("polish", "44051401358", False),
+        ("dutch", "111222333", True),
+        ("dutch", "111222334", False),
+        ("brazilian", "11144477735", True),
+        ("brazilian", "11144477736", False),
+        ("chinese", "11010519491231002X", True),
+        ("chinese", "110105194912310021", False),
+        ("finnish", "131052-308T", True),
+        ("finnish", "131052-308U", False),
+        ("swiss", "7569217076985", True),
+        ("swiss", "7569217076986", False),
+        ("american_routing", "021000021", True),
+        ("american_routing", "021000022", False),
+        ("base58check", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", True),
+        ("bech32", "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", True),
+    ],
+)
+def test_check_digits(name: str, number: str, valid: bool) -> None:
+    assert getattr(checksums, name)(number) is valid
