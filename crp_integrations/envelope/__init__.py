@@ -1,18 +1,18 @@
 """The context envelope: from candidates to the ordered text that a model sees.
 
 In: candidates, read from a fabric (`retrieval`) or brought by a caller (`caller_candidates`), a
-token budget, a token counter, a grounding mode, settings and the time. Out: an `Envelope` with
-its text, facts, tier, ETag and a drop report that names everything that was left out.
+token budget, a token counter, a grounding mode, settings and the time. Out: an `Envelope` with its
+text, facts, tier, ETag and a drop report that names everything that was left out.
 
 Read `records`, `candidates` and `settings` first, then `decomposition` (a question's needs),
-`retrieval` with `cascade` (memory tiers), `hybrid` (mixed scores) and `graph`, `near_duplicates`,
-`screen` and `rerank` (with `ports`), `assemble` (the whole path on one screen) and its steps
-`rank`, `pack`, `excerpts` (parts of facts), `layout`, `prompt`, `etag` and `tier`; `budget` says
-how much there may be. From one envelope to the next: `continuation` and `reuse`.
+`retrieval` (with memory tiers), `hybrid` (mixed scores) and `graph`, `near_duplicates`, `screen`,
+`assemble` (the whole path on one screen) and its steps `rank`, `pack`, `excerpts` (parts of facts),
+`layout`, `prompt`, `etag` and `tier`; `budget` says how much there may be. From one envelope to the
+next: `continuation` and `reuse`.
 
-The room never reads a clock, never computes with floats behind `Candidates`, never alters a
-fact's text and never calls a model. Only `retrieval`, `cascade`, `graph` and `cfs.search` read the
-fabric. `cfs` is the other assembler, of CFS-021.
+The room never reads a clock, never computes with floats behind `Candidates`, never alters a fact's
+text and never calls a model. Only `retrieval`, `graph` and `cfs.search` read the fabric. `cfs` is
+the other assembler, of CFS-021.
 
 Spec: CRP-SPEC-003 §3
 """

@@ -7,8 +7,8 @@ hash come out, through a `Namespace` bound to a tenant, a subject and a guard.
 
 Read in this order: `records` (what is stored), `ports` (what a store and the engines must do),
 `settings` (every number), `ingest` (documents become stored facts), `search` (what is kept in
-memory, and the search over it), `state_hash` and `namespace_counters` (one value for what can be
-retrieved), `life` (what happens to a stored fact), `communities`, `access_filter` and
-`namespace_reader` (one namespace as one subject sees it), `view` (its layers), `session_memory`,
-`shared_namespace`, `administration`, `inspection`, `namespace`, and `fabric`, which binds it all.
+memory, and the search over it), `state_hash` (one value for what can be retrieved), `life` (what
+happens to a stored fact), `communities`, `namespace_reader` (one namespace as one subject sees it),
+`view` (its layers), `session_memory`, `shared_namespace`, `administration`, `inspection`,
+`namespace`, and `fabric`, which binds it all.
 """

@@ -3,9 +3,9 @@
 In: OpenAI requests with CRP headers, from callers whose bearer keys are bound to a tenant. Out:
 OpenAI responses with CRP headers, previews, facts, reports, trails and receipts of that tenant
 alone. Read `app.py` (the routes), `endpoint.py` with `responses.py` (admission, limits, answers,
-the access log), `tenants.py` (a relay a tenant, and where models are) with `keys.py`,
-`request_bodies.py` and `chat_completions.py`, then `resources.py` and `server.py`.
-The room never logs a text, and hands no header of a caller on to a model's provider.
+the access log), `tenants.py` (a relay a tenant, and where models are) with `admission.py` (keys),
+`request_bodies.py` and `chat_completions.py`, then `resources.py` and `server.py`. The room never
+logs a text, and hands no header of a caller on to a model's provider.
 """
 
 try:

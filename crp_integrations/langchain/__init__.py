@@ -1,11 +1,10 @@
 """LangChain and LangGraph: retrieve, pack, answer and check in the chains and agents that exist.
 
-In: any chain, agent or graph. Out: the same with documents that fit a token budget and answers
-that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
-`documents.py`; `runnable.py` with `messages.py`, `model.py` and `sessions.py`; `callbacks.py` with
-`run_tree.py`; `gate.py`; `middleware.py` with `model_calls.py`; `chat_model.py`;
-`vector_store.py`; `stored_values.py` and `store.py`; `evaluator.py`.
-The room never puts CRP metadata into a prompt and never alters a model's text.
+In: any chain, agent or graph. Out: the same with documents that fit a token budget and answers that
+carry a report, or are withheld before a stream shows them. Read `retrieval.py`; `runnable.py` with
+`messages.py` and `model.py`; `callbacks.py` with `runs.py`; `gate.py`; `middleware.py` with
+`model_calls.py`; `chat_model.py`; `vector_store.py`; `stored_values.py` and `store.py`;
+`evaluator.py`. The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
 from importlib import import_module

@@ -1,11 +1,10 @@
 """Language: what can be read off an English text by rules, without any model.
 
-In: text. Out: spans and small records that point into it by character offsets: sentences,
-words, quantities, dates, names, negations, conditions, claims, measures of overlap, and keywords.
+In: text. Out: spans and small records that point into it by character offsets: sentences, words,
+quantities, dates, names, negations, conditions, claims, measures of overlap, and keywords.
 
-Read `text` first, then `blocks` and `sentences`, `words` with `lexicon`, `identifiers`, `dates`,
-`numerals`, `measures` with `units`, `quantities`, `names`, `negation`, `conditions`, then
-`clauses`, `claim_kinds` and `claims`, then `lexical_overlap` and `differences`, `keywords`, and
-last `questions`; `memo` is their cache. The room never judges whether a text is true, never
-changes a text, and holds no state beyond that cache. Its rules are for English.
+Read `text` first, then `blocks`, `words`, `identifiers`, `dates`, `numerals`, `measures`,
+`quantities`, `names`, `negation`, then `claim_kinds` and `claims`, then `lexical_overlap` and
+`differences`, and last `questions`; `memo` is their cache. The room never judges whether a text is
+true, never changes a text, and holds no state beyond that cache. Its rules are for English.
 """

@@ -2,11 +2,10 @@
 
 In: any retriever, query engine or agent. Out: the same with nodes that fit a token budget and
 answers that carry a report, or are withheld before a stream shows them. Read `retrieval.py` with
-`nodes.py`; `query_engine.py` with `messages.py` and `model.py`; `handler.py` with `events.py`,
-`span_tree.py` and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and
-`evaluator.py`.
-The room never changes a caller's node or message, never puts CRP metadata into a prompt or
-embedding and never alters a model's text.
+`nodes.py`; `query_engine.py` with `messages.py` and `model.py`; `handler.py` with `span_tree.py`
+and `spans.py`; `agent_llm.py`; `llm.py`; `memory.py`; `vector_store.py`; and `evaluator.py`. The
+room never changes a caller's node or message, never puts CRP metadata into a prompt or embedding
+and never alters a model's text.
 """
 
 try:

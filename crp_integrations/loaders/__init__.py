@@ -6,7 +6,7 @@ line feeds, markup of HTML and the line breaks of PDF go, and the offsets count 
 left.
 
 Read `files` (which files, bytes to text) and `documents` (which loader), then one file a format:
-`text` (Markdown too) with `front_matter`, `html`, `pdf`, `jsonl`.
+`text` (Markdown and front matter too), `html`, `pdf`, `jsonl`.
 
 The room never writes anything, never follows a link out of the folder that it was given, and
 never guesses an encoding.

@@ -2,7 +2,7 @@
 
 In come the steps of a relay, the traces of its sealed windows, and its journal; out go
 OpenTelemetry spans and metrics (`otel`), Prometheus metrics (`prometheus`), the table of service
-levels (`service_levels`), the drift of a golden set (`golden_drift`) and an evidence bundle
+levels (`service_levels`), the drift of a golden set (`evaluations`) and an evidence bundle
 (`bundle`).
 
 Read `observers`, `otel` and `prometheus`, then the others. No text of a fact, a question or an

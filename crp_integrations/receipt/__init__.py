@@ -1,8 +1,8 @@
 """Receipts: one file from which a stranger recomputes what a model saw and whether it holds.
 
 In: what a window asked, ranked, packed, sent, got and found. Out: a signed file, and the word on
-one. The room has two halves. The form: `canonical.py` (the one encoding), `dsse.py` (the signed
-envelope), `statement.py` (in-toto), `leaves.py` and `merkle.py` (texts as salted leaves),
+one. The room has two halves. The form: `canonical.py` (the one encoding), `signed_statement.py`
+(the signed envelope of an in-toto statement), `leaves.py` and `merkle.py` (texts as salted leaves),
 `records.py` (the file, and signing it), `verify.py`, `redaction.py`, `ledger.py` (the log of
 receipts), `ports.py` (what a store does for them). The content and its replay: `predicate.py`
 declares the fields, `draft.py` fills them from `window_values.py`, `reconstruction.py` reads them

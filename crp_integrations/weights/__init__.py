@@ -1,7 +1,7 @@
 """The files that ship with the package, their cards and hashes.
 
 A name goes in, a directory with a verified card comes out. Each directory here holds the files
-of one model, `card.json` for programs, `CARD.md` for people, and the licence. This room runs no
+of one model, card.json for programs, `CARD.md` for people, and the licence. This room runs no
 model, imports no library that could, and never writes.
 """
 
@@ -102,7 +102,7 @@ def describe(name: str) -> Weights:
 
 
 def describe_directory(path: Path) -> Weights:
-    """A directory with a `card.json`, such as a recipe's output, without reading its large
+    """A directory with a card.json, such as a recipe's output, without reading its large
     files.
     """
     try:

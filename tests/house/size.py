@@ -17,34 +17,34 @@ TESTS = ROOT / "tests"
 
 # Lines that a room may hold.
 CEILINGS = {
-    "adapters": 1_200,
-    "audit": 1_400,
-    "cli": 3_400,
-    "dpe": 11_000,
-    "engines": 6_200,
+    "adapters": 1_300,
+    "audit": 1_500,
+    "cli": 3_800,
+    "dpe": 8_500,
+    "engines": 6_500,
     "envelope": 7_000,
-    "evaluation": 2_500,
-    "fabric": 11_500,
-    "gateway": 3_100,
-    "governance": 7_800,
-    "guard": 2_800,
+    "evaluation": 2_300,
+    "fabric": 12_000,
+    "gateway": 3_300,
+    "governance": 5_800,
+    "guard": 2_200,
     "headers": 1_900,
-    "langchain": 4_200,
-    "language": 5_500,
-    "litellm": 1_750,
-    "llama_index": 3_500,
-    "loaders": 1_300,
-    "observability": 1_350,
-    "policy": 1_450,
-    "receipt": 4_700,
-    "relay": 8_800,
+    "langchain": 4_400,
+    "language": 3_800,
+    "litellm": 2_000,
+    "llama_index": 3_700,
+    "loaders": 1_400,
+    "observability": 1_000,
+    "policy": 1_600,
+    "receipt": 5_000,
+    "relay": 10_000,
     "session": 1_450,
-    "stores": 7_200,
-    "testing": 4_000,
-    "weights": 250,
+    "stores": 7_500,
+    "testing": 1_500,
+    "weights": 300,
 }
 # The whole package, and the tests without the benchmarks.
-LINES, MODULES, TEST_LINES = 108_000, 440, 85_000
+LINES, MODULES, TEST_LINES = 105_000, 420, 85_000
 
 # No module is a gerund, a participle or one of these words.
 NO_NOUNS = frozenset(

@@ -6,7 +6,7 @@ of content and of markers apart, what was left out and why, and the five desired
 measured.
 
 Read `records`, `tokens`, `search` (the one file that calls the fabric), `assembly` (the whole path
-on one screen), then its steps `pack` and `text`.
+on one screen), then its step `pack`.
 
 It is another assembler than the envelope of CRP-SPEC-003 beside it: chunks are grouped by
 document and marked with its path, and no quality tier is given. The room never reads a clock,

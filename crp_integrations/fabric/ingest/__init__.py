@@ -5,8 +5,8 @@ Spec: CRP-SPEC-009 §4
 Documents from a loader, or facts under their owner's ids, come in; one committed batch comes out,
 whole or not at all.
 
-Read in this order: `paragraph_groups` and `chunker` (a document becomes passages),
-`document_passages` (passages become facts), `fact_fields` (checks and importance), `ingestion_plan`
-(what the store lacks), `text_embedding`, `ingestion_batch` and `ingestion` (the step as a whole);
-`fact_upsert` for facts that come one by one.
+Read in this order: `chunker` (a document becomes passages), `document_passages` (passages become
+facts), `fact_preparation` (checks and importance), `ingestion_plan` (what the store lacks),
+`ingestion_batch` and `ingestion` (the step as a whole); `fact_upsert` for facts that come one by
+one.
 """

@@ -1,8 +1,8 @@
 """A store on PostgreSQL with pgvector: a schema for each namespace, for many machines at once.
 
-Read `tables` and `dialect`, then `store`. Statements that PostgreSQL and SQLite share stand in
+Read `schema` and `tables`, then `store`. Statements that PostgreSQL and SQLite share stand in
 `stores/relational`; here stands what differs: `facts` (whose turn it is to write, COPY),
-`word_search` (BM25 over postings), `vector_search` and `vector_index` (when it is built), `upkeep`
+`search` (BM25 over postings, vectors and when their index is built), `upkeep`
 (bytes of what was removed), `tenants` (logins).
 """
 
