@@ -47,24 +47,26 @@ def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[Quote]:
         return []
     spans: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
     alone = []
-    for one in claim.quotations:
-        # Texts are named by their place where the report knows them by another id.
-        id_ = one.fact_id if one.fact_id in passages else f"context-{one.passage}"
+    for quotation in claim.quotations:
+        # Passages given as plain texts are named by their position, not by the report's id.
+        id_ = quotation.fact_id if quotation.fact_id in passages else f"context-{quotation.passage}"
         name, text = passages.get(id_, ("", ""))
-        if one.text and text[one.start : one.end] == one.text:
-            start, end = _sentence(text, one.start, one.end)
-            spans.setdefault((id_, start, end), []).append((one.start, one.end))
+        if quotation.text and text[quotation.start : quotation.end] == quotation.text:
+            start, end = _sentence(text, quotation.start, quotation.end)
+            spans.setdefault((id_, start, end), []).append((quotation.start, quotation.end))
         else:
-            alone.append(Quote(name or _name(one), pieces(one.text, [(0, len(one.text))])))
+            alone.append(
+                Quote(name or _name(quotation), pieces(quotation.text, [(0, len(quotation.text))]))
+            )
     for near in () if judged or claim.quotations else claim.evidence[:1]:
         if near.fact_id in passages and 0 < near.end - near.start <= SENTENCE:
             spans[near.fact_id, near.start, near.end] = []
     return [
         Quote(
             passages[id_][0],
-            pieces(passages[id_][1][start:end], [(a - start, b - start) for a, b in found]),
+            pieces(passages[id_][1][start:end], [(a - start, b - start) for a, b in marks]),
         )
-        for (id_, start, end), found in spans.items()
+        for (id_, start, end), marks in spans.items()
     ] + alone
 
 
@@ -84,10 +86,12 @@ def findings_of(claim: Claim, *, judged: bool) -> tuple[str, str]:
     """What is wrong with a claim, and what the context has instead; empty for nothing."""
     if claim.error is None:
         return "", ""
-    # A judge's word stands alone, and hidden text is a remark.
-    findings = () if judged else [one for one in claim.findings if not is_hidden(one)]
-    expected = next((one.expected for one in findings if one.expected), "")
-    return ", ".join(dict.fromkeys(one.kind for one in findings)) or claim.error.value, expected
+    # Beside a judge's word no other finding counts, and hidden text is a remark.
+    findings = () if judged else [finding for finding in claim.findings if not is_hidden(finding)]
+    expected = next((finding.expected for finding in findings if finding.expected), "")
+    return ", ".join(
+        dict.fromkeys(finding.kind for finding in findings)
+    ) or claim.error.value, expected
 
 
 def is_hidden(finding: Finding) -> bool:
@@ -99,12 +103,12 @@ def is_hidden(finding: Finding) -> bool:
 
 
 def remarks_of(claim: Claim) -> list[str]:
-    """What a reader should know of a claim besides: text that it hides, and hints.
+    """What else a reader should know of a claim: text that it hides, a dispute, and hints.
 
-    Hidden words are escaped to printable ASCII where they were found.
+    Hidden words were escaped to printable ASCII when they were found.
     """
-    hidden = [one.reason for one in claim.findings if is_hidden(one)]
-    names = ", ".join(dict.fromkeys(" ".join(one.text.split()) for one in claim.hints))
+    hidden = [finding.reason for finding in claim.findings if is_hidden(finding)]
+    names = ", ".join(dict.fromkeys(" ".join(hint.text.split()) for hint in claim.hints))
     disputed = ["exact comparison finds it wrong, and the judge supports it"]
     return [
         *hidden,
@@ -122,10 +126,10 @@ def judge_of(report: Report) -> str:
         return f"No judge was asked: {run.skipped}"
     took = f"{counted(len(run.calls), 'call')}, {counted(run.tokens, 'token')}"
     price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
-    said = f"Judge {run.model}: {took}{price}"
+    summary = f"Judge {run.model}: {took}{price}"
     failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
     if failed:
-        said += f"; {failed[0]}, so the word of the stages without it stands"
+        summary += f"; {failed[0]}, so the word of the stages without it stands"
     if run.left_out:
-        said += f"; it was not shown {counted(len(run.left_out), 'passage')}"
-    return said
+        summary += f"; it was not shown {counted(len(run.left_out), 'passage')}"
+    return summary

@@ -152,7 +152,7 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     stated = [claim for claim in claims if claim.status is not ClaimStatus.NOT_CHECKABLE]
     grounded = sum(claim.attribution is Attribution.CONTEXT_GROUNDED for claim in stated)
     distorted = [claim for claim in stated if claim.status is ClaimStatus.CONTRADICTED]
-    found = FoundClaims(
+    summary = FoundClaims(
         claims=claims,
         stated=stated,
         fabrications=sum(map(_is_invented, stated)),
@@ -161,7 +161,7 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
         contradictions=_conflicts_within(report),
         weakest=_weakest(stated, dossier.grounding),
     )
-    report = with_numbers(report, found, dossier, settings)
+    report = with_numbers(report, summary, dossier, settings)
     level = level_of(claims, report, dossier)
     report = with_needs(report, dossier, settings)
     flags = [flag for flag in report.flags if flag not in (ALLOWED, CONFLICT)]
@@ -261,19 +261,19 @@ def with_numbers(
 
 
 def with_needs(report: Report, dossier: Dossier, settings: DpeSettings) -> Report:
-    """A report with which parts of the question its judge found answered, where it said so.
+    """A report with the parts of the question that its judge found answered, if it said so.
 
     Spec: CRP-SPEC-005 §10.2
     """
     needs = dossier.sub_queries or ((dossier.question,) if dossier.question.strip() else ())
-    read = {one.number: one.answered for one in report.judge.needs} if report.judge else {}
+    read = {need.number: need.answered for need in report.judge.needs} if report.judge else {}
     if not needs or not read:
         return report
     here = [read.get(number, False) for number in range(1, len(needs) + 1)]
-    found = completeness_of(
+    completeness = completeness_of(
         needs, [False] * len(needs), here, settings.quality, dossier.windows_left
     )
-    return with_completeness(report, found, settings)
+    return with_completeness(report, completeness, settings)
 
 
 def with_completeness(report: Report, found: Completeness, settings: DpeSettings) -> Report:
@@ -307,17 +307,17 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
-        if claim.disputed or any(one.kind == HIDDEN_TEXT for one in claim.findings):
+        if claim.disputed or any(finding.kind == HIDDEN_TEXT for finding in claim.findings):
             level = RiskLevel.MEDIUM
         if claim.status is ClaimStatus.CONTRADICTED and not claim.disputed:
             at_stake = high_risk or claim in touched or claim.sentence_index in sentences
             level = RiskLevel.CRITICAL if at_stake else RiskLevel.HIGH
         elif claim.status is ClaimStatus.UNSUPPORTED and not claim.disputed:
-            found = (
+            unsupported_level = (
                 RiskLevel.HIGH if claim.error in SPECIFIC else UNSUPPORTED_LEVEL[dossier.grounding]
             )
-            allowed = allowed or found is RiskLevel.LOW
-            level = worse(level, found)
+            allowed = allowed or unsupported_level is RiskLevel.LOW
+            level = worse(level, unsupported_level)
         elif claim.status is ClaimStatus.NOT_CHECKED:
             level = worse(level, RiskLevel.UNKNOWN)
         counted += level not in (RiskLevel.LOW, RiskLevel.UNKNOWN) or claim.flagged
@@ -334,8 +334,8 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
 
 def _has_personal_data(claim: Claim, report: Report) -> bool:
     return any(
-        one.where == "answer" and one.start < claim.end and claim.start < one.end
-        for one in report.personal.found
+        datum.where == "answer" and datum.start < claim.end and claim.start < datum.end
+        for datum in report.personal.found
     )
 
 
@@ -440,14 +440,18 @@ def _derived(claim: Claim, report: Report) -> Claim:
     """A claim with what follows from its status."""
     certain: tuple[Any, Any, Any] = CERTAINTIES.get(claim.status, (None, None, None))
     if claim.entailment is not None and claim.status is not ClaimStatus.NOT_CHECKED:
-        # The probabilities of a verifier that read it say more than 1 and 0.
+        # A verifier's probabilities for the claim say more than 1 and 0.
         certain = (claim.entailment, claim.contradiction, claim.neutral)
     evidence = tuple(
         Evidence(
-            fact_id=one.fact_id, start=one.start, end=one.end, score=1.0, engine=report.checked_by
+            fact_id=quotation.fact_id,
+            start=quotation.start,
+            end=quotation.end,
+            score=1.0,
+            engine=report.checked_by,
         )
-        for one in claim.quotations
-        if one.passage
+        for quotation in claim.quotations
+        if quotation.passage
     )
     return claim.model_copy(
         update={
@@ -484,4 +488,4 @@ def _conflicts_within(report: Report) -> int:
     """Sets of claims of the answer that cannot all be true, as a judge names them."""
     if report.judge is None:
         return 0
-    return sum(len(one.claims) > 1 for one in report.judge.conflicts)
+    return sum(len(conflict.claims) > 1 for conflict in report.judge.conflicts)

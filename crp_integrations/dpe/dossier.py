@@ -114,7 +114,7 @@ class Dossier:
         for name in ("passages", "conversation"):
             read[name] = tuple((key, _readable(text)) for key, text in getattr(self, name))
         read["sub_queries"] = tuple(map(_readable, self.sub_queries))
-        read["prior"] = tuple(replace(one, text=_readable(one.text)) for one in self.prior)
+        read["prior"] = tuple(replace(window, text=_readable(window.text)) for window in self.prior)
         for name, value in read.items():
             object.__setattr__(self, name, value)
         if self.importances and len(self.importances) != len(self.passages):

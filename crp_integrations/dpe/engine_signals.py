@@ -150,8 +150,8 @@ def _difference(left: Any, right: Any) -> tuple[int, bool]:
         pairs = list(zip(left, right, strict=True))
     else:
         return 0, left == right
-    found = [_difference(one, other) for one, other in pairs]
-    return max((most for most, _ in found), default=0), all(same for _, same in found)
+    differences = [_difference(value, other) for value, other in pairs]
+    return max((most for most, _ in differences), default=0), all(same for _, same in differences)
 
 
 def _listed(value: Any) -> bool:
@@ -169,8 +169,8 @@ def fixed(value: float) -> int:
 
 def numbers(signals: Signals, at: str, ask: Callable[[], Sequence[float]]) -> list[float]:
     """Numbers that an engine gives, to a millionth."""
-    said = signals.said(at, lambda: [fixed(float(value)) for value in ask()])
-    return [value / SCALE for value in said]
+    scaled = signals.said(at, lambda: [fixed(float(value)) for value in ask()])
+    return [value / SCALE for value in scaled]
 
 
 def near(signals: Signals, at: str, ask: Callable[[], Near]) -> Near:

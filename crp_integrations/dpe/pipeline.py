@@ -88,10 +88,10 @@ def examine(
         EngineError: the dossier's vectors do not fit the embedder, or an engine failed.
     """
     steps = tracer or Silent()
-    heard = signals or Live()
-    tools = Tools(embedder, verifier, settings, policy, tuple(recognisers), heard)
+    door = signals or Live()
+    tools = Tools(embedder, verifier, settings, policy, tuple(recognisers), door)
     index = cache(lambda: Context([text for _, text in dossier.passages]))
-    state = State(dossier, tools, index, told=SessionSentences(dossier, embedder, heard))
+    state = State(dossier, tools, index, told=SessionSentences(dossier, embedder, door))
     first = READING if settings.decides == "claims" else ARITHMETIC
     for name, stage in (*first, *FURTHER):
         with steps.step(name):
@@ -131,7 +131,7 @@ class Engines:
         policy: PolicyEngine | None = None,
         recognisers: Sequence[Recogniser] = (),
     ) -> Engines:
-        """What engines are."""
+        """The identities and thresholds of these engines."""
         return cls(
             embedder=embedder.identity if embedder else None,
             embedder_thresholds=dict(embedder.thresholds) if embedder else {},
@@ -139,7 +139,9 @@ class Engines:
             verifier=verifier.identity if verifier else "",
             verifier_thresholds=dict(verifier.thresholds) if verifier else {},
             passage=verifier.passage if verifier else 0,
-            recognisers=tuple((one.identity, dict(one.kinds)) for one in recognisers),
+            recognisers=tuple(
+                (recogniser.identity, dict(recogniser.kinds)) for recogniser in recognisers
+            ),
             policy=policy.identity if policy else "",
         )
 

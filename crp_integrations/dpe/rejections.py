@@ -30,12 +30,12 @@ def rejected_claims(report: Report) -> tuple[RejectedClaim, ...]:
 
     Spec: related facts §8
     """
-    found = []
-    flagged = [one for one in report.claims if one.flagged] if report.flagged else []
+    rejected = []
+    flagged = [claim for claim in report.claims if claim.flagged] if report.flagged else []
     for claim in flagged[:MOST]:
         start, end = claim.wrong or (claim.start, claim.start)
         wrong = claim.text[max(0, start - claim.start) : max(0, end - claim.start)]
-        found.append(
+        rejected.append(
             RejectedClaim(
                 text=claim.reads_as[:LONGEST],
                 said=claim.text[:LONGEST],
@@ -44,18 +44,18 @@ def rejected_claims(report: Report) -> tuple[RejectedClaim, ...]:
                 window_id=report.window_id,
             )
         )
-    return tuple(found)
+    return tuple(rejected)
 
 
 def _reason(claim: Claim) -> str:
     """Why the screen flags a claim: the kind of its finding, and what the evidence says."""
     kind = claim.error.value if claim.error else claim.status.value
-    said = " ".join(claim.quotations[0].text.split()) if claim.quotations else ""
-    return f"{kind}: the evidence says “{said}”" if said else kind
+    quoted = " ".join(claim.quotations[0].text.split()) if claim.quotations else ""
+    return f"{kind}: the evidence says “{quoted}”" if quoted else kind
 
 
 def find_repeats(state: State) -> list[Finding]:
-    """A finding for each claim that repeats a rejected one which no passage states.
+    """A finding for each claim that repeats a rejected claim that no passage states.
 
     Spec: related facts §8
     """
@@ -67,36 +67,37 @@ def find_repeats(state: State) -> list[Finding]:
         for span in split_sentences(text)
     ]
     claims = [
-        one
-        for one in state.claims
-        if one.checked is not Checked.NOT_CHECKABLE and one.status is not ClaimStatus.NOT_CHECKABLE
+        claim
+        for claim in state.claims
+        if claim.checked is not Checked.NOT_CHECKABLE
+        and claim.status is not ClaimStatus.NOT_CHECKABLE
     ]
-    said = [_Words.of(claim.reads_as) for claim in claims]
-    found = []
+    claim_words = [_Words.of(claim.reads_as) for claim in claims]
+    findings = []
     sentences: dict[int, set[str]] = {}
-    for claim, words in zip(claims, said, strict=True):
+    for claim, words in zip(claims, claim_words, strict=True):
         sentences.setdefault(claim.sentence_index, set()).update(words.figures)
-    for one in state.dossier.rejected:
-        known = _Words.of(one.text)
-        if any(unit.repeat(known, one.wrong) for unit in units):
+    for rejected in state.dossier.rejected:
+        known = _Words.of(rejected.text)
+        if any(unit.repeat(known, rejected.wrong) for unit in units):
             continue
-        right = _Words.of(one.reason).figures - known.figures
-        for claim, words in zip(claims, said, strict=True):
-            # A sentence that has the right figure too corrects the claim.
+        right = _Words.of(rejected.reason).figures - known.figures
+        for claim, words in zip(claims, claim_words, strict=True):
+            # A sentence that also gives the right figure corrects the rejected claim.
             corrects = not right.isdisjoint(sentences[claim.sentence_index])
-            if words.repeat(known, one.wrong) and not corrects:
-                start, end = _place(claim, one.wrong)
-                found.append(
+            if words.repeat(known, rejected.wrong) and not corrects:
+                start, end = _place(claim, rejected.wrong)
+                findings.append(
                     Finding(
                         stage=3,
                         kind=REJECTED,
                         claim_id=claim.claim_id,
                         start=start,
                         end=end,
-                        reason=one.reason,
+                        reason=rejected.reason,
                     )
                 )
-    return found
+    return findings
 
 
 def with_repeats(claims: tuple[Claim, ...], found: Sequence[Finding]) -> tuple[Claim, ...]:
@@ -128,21 +129,21 @@ def without_rejected(text: str, rejected: Sequence[RejectedClaim]) -> str:
     """
     if not rejected:
         return text
-    for one in rejected:
-        for said in (one.said, one.text):
-            # Shorter ones may stand within other words; as sentences they are found below.
-            if len(said.split()) < LEAST_WORDS:
+    for claim in rejected:
+        for statement in (claim.said, claim.text):
+            # Shorter statements may occur within other text; as sentences they are found below.
+            if len(statement.split()) < LEAST_WORDS:
                 continue
-            for form in (said, json.dumps(said, ensure_ascii=False)[1:-1]):
+            for form in (statement, json.dumps(statement, ensure_ascii=False)[1:-1]):
                 text = text.replace(form, REMOVED)
-    known = [(_Words.of(one.text), one.wrong) for one in rejected]
-    kept, place = [], 0
+    known = [(_Words.of(claim.text), claim.wrong) for claim in rejected]
+    pieces, place = [], 0
     for span in split_sentences(text):
         sentence = _Words.of(span.of(text))
         if any(sentence.repeat(claim, wrong) for claim, wrong in known):
-            kept += [text[place : span.start], REMOVED]
+            pieces += [text[place : span.start], REMOVED]
             place = span.end
-    return "".join(kept) + text[place:]
+    return "".join(pieces) + text[place:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class _Words:
     @classmethod
     def of(cls, text: str) -> _Words:
         values = read(text).values
-        figures = frozenset(canonical(one) for one in values if one.family != "name")
+        figures = frozenset(canonical(value) for value in values if value.family != "name")
         return cls(text, frozenset(content_stems(text)), figures)
 
     def repeat(self, rejected: _Words, wrong: str) -> bool:
@@ -180,4 +181,4 @@ def _folded(text: str) -> str:
 
 def unique_claims(*given: Iterable[RejectedClaim]) -> tuple[RejectedClaim, ...]:
     """Rejected claims of several places, each text once."""
-    return tuple({one.text: one for some in given for one in some}.values())
+    return tuple({claim.text: claim for some in given for claim in some}.values())

@@ -65,7 +65,7 @@ def redispatch(
 
 
 def against_repetition(summary: str) -> str:
-    """What is added when an answer repeats earlier ones.
+    """The text added to a prompt when an answer repeats earlier ones.
 
     Spec: CRP-SPEC-005 §9.3
     """
@@ -91,11 +91,14 @@ def marked(answer: str, found: Repetition) -> str:
 
 
 def against_contradiction(found: Sequence[CrossContradiction]) -> str:
-    """What is added when an answer contradicts an earlier one.
+    """The text added to a prompt when an answer contradicts an earlier one.
 
     Spec: CRP-SPEC-005 §8.3, §18.1
     """
-    lines = [f"- Earlier: {one.prior_claim}\n  Now: {one.claim}" for one in found]
+    lines = [
+        f"- Earlier: {contradiction.prior_claim}\n  Now: {contradiction.claim}"
+        for contradiction in found
+    ]
     return (
         "IMPORTANT: The last response contradicts what was said before:\n"
         + "\n".join(lines)
@@ -105,14 +108,14 @@ def against_contradiction(found: Sequence[CrossContradiction]) -> str:
 
 
 def against_unsupported(claims: Sequence[str]) -> str:
-    """What is added when an answer says what the context does not support.
+    """The text added to a prompt when an answer claims what the context does not support.
 
     Spec: CRP-SPEC-005 §19.2
     """
     lines = "".join(f"- {claim}\n" for claim in claims)
-    said = f"The last response made claims that the context does not support:\n{lines}"
+    named = f"The last response made claims that the context does not support:\n{lines}"
     return (
-        f"IMPORTANT: {said if claims else 'The last response was not supported by the context. '}"
+        f"IMPORTANT: {named if claims else 'The last response was not supported by the context. '}"
         "Answer again. State only what the context says, with its numbers, dates, names and "
         "conditions as they stand there. Where the context does not say, say so."
     )
@@ -128,7 +131,7 @@ def towards_completeness(covered: Sequence[str], uncovered: Sequence[str]) -> st
 
 
 def towards_flow(prior: str) -> str:
-    """What is added so that an answer reads on from the one before.
+    """The text added to a prompt so that an answer reads on from the one before.
 
     Spec: CRP-SPEC-005 §11.5
     """

@@ -54,17 +54,17 @@ def passages_of(context: Envelope | Sequence[Fact | str]) -> dict[str, tuple[str
     """Name and text of each passage by its id; texts are named by their place."""
     items = getattr(context, "facts", context)
     return {
-        f"context-{n}" if isinstance(one, str) else one.fact_id: (
+        f"context-{n}" if isinstance(item, str) else item.fact_id: (
             f"passage {n}",
-            one if isinstance(one, str) else one.content,
+            item if isinstance(item, str) else item.content,
         )
-        for n, one in enumerate(items, 1)
+        for n, item in enumerate(items, 1)
     }
 
 
 def answer_html(text: str, report: Report, passages: Passages) -> str:
     """An answer with what is wrong in it marked, and the report."""
-    wrong = [one.wrong or (one.start, one.end) for one in report.claims if one.flagged]
+    wrong = [claim.wrong or (claim.start, claim.end) for claim in report.claims if claim.flagged]
     shown = marked(pieces(text, wrong), "crp-no")
     answer = f'<p class="crp-text crp-answer" dir="auto">{shown}</p>'
     return answer + report_html(report, passages)
@@ -73,12 +73,12 @@ def answer_html(text: str, report: Report, passages: Passages) -> str:
 def report_html(report: Report, passages: Passages) -> str:
     """The report as HTML without its style."""
     level = f'<b class="{COLOURS[report.risk_level]}">{report.risk_level.value} risk</b>'
-    said = "" if report.risk_score is None else f"score {report.risk_score:.3f} · "
-    said += f"{report.claim_counts} · by {report.checked_by}"
+    summary = "" if report.risk_score is None else f"score {report.risk_score:.3f} · "
+    summary += f"{report.claim_counts} · by {report.checked_by}"
     counts = " ".join(_counts(report.claims))
     judge = f'<p class="crp-quiet">{escaped(judge_of(report))}</p>'
     parts = [
-        f'<div class="crp-head">{level}<span class="crp-quiet">{escaped(said)}</span></div>',
+        f'<div class="crp-head">{level}<span class="crp-quiet">{escaped(summary)}</span></div>',
         listed(map(_text, report.reasons)),
         f"<h3>{counted(len(report.claims), 'claim')}</h3><p>{counts}</p>" if counts else "",
         _claims(report, passages) or "<p>The answer makes no claim.</p>",
@@ -98,7 +98,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 def _counts(claims: Sequence[Claim]) -> list[str]:
     count = Counter(claim.status for claim in claims)
-    return [_status(one, f"{count[one]} ") for one in ClaimStatus if count[one]]
+    return [_status(status, f"{count[status]} ") for status in ClaimStatus if count[status]]
 
 
 def _status(status: ClaimStatus, before: str = "") -> str:
@@ -107,16 +107,16 @@ def _status(status: ClaimStatus, before: str = "") -> str:
 
 
 def _claims(report: Report, passages: Passages) -> str:
-    """Every claim in order; a long list in parts, of which the first that flag some are open."""
+    """Every claim in order; a long list is cut into parts, and the first flagged parts are open."""
     claims, judged = report.claims, report.was_read
     made, opened = [], 0
     for at in range(0, len(claims), PART):
         part = claims[at : at + PART]
-        rows = "".join(_claim(one, passages, judged=judged) for one in part)
+        rows = "".join(_claim(claim, passages, judged=judged) for claim in part)
         body = f'<ol class="crp-claims" start="{at + 1}">{rows}</ol>'
         if len(claims) <= PART:
             return body
-        flags = any(one.flagged for one in part) and opened < MOST_OPEN
+        flags = any(claim.flagged for claim in part) and opened < MOST_OPEN
         opened += flags
         summary = f"Claims {at + 1} to {at + len(part)} {' '.join(_counts(part))}"
         made.append(folded(summary, body, opened=flags))
@@ -129,18 +129,20 @@ def _claim(claim: Claim, passages: Passages, *, judged: bool) -> str:
     finding, expected = findings_of(claim, judged=judged)
     finding = finding.replace("_", " ").lower()
     finding += f": the context has “{expected}”" if expected else ""
-    notes = [one for one in (finding, claim.reason, *remarks_of(claim)) if one]
-    said = "".join(f'<p class="crp-text crp-quiet" dir="auto">{escaped(one)}</p>' for one in notes)
-    found = quotes(claim, passages, judged=judged)
+    notes = [note for note in (finding, claim.reason, *remarks_of(claim)) if note]
+    remarks = "".join(
+        f'<p class="crp-text crp-quiet" dir="auto">{escaped(note)}</p>' for note in notes
+    )
+    evidence = quotes(claim, passages, judged=judged)
     nearest = "" if claim.status in DECIDED else "nearest: "
     beside = "".join(
-        f'<blockquote><p class="crp-text" dir="auto">{marked(one.parts)}</p>'
-        f'<span class="crp-quiet">{nearest}{escaped(one.name)}</span></blockquote>'
-        for one in found
+        f'<blockquote><p class="crp-text" dir="auto">{marked(quote.parts)}</p>'
+        f'<span class="crp-quiet">{nearest}{escaped(quote.name)}</span></blockquote>'
+        for quote in evidence
     )
     nothing = "" if claim.status is ClaimStatus.NOT_CHECKABLE else NOTHING
     return (
-        f'<li><div>{_status(claim.status)}<p class="crp-text" dir="auto">{text}</p>{said}</div>'
+        f'<li><div>{_status(claim.status)}<p class="crp-text" dir="auto">{text}</p>{remarks}</div>'
         f"<div>{beside or nothing}</div></li>"
     )
 
@@ -148,21 +150,21 @@ def _claim(claim: Claim, passages: Passages, *, judged: bool) -> str:
 def _further(report: Report) -> list[str]:
     """What concerns the answer as a whole, or other windows."""
     lines = [
-        f"“{one.claim}” contradicts an earlier answer: “{one.prior_claim}”"
-        for one in report.cross_window_contradictions
+        f"“{conflict.claim}” contradicts an earlier answer: “{conflict.prior_claim}”"
+        for conflict in report.cross_window_contradictions
     ]
     lines += [f"The answer leaves open: {need}" for need in report.uncovered_sub_queries]
     if report.repetition_level is not RepetitionLevel.NONE:
         lines.append(f"It repeats earlier answers: {report.repetition_level.value}")
     missed = [f"{count} {name}" for name, count in report.omission_summary.items() if count]
     lines += [f"Important facts that it does not use: {', '.join(missed)}"] if missed else []
-    kinds = Counter(f"{one.kind} in the {one.where}" for one in report.personal.found)
+    kinds = Counter(f"{datum.kind} in the {datum.where}" for datum in report.personal.found)
     personal = ", ".join(f"{count} {name}" for name, count in sorted(kinds.items()))
     return [*lines, *([f"Personal data: {personal}"] if personal else [])]
 
 
 def _unchecked(report: Report) -> list[str]:
-    """What no stage looked at."""
+    """What no stage checked."""
     count = sum(claim.status is ClaimStatus.NOT_CHECKED for claim in report.claims)
     lines = [f"{counted(count, 'claim')}, marked above"] if count else []
     for flag in report.flags:
@@ -172,7 +174,7 @@ def _unchecked(report: Report) -> list[str]:
     if kinds := report.personal.not_checked:
         lines.append(f"Personal data of these kinds: {', '.join(kinds).replace('_', ' ')}")
     if report.judge and report.judge.left_out:
-        reasons = Counter(one.reason for one in report.judge.left_out)
+        reasons = Counter(passage.reason for passage in report.judge.left_out)
         named = ", ".join(f"{count} for {reason}" for reason, count in sorted(reasons.items()))
         lines.append(f"Passages that the judge was not shown: {named}")
     return lines

@@ -225,13 +225,13 @@ class QualitySettings(Part):
 
     def in_force(self, card: Mapping[str, float]) -> QualitySettings:
         """The settings with the embedder's thresholds where none is set."""
-        found = {
+        thresholds = {
             "repeated": card.get("repeated_sentence", REPEATED),
             "covered": card.get("covered_need", COVERED_NEED),
             "low_opening": card.get("opening_coherence", LOW_OPENING),
         }
         return self.model_copy(
-            update={name: at for name, at in found.items() if getattr(self, name) is None}
+            update={name: at for name, at in thresholds.items() if getattr(self, name) is None}
         )
 
 

@@ -155,12 +155,12 @@ class SessionSentences:
     @cached_property
     def earlier(self) -> list[str]:
         """All sentences of earlier windows, oldest first."""
-        return [sentence for said in self.prior for sentence in said.sentences]
+        return [sentence for session_text in self.prior for sentence in session_text.sentences]
 
     @cached_property
     def earlier_stems(self) -> list[frozenset[str]]:
         """Content stems of each of them."""
-        return [stems for said in self.prior for stems in said.stems]
+        return [stems for session_text in self.prior for stems in session_text.stems]
 
     def rows(self, texts: Sequence[str]) -> FloatRows:
         """Unit rows of texts, shape (n, d); each text is embedded once a call.
@@ -181,8 +181,8 @@ class SessionSentences:
 
         def asked() -> Sequence[float]:
             left, right = self.rows(lefts), self.rows(rights)
-            found: list[float] = np.einsum("ij,ij->i", left, right, dtype=np.float32).tolist()
-            return found
+            cosines: list[float] = np.einsum("ij,ij->i", left, right, dtype=np.float32).tolist()
+            return cosines
 
         return numbers(self._signals, at, asked)
 
@@ -218,9 +218,9 @@ class SessionSentences:
             # Six digits: how a product is summed must not decide a tie.
             values = np.round(own @ there[start : start + BLOCK].T, 6)
             top = values.argmax(axis=1)
-            found = values[np.arange(len(texts)), top]
-            better = found > best
-            best = np.where(better, found, best)
+            highest = values[np.arange(len(texts)), top]
+            better = highest > best
+            best = np.where(better, highest, best)
             place = np.where(better, top + start, place)
         return best.tolist(), place.tolist()
 

@@ -69,7 +69,7 @@ def is_row(line: str) -> bool:
 
 def blocks(text: str) -> list[TextBlock]:
     """The blocks of a text in order; together they hold every character that is no space."""
-    found: list[TextBlock] = []
+    text_blocks: list[TextBlock] = []
     pending: list[_Line] = []
     pending_kind: BlockKind = "paragraph"
     fence = ""
@@ -77,7 +77,7 @@ def blocks(text: str) -> list[TextBlock]:
     def close() -> None:
         nonlocal pending_kind
         for group in _paragraphs(pending):
-            _add(found, text, group[0].start, group[-1].end, pending_kind)
+            _add(text_blocks, text, group[0].start, group[-1].end, pending_kind)
             pending_kind = "paragraph"
         pending.clear()
         pending_kind = "paragraph"
@@ -87,23 +87,23 @@ def blocks(text: str) -> list[TextBlock]:
         mark = _FENCE.match(body)
         if fence:
             closing = mark is not None and mark[1].startswith(fence) and not body.strip("`~ \t\r\n")
-            _add(found, text, line.start, line.end, "fence" if closing else "code")
+            _add(text_blocks, text, line.start, line.end, "fence" if closing else "code")
             fence = "" if closing else fence
         elif mark is not None:
             close()
             fence = mark[1]
-            _add(found, text, line.start, line.end, "fence")
+            _add(text_blocks, text, line.start, line.end, "fence")
         elif not body.strip():
             close()
         elif _RULE.match(body.rstrip()):
             close()
-            _add(found, text, line.start, line.end, "rule")
+            _add(text_blocks, text, line.start, line.end, "rule")
         elif is_row(body):
             close()
-            _add(found, text, line.start, line.end, "row")
+            _add(text_blocks, text, line.start, line.end, "row")
         elif _HEADING.match(body):
             close()
-            _add(found, text, line.start, line.end, "heading")
+            _add(text_blocks, text, line.start, line.end, "heading")
         elif _ITEM.match(body.lstrip()):
             close()
             pending.append(line)
@@ -114,7 +114,7 @@ def blocks(text: str) -> list[TextBlock]:
                 close()
             pending.append(line)
     close()
-    return found
+    return text_blocks
 
 
 def _add(found: list[TextBlock], text: str, start: int, end: int, kind: BlockKind) -> None:
@@ -172,7 +172,7 @@ def counting_cells(text: str, blocks: Sequence[TextBlock]) -> dict[int, int]:
     >>> [text[end:] for end in counting_cells(text, blocks(text)).values()]
     ['| Ann |']
     """
-    found: dict[int, int] = {}
+    cell_ends: dict[int, int] = {}
     table: list[TextBlock] = []
     ruled = False
 
@@ -191,7 +191,7 @@ def counting_cells(text: str, blocks: Sequence[TextBlock]) -> dict[int, int]:
                 return
         elif len(rows) == 1:
             return
-        found.update(ends)
+        cell_ends.update(ends)
 
     for block in blocks:
         if block.kind == "row":
@@ -202,4 +202,4 @@ def counting_cells(text: str, blocks: Sequence[TextBlock]) -> dict[int, int]:
             close()
             table, ruled = [], False
     close()
-    return found
+    return cell_ends

@@ -219,7 +219,7 @@ _LEADING = re.compile(
 
 
 def asserts_nothing(text: str, *, heading: bool = False) -> bool:
-    """Whether a claim is none by its form, so that nobody has to read it.
+    """Whether a claim's form alone shows that it asserts nothing, so that nobody has to read it.
 
     Only closed lists: greetings, courtesies, offers of help, refusals, questions, headings
     without a verb, lead-ins with a colon. A figure, date or name makes it a claim, but in a
@@ -242,11 +242,11 @@ def asserts_nothing(text: str, *, heading: bool = False) -> bool:
     bare = rest[led.end() :] if led is not None else rest
     if _SILENT.match(bare) and not _JOINED.search(bare):
         return True
-    found = words(body)
+    tokens = words(body)
     if quantities(body) or dates(body):
         return False
     if heading and ":" not in body.rstrip(":"):
-        return finite_verb(found, 1) is None
+        return finite_verb(tokens, 1) is None
     if is_talk(body) or is_greeting(body) or is_request(body) or _COURTESY_ABROAD.match(body):
         return True
     if _OPENER.fullmatch(body) and not re.match(r"(?:yes|no|absolutely|certainly|of)\b", body, _I):
@@ -258,7 +258,7 @@ def asserts_nothing(text: str, *, heading: bool = False) -> bool:
         asks = first is not None and first[1].lower() in _ASKS and not _RHETORIC.match(body)
         return asks and not re.search(r"[.!]\s|[,;]\s*(?:and|but)\b", body)
     if body.endswith(":"):
-        return _LEAD_IN.match(body) is not None or finite_verb(found) is None
+        return _LEAD_IN.match(body) is not None or finite_verb(tokens) is None
     return False
 
 
@@ -334,7 +334,7 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
         return ClaimType.META
     if _CITES.match(rest):
         return ClaimType.META
-    found = words(rest)
+    tokens = words(rest)
     if (is_silent(rest) and not _second_clause(rest)) or is_talk(rest):
         return ClaimType.META
     counted = quantities(rest)
@@ -347,15 +347,15 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
         bare = len(counted) == 1 and counted[0].kind == "number" and not dates(rest)
         announces = bare and rest.endswith(":") and _META.match(rest) is not None
         return ClaimType.META if announces else ClaimType.FACTUAL
-    if (heading and finite_verb(found, 1) is None) or rest.endswith("?"):
+    if (heading and finite_verb(tokens, 1) is None) or rest.endswith("?"):
         return ClaimType.META
-    if rest.endswith(":") and (finite_verb(found) is None or _META.match(rest)):
+    if rest.endswith(":") and (finite_verb(tokens) is None or _META.match(rest)):
         return ClaimType.META
     if named:
         return ClaimType.FACTUAL
     if _META.match(rest):
         return ClaimType.META
-    if opened and len(found) < 2:
+    if opened and len(tokens) < 2:
         return ClaimType.META
     return ClaimType.OPINION if _OPINION.search(rest) else ClaimType.FACTUAL
 
@@ -395,14 +395,14 @@ def _imperative(text: str, numbered: bool) -> bool:
         if match is None:
             break
         text = text[match.end() :]
-    found = words(text[:160])
-    if not found:
+    tokens = words(text[:160])
+    if not tokens:
         return False
-    lower = found[0].lower
+    lower = tokens[0].lower
     if lower not in IMPERATIVES and not (numbered and lower in VERBS):
         return False
     # "Use of the tool is free" and "Test results are in" are no commands.
-    after = found[1].lower if len(found) > 1 else ""
+    after = tokens[1].lower if len(tokens) > 1 else ""
     if after in _AFTER_NOUN:
         return False
-    return finite_verb(found[:4], 1) is None or after in ("the", "a", "an", "your", "it", "this")
+    return finite_verb(tokens[:4], 1) is None or after in ("the", "a", "an", "your", "it", "this")

@@ -89,15 +89,15 @@ def clauses(text: str) -> list[Clause]:
         ]
     if len(body) > _LONGEST:
         return _by_pieces(body)
-    found = words(body)
-    starts = [word.start for word in found]
-    cuts = _cuts(body, found)
+    tokens = words(body)
+    starts = [word.start for word in tokens]
+    cuts = _cuts(body, tokens)
     result: list[Clause] = []
     start = 0
     subject: Span | None = None
     main: Span | None = None
     for end, after, kind in [*cuts, (len(body), len(body), "")]:
-        inside = _inside(found, starts, start, end)
+        inside = _inside(tokens, starts, start, end)
         own = _subject(inside)
         if kind or result:
             result.append(Clause(start, end, subject))
@@ -106,7 +106,7 @@ def clauses(text: str) -> list[Clause]:
         if own is not None and subject is None:
             main = own
         subject = None
-        following = _inside(found, starts, after, after + _HEAD)
+        following = _inside(tokens, starts, after, after + _HEAD)
         if kind == "plain" and following and _bare(following):
             subject = main
         elif kind == "relative":
@@ -345,18 +345,19 @@ def segment(text: str) -> list[Segment]:
     shown = without_reasoning(text, reasoning_spans(text))
     leaves = json_leaves(shown)
     if leaves is not None:
-        kept = [one for leaf in leaves for one in _of_leaf(shown, leaf)]
+        claims = [claim for leaf in leaves for claim in _of_leaf(shown, leaf)]
     else:
-        kept = _of_prose(shown)
-    # What is left over is no claim by its form alone; a figure or word in it may be one.
-    for gap in non_claims(text, kept):
+        claims = _of_prose(shown)
+    # Text left over does not look like a claim, but a figure or word in it may be one.
+    for gap in non_claims(text, claims):
         if gap.kind == "unread":
             own = Span(gap.start, gap.end)
-            kept.append(_make(own, 0, ClaimType.FACTUAL, specificity(own.of(text)), None))
-    kept.sort(key=lambda one: one.start)
+            claims.append(_make(own, 0, ClaimType.FACTUAL, specificity(own.of(text)), None))
+    claims.sort(key=lambda claim: claim.start)
     starts = [span.start for span in split_sentences(text)]
     return [
-        replace(one, sentence_index=max(0, bisect_right(starts, one.start) - 1)) for one in kept
+        replace(claim, sentence_index=max(0, bisect_right(starts, claim.start) - 1))
+        for claim in claims
     ]
 
 
@@ -376,16 +377,16 @@ def _of_leaf(text: str, leaf: JsonLeaf) -> Iterator[Segment]:
 
 def _of_prose(text: str) -> list[Segment]:
     by_start = {block.start: block for block in blocks(text)}
-    kept: list[Segment] = []
+    claims: list[Segment] = []
     block: TextBlock | None = None
     code: list[tuple[int, Span]] = []
     numbered = False
     sentences = split_sentences(text)
     rules = {block.start for block in by_start.values() if block.kind == "rule"}
     marks = {
-        one.start: one.end
-        for one in non_claims(text, ())
-        if one.kind in ("list marker", "fence", "fence info string")
+        gap.start: gap.end
+        for gap in non_claims(text, ())
+        if gap.kind in ("list marker", "fence", "fence info string")
     }
     for index, span in enumerate(sentences):
         if span.start in by_start:
@@ -396,7 +397,7 @@ def _of_prose(text: str) -> list[Segment]:
         if kind == "code" and not _is_prose(span.of(text)):
             code.append((index, span))
             continue
-        _flush(text, code, kept)
+        _flush(text, code, claims)
         if kind == "rule":
             continue
         following = sentences[index + 1].start if index + 1 < len(sentences) else -1
@@ -404,9 +405,9 @@ def _of_prose(text: str) -> list[Segment]:
             kind = "heading"  # the row of column names
         while span.start in marks:
             span = Span(marks[span.start], span.end)
-        kept.extend(_claims(text, index, span, kind, numbered))
-    _flush(text, code, kept)
-    return kept
+        claims.extend(_claims(text, index, span, kind, numbered))
+    _flush(text, code, claims)
+    return claims
 
 
 def _is_prose(line: str) -> bool:

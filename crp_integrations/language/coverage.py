@@ -66,7 +66,7 @@ def reasoning_spans(text: str) -> tuple[Span, ...]:
     """
     if "<" not in text:
         return ()
-    found: list[Span] = []
+    spans: list[Span] = []
     fence = name = ""
     start = depth = 0
     for match in _TAG.finditer(text):
@@ -74,16 +74,16 @@ def reasoning_spans(text: str) -> tuple[Span, ...]:
             if match["fence"]:
                 mark = match["fence"]
                 fence = mark if not fence else "" if mark.startswith(fence) else fence
-            elif not match["close"] and not fence and _opens_line(text, match.start(), found):
+            elif not match["close"] and not fence and _opens_line(text, match.start(), spans):
                 name, start, depth = match["name"].lower(), match.start(), 1
         elif (match["name"] or "").lower() == name:
             depth += -1 if match["close"] else 1
             if depth == 0:
-                found.append(Span(start, match.end()))
+                spans.append(Span(start, match.end()))
                 name = ""
     if name:
-        found.append(Span(start, len(text)))
-    return tuple(found)
+        spans.append(Span(start, len(text)))
+    return tuple(spans)
 
 
 def _opens_line(text: str, place: int, found: list[Span]) -> bool:
@@ -134,9 +134,9 @@ def _marked(text: str, reasoning: tuple[Span, ...]) -> Iterator[NonClaim]:
     """Fences, rules, and list markers that are bullets or count up from one, in order."""
     counted: set[tuple[str, int]] = set()
     shown = without_reasoning(text, reasoning)
-    found = blocks(shown)
-    cells = counting_cells(shown, found)
-    for block in found:
+    text_blocks = blocks(shown)
+    cells = counting_cells(shown, text_blocks)
+    for block in text_blocks:
         start, end = block.start, block.end
         if block.kind == "rule":
             yield NonClaim(start, end, "table rule")
@@ -185,8 +185,8 @@ def non_claims(text: str, segments: Iterable[Stretch]) -> tuple[NonClaim, ...]:
     """
     reasoning = reasoning_spans(text)
     known = [NonClaim(span.start, span.end, "reasoning") for span in reasoning]
-    known = sorted([*known, *_marked(text, reasoning)], key=lambda one: one.start)
-    found: list[NonClaim] = []
+    known = sorted([*known, *_marked(text, reasoning)], key=lambda gap: gap.start)
+    gaps: list[NonClaim] = []
     place, next_known = 0, 0
     for segment in (*segments, Span(len(text), len(text))):
         joint = place > 0 and segment.start < len(text)
@@ -196,13 +196,13 @@ def non_claims(text: str, segments: Iterable[Stretch]) -> tuple[NonClaim, ...]:
             here = known[next_known] if next_known < len(known) else None
             if here is not None and here.start <= place:
                 end = min(here.end, segment.start)
-                found.append(NonClaim(place, end, here.kind))
+                gaps.append(NonClaim(place, end, here.kind))
             else:
                 end = min(segment.start, here.start if here is not None else len(text))
-                found.extend(_plain(text, place, end, joint=joint))
+                gaps.extend(_plain(text, place, end, joint=joint))
             place = end
         place = max(place, segment.end)
-    return tuple(found)
+    return tuple(gaps)
 
 
 def _plain(text: str, start: int, end: int, *, joint: bool) -> Iterator[NonClaim]:

@@ -176,7 +176,7 @@ def _dates(text: str) -> tuple[DateMention, ...]:
         return ()
     monthless = look.lacks(_NAMED)
     taken = [(span.start, span.end) for span in identifiers(text)]
-    found: list[DateMention] = []
+    mentions: list[DateMention] = []
     for pattern, named in _PATTERNS:
         if named and monthless:
             continue
@@ -185,18 +185,20 @@ def _dates(text: str) -> tuple[DateMention, ...]:
             start, end = folded.start(match.start()), folded.end(match.end())
             if not _overlaps(taken, start, end):
                 fresh.extend(_read(match, folded, text))
-        found.extend(fresh)
+        mentions.extend(fresh)
         taken.extend((mention.start, mention.end) for mention in fresh)
         taken.sort()
     for match in _DECADE.finditer(folded.text):
         span = folded.span(*match.span())
         year = 1900 + 10 * _TENS.index(match[1].lower())
-        found.append(DateMention(span.start, span.end, span.of(text), year, None, None))
+        mentions.append(DateMention(span.start, span.end, span.of(text), year, None, None))
     for match in _YEAR.finditer(folded.text):
         start, end = folded.start(match.start()), folded.end(match.end())
         if not _overlaps(taken, start, end) and _is_year(folded.text, match):
-            found.append(DateMention(start, end, text[start:end], int(match.group()), None, None))
-    return tuple(sorted(found, key=lambda mention: (mention.start, mention.end)))
+            mentions.append(
+                DateMention(start, end, text[start:end], int(match.group()), None, None)
+            )
+    return tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end)))
 
 
 def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
@@ -234,7 +236,7 @@ def _read(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMenti
     day = int(groups["day"]) if groups.get("day") else None
     if day is not None and not 1 <= day <= 31:
         return []
-    found = []
+    mentions = []
     first = match.start()
     if groups.get("before"):  # 12-14 March 2024
         other = int(groups["before"])
@@ -244,15 +246,15 @@ def _read(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMenti
         # In "March 12-14" the month stands before both.
         opening = min(match.start("month"), match.start("before"))
         span = folded.span(opening, match.end("before"))
-        found.append(DateMention(span.start, span.end, span.of(text), year, month, other))
+        mentions.append(DateMention(span.start, span.end, span.of(text), year, month, other))
     elif groups.get("earlier"):  # March to May 2024
         first = match.start("month")
         span = folded.span(match.start("earlier"), match.end("earlier"))
         earlier = _month(groups["earlier"])
-        found.append(DateMention(span.start, span.end, span.of(text), year, earlier, None))
+        mentions.append(DateMention(span.start, span.end, span.of(text), year, earlier, None))
     span = folded.span(first, match.end())
-    found.append(DateMention(span.start, span.end, span.of(text), year, month, day))
-    return found
+    mentions.append(DateMention(span.start, span.end, span.of(text), year, month, day))
+    return mentions
 
 
 def _year(written: str | None) -> int | None:
@@ -296,11 +298,11 @@ def _years(match: re.Match[str], folded: FoldedText, text: str) -> list[DateMent
     last = int(written) if len(written) == 4 else first - first % 100 + int(written)
     if not first < last <= first + 150:
         return []
-    found = []
+    mentions = []
     for name, year in (("year", first), ("until", last)):
         span = folded.span(match.start(name), match.end(name))
-        found.append(DateMention(span.start, span.end, span.of(text), year, None, None))
-    return found
+        mentions.append(DateMention(span.start, span.end, span.of(text), year, None, None))
+    return mentions
 
 
 def compatible(a: DateMention, b: DateMention) -> bool:
@@ -341,7 +343,7 @@ def _agree(first: _Reading, second: _Reading) -> bool:
 
 
 def _readings(mention: DateMention) -> list[_Reading]:
-    found: list[_Reading] = [(mention.year, mention.month, mention.day)]
+    readings: list[_Reading] = [(mention.year, mention.month, mention.day)]
     if mention.swapped is not None:
-        found.append((mention.year, *mention.swapped))
-    return found
+        readings.append((mention.year, *mention.swapped))
+    return readings

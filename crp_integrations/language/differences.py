@@ -29,8 +29,8 @@ class ComparedStatement:
     @cached_property
     def values(self) -> frozenset[tuple[Decimal, str, Decimal, str]]:
         """Its quantities in base units."""
-        found = quantities(self.text)
-        return frozenset((*to_base(q.low, q.unit), *to_base(q.high, q.unit)) for q in found)
+        amounts = quantities(self.text)
+        return frozenset((*to_base(q.low, q.unit), *to_base(q.high, q.unit)) for q in amounts)
 
     @cached_property
     def dates(self) -> tuple[DateMention, ...]:
@@ -73,4 +73,4 @@ def differ(left: str, right: str) -> bool:
 
 
 def _found(wanted: Sequence[DateMention], given: Sequence[DateMention]) -> bool:
-    return all(any(compatible(one, other) for other in given) for one in wanted)
+    return all(any(compatible(mention, other) for other in given) for mention in wanted)

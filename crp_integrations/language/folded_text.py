@@ -59,7 +59,7 @@ class Folded:
         unset = undo_typesetting(original)
         if unset is not None:
             original = unset.text
-        kept: list[str] = []
+        folded: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
         # Places in the folded text in front of which a mark was left out.
@@ -68,10 +68,10 @@ class Folded:
         place, size = 0, len(original)
         while place < size:
             first = place
-            # Most of most texts: read in one step, it takes a third of the time.
+            # Most of a text is such a run: reading it in one step takes a third of the time.
             if plain := _PLAIN.match(original, place):
                 place = plain.end()
-                kept.extend(plain[0].lower())
+                folded.extend(plain[0].lower())
                 self.starts.extend(range(first, place))
                 self.ends.extend(range(first + 1, place + 1))
                 blank = False
@@ -82,7 +82,7 @@ class Folded:
                 continue
             if character.isspace():
                 if not blank:
-                    kept.append(" ")
+                    folded.append(" ")
                     self.starts.append(first)
                     self.ends.append(place)
                     blank = True
@@ -92,25 +92,25 @@ class Folded:
                     place += 1
                 around = original[first - 1 : first] + original[place : place + 1]
                 if len(around) < 2 or not around.isdigit():
-                    self._apart.add(len(kept))
+                    self._apart.add(len(folded))
                     continue
                 character = "'" if character in APOSTROPHES else character
                 character = character if character in "'*" else '"'
-                kept.append(character)
+                folded.append(character)
                 self.starts.append(first)
                 self.ends.append(place)
                 continue
             blank = False
             while place < size and _joins(original[place]):
                 place += 1
-            told = "-" if character in DASHES else _folded(original[first:place], character)
-            if kept and kept[-1].isdigit() and told[:1].isdigit() and not character.isdecimal():
+            form = "-" if character in DASHES else _folded(original[first:place], character)
+            if folded and folded[-1].isdigit() and form[:1].isdigit() and not character.isdecimal():
                 # A power or a fraction behind a figure is no further digit of it.
-                told = (" " if "/" in told else "^") + told
-            kept.extend(told)
-            self.starts += [first] * len(told)
-            self.ends += [place] * len(told)
-        self.text = "".join(kept)
+                form = (" " if "/" in form else "^") + form
+            folded.extend(form)
+            self.starts += [first] * len(form)
+            self.ends += [place] * len(form)
+        self.text = "".join(folded)
         if unset is not None:
             self.starts = [unset.starts[first] for first in self.starts]
             self.ends = [unset.ends[last - 1] for last in self.ends]
@@ -164,7 +164,7 @@ class Folded:
         return not (self._behind_separator(at) or self._before_separator(at, end))
 
     def _cut(self, at: int) -> bool:
-        """Whether what stands before and behind a place in the folded text is one."""
+        """Whether the characters before and behind a place in the folded text belong together."""
         text = self.text
         if not 0 < at < len(text) or at in self._apart:
             return False
@@ -180,10 +180,10 @@ class Folded:
         return before in HAN_FIGURES and behind in HAN_FIGURES
 
     def _behind_separator(self, at: int) -> bool:
-        """Whether a figure begins here behind another one and what makes them one.
+        """Whether a separator joins the figure that begins here to the one before it.
 
-        A comma does so before three figures, and behind no more than three: rows of a table have
-        others between their commas.
+        A comma does so before three figures, and behind no more than three: in rows of a table
+        commas separate figures of other lengths.
         """
         text = self.text
         if at in self._apart or at < 1:
@@ -197,11 +197,11 @@ class Folded:
             return True
         if before == "," and _in_list(text, at):
             return False
-        one = text[max(0, at - 2) : at - 1].isdigit()
-        return one and (before != "," or (figures == GROUP and not _many(text, at - 1)))
+        behind_figure = text[max(0, at - 2) : at - 1].isdigit()
+        return behind_figure and (before != "," or (figures == GROUP and not _many(text, at - 1)))
 
     def _before_separator(self, at: int, end: int) -> bool:
-        """Whether a figure ends here in front of what makes it one with the next."""
+        """Whether a separator joins the figure that ends here to the one behind it."""
         text = self.text
         if end + 1 >= len(text) or end in self._apart or text[end] not in SEPARATORS:
             return False
@@ -231,14 +231,14 @@ def _many(text: str, end: int) -> bool:
 
 
 def _in_list(text: str, at: int) -> bool:
-    """Whether a comma parts figures of a row, as in `38,12,26`, and no groups of one figure."""
+    """Whether a comma separates figures of a list, as in `38,12,26`, not groups of one figure."""
     first = last = at
     while first and (text[first - 1].isdigit() or text[first - 1] == ","):
         first -= 1
     while last < len(text) and (text[last].isdigit() or text[last] == ","):
         last += 1
     figures = text[first:last].strip(",").split(",")
-    return len(figures) > 2 and any(len(one) != GROUP for one in figures[1:])
+    return len(figures) > 2 and any(len(figure) != GROUP for figure in figures[1:])
 
 
 def _word(text: str, at: int) -> bool:
@@ -250,9 +250,9 @@ def _word(text: str, at: int) -> bool:
 def _folded(cluster: str, character: str) -> str:
     """A character with the marks on it; quotation marks and the like are gone already."""
     whole = character + cluster[1:]
-    found = unicodedata.normalize("NFKC", whole)
+    normalized = unicodedata.normalize("NFKC", whole)
     # A sign for an accent alone is a blank with that accent.
-    return (whole if found[:1].isspace() else found).casefold().replace("\u2044", "/")
+    return (whole if normalized[:1].isspace() else normalized).casefold().replace("\u2044", "/")
 
 
 @lru_cache(maxsize=8192)
@@ -282,11 +282,11 @@ def folded_words(quotation: str) -> str:
     '4.2 million'
     """
     whole = Folded(quotation).text
-    found = whole.strip(EDGES)
+    trimmed = whole.strip(EDGES)
     before = whole[: len(whole) - len(whole.lstrip(EDGES))]
-    # The point of `.5` is a part of the figure, and what a mark stands on is one with it.
-    point = found[:1].isdigit() and before.endswith(".") and not before.endswith("..")
-    return before[-1:] + found if point or _joins(found[:1]) else found
+    # The point of `.5` belongs to the figure, and a mark to the character that it stands on.
+    point = trimmed[:1].isdigit() and before.endswith(".") and not before.endswith("..")
+    return before[-1:] + trimmed if point or _joins(trimmed[:1]) else trimmed
 
 
 def locate(
@@ -316,15 +316,15 @@ def locate(
 
 
 def _in_pieces(quotation: str, text: Folded) -> tuple[int, int] | None:
-    """Where words stand that an ellipsis shortens: the pieces follow each other."""
-    pieces = [folded_words(one) for one in quotation.replace("...", "…").split("…")]
-    pieces = [one for one in pieces if any(character.isalnum() for character in one)]
+    """Where a quotation shortened by ellipses stands: its pieces follow each other."""
+    pieces = [folded_words(piece) for piece in quotation.replace("...", "…").split("…")]
+    pieces = [piece for piece in pieces if any(character.isalnum() for character in piece)]
     if len(pieces) < 2:
         return None
-    found: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None
     for piece in pieces:
-        here = text.find(piece, found[1] if found else 0)
+        here = text.find(piece, span[1] if span else 0)
         if here is None:
             return None
-        found = here if found is None else (found[0], here[1])
-    return found
+        span = here if span is None else (span[0], here[1])
+    return span

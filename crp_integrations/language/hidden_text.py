@@ -49,17 +49,17 @@ _RIGHT_TO_LEFT = re.compile("[\u202b\u2067][^\u202c\u2069\n\u2028\u2029]*[\u202c
 def hidden_text(text: str) -> tuple[HiddenText, ...]:
     r"""The stretches of a text that hide something, in order.
 
-    Spared are joiners of emoji, flags, and of scripts that join letters, a variation selector
-    behind a character that has variants, direction marks, and isolates around a script that
-    runs from right to left.
+    Not reported are flags, joiners of emoji and of scripts that join letters, a variation
+    selector behind a character that has variants, direction marks, and isolates around a script
+    that runs from right to left.
 
     >>> [one.decoded for one in hidden_text("Yes.\U000e0068\U000e0069")]
     ['hi']
     """
     if text.isascii():
         return ()
-    found = [*_tags(text), *_selectors(text), *_zero_width(text), *_directions(text)]
-    return tuple(sorted(found, key=lambda one: (one.start, one.end)))
+    stretches = [*_tags(text), *_selectors(text), *_zero_width(text), *_directions(text)]
+    return tuple(sorted(stretches, key=lambda stretch: (stretch.start, stretch.end)))
 
 
 def _escaped(text: str) -> str:
@@ -129,13 +129,13 @@ def _is_emoji(text: str, start: int, end: int) -> bool:
 
 
 def _bits(signs: str) -> str:
-    """The words that zero-width signs spell as bits, by whichever of them is one and nought."""
+    """The words that zero-width signs spell as bits; each choice of signs for 0 and 1 is tried."""
     kinds = sorted(set(signs))
     best = ""
     if not 2 <= len(kinds) <= 3:
         return best
-    for nought, one, *parting in permutations(kinds):
-        bits = signs.translate({ord(nought): "0", ord(one): "1"})
+    for zero_sign, one_sign, *parting in permutations(kinds):
+        bits = signs.translate({ord(zero_sign): "0", ord(one_sign): "1"})
         groups = bits.split(parting[0]) if parting else re.findall(".{8}", bits)
         codes = [int(group, 2) for group in groups if 0 < len(group) <= 21]
         if codes and all(32 <= code < 0xD800 for code in codes):

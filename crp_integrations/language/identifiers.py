@@ -135,11 +135,11 @@ def _identifiers(text: str) -> tuple[Span, ...]:
         if end > start:
             taken.append(folded.span(start, end))
     taken.sort(key=lambda span: (span.start, -span.end))
-    kept: list[Span] = []
+    spans: list[Span] = []
     for span in taken:
-        if not kept or span.start >= kept[-1].end:
-            kept.append(span)
-    return tuple(kept)
+        if not spans or span.start >= spans[-1].end:
+            spans.append(span)
+    return tuple(spans)
 
 
 def _stretches(text: str) -> Iterator[tuple[int, int]]:

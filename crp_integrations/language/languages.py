@@ -59,11 +59,11 @@ _AHEAD: Final = 1.5  # times as many as of the next language, since they share s
 
 @cache
 def _hits() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    hits: dict[str, tuple[str, ...]] = {}
     for language, listed in _FUNCTION_WORDS.items():
         for word in listed.split():
-            found[word] = (*found.get(word, ()), language)
-    return found
+            hits[word] = (*hits.get(word, ()), language)
+    return hits
 
 
 @remembered

@@ -40,14 +40,14 @@ def inverse_frequency(passages: Sequence[str]) -> dict[str, float]:
 def _weights(stems: Sequence[set[str]]) -> dict[str, float]:
     counts: dict[str, int] = defaultdict(int)
     for unique in stems:
-        for found in unique:
-            counts[found] += 1
+        for term in unique:
+            counts[term] += 1
     return _rarity(counts, len(stems))
 
 
 def _rarity(counts: Mapping[str, int], total: int) -> dict[str, float]:
     return {
-        found: 1.0 + math.log((1 + total) / (1 + count)) for found, count in sorted(counts.items())
+        term: 1.0 + math.log((1 + total) / (1 + count)) for term, count in sorted(counts.items())
     }
 
 
@@ -65,20 +65,20 @@ def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -
     if not wanted:
         return 1.0
     have = set(content_stems(passage))
-    total = sum(_weight(found, idf) for found in wanted)
-    return sum(_weight(found, idf) for found in wanted if found in have) / total
+    total = sum(_weight(term, idf) for term in wanted)
+    return sum(_weight(term, idf) for term in wanted if term in have) / total
 
 
 def coverages(claim: str, passages: Sequence[str]) -> list[float]:
-    """As `coverage` of each passage by the rarity over all of them; each is read once."""
+    """The `coverage` by each passage, with the rarity over all of them; each is read once."""
     stems = [set(content_stems(passage)) for passage in passages]
     wanted = sorted(set(content_stems(claim)))
     if not wanted:
         return [1.0] * len(stems)
     idf = _weights(stems)
-    weights = [(found, _weight(found, idf)) for found in wanted]
+    weights = [(term, _weight(term, idf)) for term in wanted]
     total = sum(weight for _, weight in weights)
-    return [sum(weight for found, weight in weights if found in have) / total for have in stems]
+    return [sum(weight for term, weight in weights if term in have) / total for have in stems]
 
 
 class OverlapIndex:
@@ -91,10 +91,10 @@ class OverlapIndex:
     def __init__(self, passages: Sequence[str]) -> None:
         self._having: dict[str, list[int]] = {}
         for number, passage in enumerate(passages):
-            for found in {word.stem for word in content_words(passage)}:
-                self._having.setdefault(found, []).append(number)
+            for term in {word.stem for word in content_words(passage)}:
+                self._having.setdefault(term, []).append(number)
         self.idf: dict[str, float] = _rarity(
-            {found: len(having) for found, having in self._having.items()}, len(passages)
+            {term: len(having) for term, having in self._having.items()}, len(passages)
         )
 
     @cached_property
@@ -105,9 +105,9 @@ class OverlapIndex:
     def nearest(self, claim: str, count: int) -> list[int]:
         """Positions of the passages that share most with the claim, by the weight of its stems."""
         shared: dict[int, float] = defaultdict(float)
-        for found in sorted({word.stem for word in content_words(claim)}):
-            weight = self.idf.get(found, 0.0)
-            for passage in self._having.get(found, ()):
+        for term in sorted({word.stem for word in content_words(claim)}):
+            weight = self.idf.get(term, 0.0)
+            for passage in self._having.get(term, ()):
                 shared[passage] += weight
         ranked = [(-round(weight, 9), place) for place, weight in shared.items()]
         return [place for _, place in nsmallest(count, ranked)]
@@ -163,13 +163,13 @@ def _profile(text: str) -> LexicalProfile:
         lengths.append(len(stems))
         for word, count in Counter(stems).items():
             within.setdefault(word, []).append((number, count))
-    found = {}
+    hits = {}
     for word, count in Counter(whole).items():
-        # A stretch may end in the middle of a word that is too long, and hold another one.
+        # A span may end in the middle of a word that is too long, so that its stems differ.
         places = within.get(word, ())
-        found[word] = StemHits(count, tuple(n for n, _ in places), tuple(n for _, n in places))
+        hits[word] = StemHits(count, tuple(n for n, _ in places), tuple(n for _, n in places))
     starts, ends = tuple(span.start for span in spans), tuple(span.end for span in spans)
-    return LexicalProfile(len(whole), found, starts, ends, tuple(lengths))
+    return LexicalProfile(len(whole), hits, starts, ends, tuple(lengths))
 
 
 _PROFILES = Memory(_profile, _KEPT, longest=_LONGEST_KEPT)
@@ -193,50 +193,50 @@ def question_stems(query: str) -> tuple[str, ...]:
 @remembered_within(_KEPT, longest=_LONGEST_KEPT)
 def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The names of a text as written, each with its stems, in order and each once."""
-    found: dict[tuple[str, ...], str] = {}
+    names_by_stems: dict[tuple[str, ...], str] = {}
     for name in names(text):
         stems = tuple(dict.fromkeys(stem for stem in stems_of(name.text) if stem not in STOP_STEMS))
         if stems:
-            found.setdefault(stems, name.text)
-    return tuple((written, stems) for stems, written in found.items())
+            names_by_stems.setdefault(stems, name.text)
+    return tuple((written, stems) for stems, written in names_by_stems.items())
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Spans of about a sentence that hold every character which is no white space.
+    """Spans of about a sentence that together hold every character but white space.
 
     A sentence too short to say something by itself joins its neighbour, one that is too long is
     cut at a line's end or a space.
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     for sentence in split_sentences(text):
         for piece in _cut(text, sentence):
-            before = found[-1] if found else None
+            before = spans[-1] if spans else None
             if (
                 before is not None
                 and min(piece.end - piece.start, before.end - before.start) < _SHORT
                 and piece.end - before.start < _LONG
             ):
-                found[-1] = Span(before.start, piece.end)
+                spans[-1] = Span(before.start, piece.end)
             else:
-                found.append(piece)
-    return found
+                spans.append(piece)
+    return spans
 
 
 def _cut(text: str, span: Span) -> list[Span]:
-    start, found = span.start, []
+    start, spans = span.start, []
     while span.end - start > _LONG:
         low, high = start + _SOONEST, start + _LONG
         stop = max(text.rfind("\n", low, high), -1)
         if stop < 0:
             stop = text.rfind(" ", low, high)
         stop = stop if stop >= 0 else high
-        found.append(Span(start, stop))
+        spans.append(Span(start, stop))
         start = stop
         while start < span.end and text[start].isspace():
             start += 1
     if start < span.end:
-        found.append(Span(start, span.end))
-    return found
+        spans.append(Span(start, span.end))
+    return spans
 
 
 Key = tuple[str, ...]
@@ -340,17 +340,17 @@ def keywords(group: Phrases, others: Sequence[Phrases], count: int) -> list[str]
 
 def _candidates(text: str) -> list[tuple[Key, str, int]]:
     """Every word and run of words that may be a keyword: stems, form, words before it."""
-    found = words(text)
-    noun = [_reads_as_noun(word) for word in found]
+    tokens = words(text)
+    noun = [_reads_as_noun(word) for word in tokens]
     candidates = []
-    for first in range(len(found)):
+    for first in range(len(tokens)):
         key: Key = ()
-        for last in range(first, min(first + LONGEST, len(found))):
-            if not noun[last] or (last > first and not _side_by_side(text, found, last)):
+        for last in range(first, min(first + LONGEST, len(tokens))):
+            if not noun[last] or (last > first and not _side_by_side(text, tokens, last)):
                 break
-            key = (*key, stem(found[last].lower))
+            key = (*key, stem(tokens[last].lower))
             if len(set(key)) == len(key):
-                form = _printed(text[found[first].start : found[last].end])
+                form = _printed(text[tokens[first].start : tokens[last].end])
                 candidates.append((key, form, first))
     return candidates
 

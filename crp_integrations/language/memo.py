@@ -31,12 +31,12 @@ def remembered_of_sentences(function: Callable[[str], Result]) -> Callable[[str]
 
 
 def _kept(function: Callable[[str], Result], longest: int) -> Callable[[str], Result]:
-    kept = lru_cache(maxsize=2048)(function)
-    forgotten_with(kept.cache_clear)
+    cached = lru_cache(maxsize=2048)(function)
+    forgotten_with(cached.cache_clear)
 
     @wraps(function)
     def read(text: str) -> Result:
-        return kept(text) if len(text) <= longest else function(text)
+        return cached(text) if len(text) <= longest else function(text)
 
     return read
 
@@ -57,17 +57,17 @@ class Memory(Generic[Result]):
 
     def of(self, texts: Sequence[str]) -> list[Result]:
         """The results for texts, in their order; each is looked for once."""
-        kept = self._kept
+        stored = self._kept
         with self._lock:
             begun = self._forgotten
-            found = [kept.get(text) for text in texts]
-            for text, result in zip(texts, found, strict=True):
+            results = [stored.get(text) for text in texts]
+            for text, result in zip(texts, results, strict=True):
                 if result is not None:
-                    kept.move_to_end(text)
+                    stored.move_to_end(text)
         # Read outside the lock: another thread that does the same gets an equal result.
         return [
             self._read(text, begun) if result is None else result
-            for text, result in zip(texts, found, strict=True)
+            for text, result in zip(texts, results, strict=True)
         ]
 
     def clear(self) -> None:

@@ -64,7 +64,7 @@ def names(text: str) -> list[Name]:
 @remembered
 def _names(text: str) -> tuple[Name, ...]:
     codes = identifiers(text)
-    found = [Name(span.start, span.end, span.of(text)) for span in codes]
+    result = [Name(span.start, span.end, span.of(text)) for span in codes]
     taken = [*codes, *(Span(m.start, m.end) for m in dates(text) if m.month or len(m.text) > 4)]
     taken.sort(key=lambda span: span.start)
     every = _outside(words(text), taken)
@@ -75,18 +75,18 @@ def _names(text: str) -> tuple[Name, ...]:
         while place < len(every) and every[place].start < sentence.end:
             inside.append(every[place])
             place += 1
-        found.extend(_in_sentence(text, inside, usual, sentence))
-    return tuple(sorted(found, key=lambda name: name.start))
+        result.extend(_in_sentence(text, inside, usual, sentence))
+    return tuple(sorted(result, key=lambda name: name.start))
 
 
 def _outside(every: list[TextWord], taken: list[Span]) -> list[TextWord]:
-    kept, at = [], 0
+    outside, at = [], 0
     for word in every:
         while at < len(taken) and taken[at].end <= word.start:
             at += 1
         if at == len(taken) or word.end <= taken[at].start:
-            kept.append(word)
-    return kept
+            outside.append(word)
+    return outside
 
 
 def _in_sentence(text: str, found: list[TextWord], usual: set[str], sentence: Span) -> list[Name]:

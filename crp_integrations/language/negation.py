@@ -182,8 +182,8 @@ def _stripped(text: str) -> tuple[tuple[str, ...], int]:
         body,
     )
     every = re.findall(r"[^\W_]+", body)
-    kept = tuple(word for word in every if word not in _DENIALS and word not in _EMPTY)
-    return kept, sum(word in _DENIALS for word in every)
+    remaining = tuple(word for word in every if word not in _DENIALS and word not in _EMPTY)
+    return remaining, sum(word in _DENIALS for word in every)
 
 
 def _inserted(left: str, right: str) -> bool:
@@ -336,23 +336,23 @@ def find_conditions(text: str) -> list[Span]:
     """
     folded = fold(text)
     body = folded.text
-    found: list[tuple[int, int]] = []
+    clauses: list[tuple[int, int]] = []
     for match in _CLAUSE.finditer(body):
-        if _asks(body, match) or (found and match.start() < found[-1][1]):
+        if _asks(body, match) or (clauses and match.start() < clauses[-1][1]):
             continue
         stop = _STOP.search(body, match.end(), min(len(body), match.end() + _LONGEST))
         end = stop.start() if stop is not None else min(len(body), match.end() + _LONGEST)
         while end > match.end() and body[end - 1].isspace():
             end -= 1
-        found.append((match.start(), end))
-    ends = [end for _, end in found]
+        clauses.append((match.start(), end))
+    ends = [end for _, end in clauses]
     words = []
     for match in _WORD.finditer(body):
         near = bisect_right(ends, match.start())
-        governed = near < len(found) and found[near][0] <= match.start()
+        governed = near < len(clauses) and clauses[near][0] <= match.start()
         if match.group() != "May" and not governed:
             words.append((match.start(), match.end()))
-    return [folded.span(start, end) for start, end in sorted([*found, *words])]
+    return [folded.span(start, end) for start, end in sorted([*clauses, *words])]
 
 
 def _asks(body: str, match: re.Match[str]) -> bool:

@@ -148,9 +148,9 @@ def _all(text: str) -> tuple[Quantity, ...]:
     for span in taken:
         blocked[span.start : span.end] = b"\x01" * (span.end - span.start)
     free = [not blocked[folded.start(place)] for place in range(len(body))]
-    found: list[Quantity] = []
+    amounts: list[Quantity] = []
     for start, end, quantity in (*_clocks(body, free), *_ordinals(body, free)):
-        found.append(quantity)
+        amounts.append(quantity)
         free[start:end] = [False] * (end - start)
     place = 0
     while (match := START.search(body, place)) is not None:
@@ -160,10 +160,10 @@ def _all(text: str) -> tuple[Quantity, ...]:
         made = _at(body, match.start(), free)
         if made is not None:
             place = max(place, made[-1].end)
-            found.extend(made)
-    found.sort(key=lambda quantity: quantity.start)
+            amounts.extend(made)
+    amounts.sort(key=lambda quantity: quantity.start)
     result = []
-    for quantity in found:
+    for quantity in amounts:
         span = folded.span(quantity.start, quantity.end)
         result.append(replace(quantity, start=span.start, end=span.end, text=span.of(text)))
     return tuple(result)

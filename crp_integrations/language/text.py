@@ -153,9 +153,9 @@ def fold(text: str) -> FoldedText:
     folded = text.translate(_TABLE)
     offsets = None
     if _INVISIBLE.search(folded) is not None:
-        kept = _without(folded, _INVISIBLE)
-        folded = "".join(folded[place] for place in kept)
-        offsets = (*kept, len(text))
+        places = _without(folded, _INVISIBLE)
+        folded = "".join(folded[place] for place in places)
+        offsets = (*places, len(text))
     return FoldedText(_undisguised(folded).replace("\r", "\n"), offsets)
 
 
@@ -186,13 +186,13 @@ def fold_case_and_space(text: str) -> FoldedText:
 
 def _without(text: str, left_out: re.Pattern[str]) -> list[int]:
     """The places of a text outside of what a pattern matches."""
-    kept: list[int] = []
+    places: list[int] = []
     place = 0
     for match in left_out.finditer(text):
-        kept.extend(range(place, match.start()))
+        places.extend(range(place, match.start()))
         place = match.end()
-    kept.extend(range(place, len(text)))
-    return kept
+    places.extend(range(place, len(text)))
+    return places
 
 
 def _undisguised(text: str) -> str:
@@ -279,14 +279,14 @@ def split_sentences(text: str) -> list[Span]:
 
 @remembered_within(_KEPT, longest=LONGEST)
 def _sentences(text: str) -> tuple[Span, ...]:
-    """As `split_sentences`: claims, names and the context each ask for the same texts."""
-    found: list[Span] = []
+    """As `split_sentences`, remembered: claims, names and the context ask for the same texts."""
+    spans: list[Span] = []
     for block in blocks(text):
         if block.kind in ("paragraph", "item", "heading"):
-            _split(text, block.start, block.end, found)
+            _split(text, block.start, block.end, spans)
         else:
-            found.append(Span(block.start, block.end))
-    return tuple(found)
+            spans.append(Span(block.start, block.end))
+    return tuple(spans)
 
 
 # A day before one of them has a point: 14. März 2019.

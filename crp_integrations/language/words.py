@@ -222,11 +222,11 @@ def _words(text: str) -> tuple[TextWord, ...]:
     places = [match.span() for match in _WORD.finditer(body)]
     if folded.offsets is None:
         return tuple([_new(TextWord, (text[a:b], a, b, body[a:b].casefold())) for a, b in places])
-    found = []
+    tokens = []
     for first, last in places:
         start, end = folded.start(first), folded.end(last)
-        found.append(TextWord(text[start:end], start, end, body[first:last].casefold()))
-    return tuple(found)
+        tokens.append(TextWord(text[start:end], start, end, body[first:last].casefold()))
+    return tuple(tokens)
 
 
 @lru_cache(maxsize=65_536)
@@ -270,14 +270,14 @@ def content_words(text: str) -> tuple[ContentWord, ...]:
     """The content stems of a text with their character offsets."""
     folded = fold(text)
     body = folded.text
-    found = [
+    occurrences = [
         (lower, start, end)
         for start, end in [match.span() for match in _PART.finditer(body)]
         if (lower := body[start:end].casefold()) not in STOP_WORDS
     ]
     if folded.offsets is None:
-        return tuple([_new(ContentWord, (stem(lower), a, b)) for lower, a, b in found])
-    return tuple([ContentWord(stem(w), folded.start(a), folded.end(b)) for w, a, b in found])
+        return tuple([_new(ContentWord, (stem(lower), a, b)) for lower, a, b in occurrences])
+    return tuple([ContentWord(stem(w), folded.start(a), folded.end(b)) for w, a, b in occurrences])
 
 
 _TOKEN = re.compile(r"[^\W_]+")

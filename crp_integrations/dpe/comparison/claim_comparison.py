@@ -97,24 +97,24 @@ def compare_claims(
     Returns:
         The claims with status, error, findings, quotations and hints.
     """
-    # Thoughts are no answer, and must not qualify the sentence behind them; offsets stay.
+    # A model's thoughts must not qualify the sentence behind them; offsets stay the same.
     answer = without_reasoning(answer, reasoning_spans(answer))
     evidence = Evidence(passages)
     structured = compare_structures(answer, evidence, question)
     comparison = _Comparison(answer, evidence, question)
-    found = [
+    compared = [
         _by_structure(claim, structured, evidence) or comparison.compared(claim) for claim in claims
     ]
     wrong = [(span, QUOTE_NOT_FOUND) for span in missing_quotations(answer, evidence, question)]
     if numbered:
         wrong += [(span, CITATION_WRONG) for span in missing_citations(answer, evidence, question)]
     if wrong:
-        found = [_with_references(claim, wrong) for claim in found]
+        compared = [_with_references(claim, wrong) for claim in compared]
     return tuple(
         claim.model_copy(update={"hints": hints_of(claim, evidence, question)})
         if claim.status is ClaimStatus.NOT_CHECKED
         else claim
-        for claim in found
+        for claim in compared
     )
 
 
@@ -168,15 +168,15 @@ class _Comparison:
         ) - {"do", "does", "did"}
         if not wanted:
             return []
-        found: list[Match] = []
+        matches: list[Match] = []
         for sentence in self.evidence.near(wanted):
             if not sentence.is_prose:
                 continue
             for clause in sentence.clauses:
                 match = _beside(tokens, sentence, clause)
                 if match is not None:
-                    found.append(match)
-        return found
+                    matches.append(match)
+        return matches
 
     def _holds(self, claim: Claim, match: Match) -> bool:
         """Whether the claim stands for itself, or where it stands in the passage."""
@@ -332,9 +332,15 @@ def _by_structure(
             }
         )
     assert wrong.other is not None
-    said = _place_of(wrong, evidence)
-    there = Place(fact_id=said.fact_id, start=said.start, end=said.end, score=1.0, engine=ENGINE)
-    return _wrong(claim, (wrong.start, wrong.end), wrong.other, there, (said,))
+    quotation = _place_of(wrong, evidence)
+    there = Place(
+        fact_id=quotation.fact_id,
+        start=quotation.start,
+        end=quotation.end,
+        score=1.0,
+        engine=ENGINE,
+    )
+    return _wrong(claim, (wrong.start, wrong.end), wrong.other, there, (quotation,))
 
 
 def _wrong(

@@ -85,15 +85,15 @@ class Token:
 def folded_keys(original: str, folded: Folded) -> list[tuple[str, int, int]]:
     """The words of a text with their offsets; a name of code keeps its capitals."""
     starts, ends = folded.starts, folded.ends
-    found = []
+    keys = []
     for match in _TOKEN.finditer(folded.text):
         start, end = starts[match.start()], ends[match.end() - 1]
         key, written = match.group(), original[start:end]
         # A capital letter behind the first may be that of a name of code.
         if written[1:] != key[1:] and written[1:] != written[1:].lower() and _CAMEL.search(written):
             key = written
-        found.append((key, start, end))
-    return found
+        keys.append((key, start, end))
+    return keys
 
 
 def figures(text: str) -> list[Value]:
@@ -112,24 +112,24 @@ def tokens_of(text: str, keys: Sequence[tuple[str, int, int]], shift: int = 0) -
     if lead is not None:
         left_out.append((shift, shift + lead.end()))
     values = [(v.start + shift, v.end + shift, v) for v in figures(text)]
-    found: list[Token] = []
+    tokens: list[Token] = []
     for place, (key, start, end) in enumerate(keys):
         if any(low < end and start < high for low, high in left_out):
             continue
         value = next((row for row in values if row[0] < end and start < row[1]), None)
         if value is not None:
-            if not found or found[-1].value is not value[2]:
-                found.append(Token(value[2].text.casefold(), value[0], value[1], value[2]))
+            if not tokens or tokens[-1].value is not value[2]:
+                tokens.append(Token(value[2].text.casefold(), value[0], value[1], value[2]))
             continue
         following = keys[place + 1][0] if place + 1 < len(keys) else ""
         if key in _ARTICLES and following not in _AFTER_ARTICLE:
             continue
         if key in _SHORT_NOT:
-            found.append(Token(_FULL.get(key, key[:-2]), start, end))
-            found.append(Token("not", start, end))
+            tokens.append(Token(_FULL.get(key, key[:-2]), start, end))
+            tokens.append(Token("not", start, end))
             continue
-        found.append(Token(key, start, end))
-    return found
+        tokens.append(Token(key, start, end))
+    return tokens
 
 
 def claim_tokens(text: str) -> list[Token]:
@@ -168,16 +168,16 @@ def content_keys(tokens: Sequence[Token]) -> list[str]:
 
 def without_denial(tokens: Sequence[Token]) -> tuple[list[str], list[Token]]:
     """Stems without "not" and the "do" that it needs, and the denials."""
-    kept: list[str] = []
+    stems: list[str] = []
     denials: list[Token] = []
     for token in tokens:
         if token.value is None and token.key in DENIALS:
             denials.append(token)
         elif token.value is not None:
-            kept.append(token.key)
+            stems.append(token.key)
         elif token.key not in _DO:
-            kept.append(stem(PAST_OF.get(token.key, token.key)))
-    return kept, denials
+            stems.append(stem(PAST_OF.get(token.key, token.key)))
+    return stems, denials
 
 
 def qualified(text: str) -> bool:
@@ -192,11 +192,11 @@ def qualified(text: str) -> bool:
 
 def points_back(text: str) -> bool:
     """Whether a claim has no subject of its own: a pronoun, a demonstrative, or none."""
-    found = words(_LEAD.sub("", text, count=1))
-    verb = finite_verb(found)
+    text_words = words(_LEAD.sub("", text, count=1))
+    verb = finite_verb(text_words)
     if not verb:
         return True
-    subject = [word.lower for word in found[:verb]]
+    subject = [word.lower for word in text_words[:verb]]
     if subject[0] in _POINTING:
         return True
     return all(w in STOP_WORDS or w in DETERMINERS or w in PREPOSITIONS for w in subject)
@@ -204,11 +204,11 @@ def points_back(text: str) -> bool:
 
 def is_vague(text: str) -> bool:
     """Whether a claim's subject is one common noun with an article, as "the company"."""
-    found = words(_LEAD.sub("", text, count=1))
-    verb = finite_verb(found)
+    text_words = words(_LEAD.sub("", text, count=1))
+    verb = finite_verb(text_words)
     if not verb:
         return True
-    subject = found[:verb]
+    subject = text_words[:verb]
     if subject[0].lower not in DETERMINERS:
         return False
     named = [w for w in subject[1:] if w.lower not in STOP_WORDS]
@@ -217,9 +217,9 @@ def is_vague(text: str) -> bool:
 
 def predicate_start(text: str) -> int:
     """Where the finite verb of a claim begins; its length where there is none."""
-    found = words(text)
-    verb = finite_verb(found)
-    return found[verb].start if verb else len(text)
+    text_words = words(text)
+    verb = finite_verb(text_words)
+    return text_words[verb].start if verb else len(text)
 
 
 def identifies(token: Token, tokens: Sequence[Token], text: str) -> bool:

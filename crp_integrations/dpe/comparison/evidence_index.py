@@ -101,12 +101,16 @@ class Sentence:
         yield Clause(tuple(every), ((self.start, self.end),), True, free)
         if not self.is_prose:
             return
-        found = clauses(self.text)
-        if len(found) < 2:
+        sentence_clauses = clauses(self.text)
+        if len(sentence_clauses) < 2:
             return
-        for place, clause in enumerate(found):
-            before = found[place - 1].end if place else 0
-            after = found[place + 1].start if place + 1 < len(found) else len(self.text)
+        for place, clause in enumerate(sentence_clauses):
+            before = sentence_clauses[place - 1].end if place else 0
+            after = (
+                sentence_clauses[place + 1].start
+                if place + 1 < len(sentence_clauses)
+                else len(self.text)
+            )
             joints = [self.text[before : clause.start], self.text[clause.end : after]]
             apart = all(_AND.fullmatch(joint) for joint in joints if joint.strip(" .!"))
             following = self.text[after:]
@@ -160,7 +164,7 @@ class Evidence:
     @cached_property
     def sentences(self) -> list[Sentence]:
         """The sentences of all passages in order."""
-        found: list[Sentence] = []
+        sentences: list[Sentence] = []
         for number, (_, text) in enumerate(self.passages):
             keys = folded_keys(text, self.folded[number])
             starts = [start for _, start, _ in keys]
@@ -176,14 +180,16 @@ class Evidence:
                     frozenset(word for key, _, _ in own for word in readings_of(key)),
                     span.start in code,
                 )  # fmt: skip
-                found.append(sentence)
+                sentences.append(sentence)
                 before = sentence
-        return found
+        return sentences
 
     @cached_property
     def dates(self) -> list[DateMention]:
         """The dates of all passages."""
-        with_figures = (one.text for one in self.sentences if any(map(str.isdigit, one.text)))
+        with_figures = (
+            sentence.text for sentence in self.sentences if any(map(str.isdigit, sentence.text))
+        )
         return [date for text in with_figures for date in dates(text)]
 
     @cached_property
@@ -217,16 +223,16 @@ class Evidence:
 
 def leads_of(text: str) -> list[tuple[int, str]]:
     """Where each block begins, and the line that introduces its list or the heading above it."""
-    found: list[tuple[int, str]] = []
+    leads: list[tuple[int, str]] = []
     heading = lead = ""
     for block in blocks(text):
         own = text[block.start : block.end]
-        found.append((block.start, lead or heading))
+        leads.append((block.start, lead or heading))
         if block.kind == "heading":
             heading, lead = own, ""
         elif block.kind == "paragraph":
             lead = own if own.rstrip("*_ ").endswith(":") else ""
-    return found
+    return leads
 
 
 def lead_at(leads: Sequence[tuple[int, str]], place: int) -> str:

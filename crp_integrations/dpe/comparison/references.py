@@ -93,16 +93,16 @@ def _row(text: str) -> str:
 def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
     """Citations of a passage that does not exist, as offsets.
 
-    A number that a passage or the question has in brackets itself is its own text's.
+    A number in brackets that also occurs so in a passage or the question is no citation.
     """
     count = len(evidence.passages)
-    found = list(_CITATION.finditer(answer)) if count else []
-    numbers = {id(match): _numbers(match) for match in found}
+    citations = list(_CITATION.finditer(answer)) if count else []
+    numbers = {id(match): _numbers(match) for match in citations}
     if any(0 in cited for cited in numbers.values()):
         # Counted from 0, or no citations at all.
         return
     code = [match.span() for match in _CODE.finditer(answer)]
-    for match in found:
+    for match in citations:
         beyond = [number for number in numbers[id(match)] if number > count]
         if not beyond or any(low < match.end() and match.start() < high for low, high in code):
             continue
@@ -112,11 +112,11 @@ def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterato
         if before.rstrip().endswith((":", "=", "[")) or (glued and _INDEXED.search(before)):
             continue
         own = [f"[{number}]" for number in beyond]
-        # The answer's own list of references, or a mark that a passage has.
-        if any(re.search(rf"(?m)^\W{{0,4}}{re.escape(one)}", answer) for one in own):
+        # The answer's own list of references, or a mark that a passage uses itself.
+        if any(re.search(rf"(?m)^\W{{0,4}}{re.escape(mark)}", answer) for mark in own):
             continue
         if any(
-            one in text for one in own for text in (question, *(t for _, t in evidence.passages))
+            mark in text for mark in own for text in (question, *(t for _, t in evidence.passages))
         ):
             continue
         if any(_labelled(number, text) for number in beyond for _, text in evidence.passages):
@@ -183,13 +183,13 @@ def _numerals(evidence: Evidence, question: str) -> frozenset[str]:
 
 @lru_cache(maxsize=8)
 def _numerals_of(texts: tuple[str, ...]) -> frozenset[str]:
-    found: set[str] = set()
+    numerals: set[str] = set()
     for text in texts:
         for figure in _DIGITS.findall(text):
-            found.add(re.sub(r"\D", "", figure).strip("0") or "0")
+            numerals.add(re.sub(r"\D", "", figure).strip("0") or "0")
         for word in set(_WORD.findall(text.casefold())) & WORDED:
-            found |= {_digits(quantity.value) for quantity in quantities(word)}
-    return frozenset(found)
+            numerals |= {_digits(quantity.value) for quantity in quantities(word)}
+    return frozenset(numerals)
 
 
 for _memory in (_words_of, _numerals_of):

@@ -67,9 +67,9 @@ class Structure:
 
     def identity(self) -> Field | None:
         """The field that says which thing it is about: the first with such a key, or the first."""
-        for one in self.fields:
-            if not self.table and (_KEY.findall(one.key) or [""])[-1] in _IDENTITY:
-                return one
+        for entry in self.fields:
+            if not self.table and (_KEY.findall(entry.key) or [""])[-1] in _IDENTITY:
+                return entry
         first = self.fields[0] if self.fields else None
         return first if first is not None and any(c.isalpha() for c in first.text) else None
 
@@ -109,23 +109,23 @@ def compare_structures(answer: str, evidence: Evidence, question: str) -> list[F
     if not own:
         return []
     known = [
-        (number, one)
+        (number, structure)
         for number, (_, text) in enumerate(evidence.passages)
-        for one in structures_of(text)
+        for structure in structures_of(text)
     ][:_MOST]
-    found: list[FieldVerdict] = []
+    result: list[FieldVerdict] = []
     for structure in own:
         verdicts = list(_compared(structure, known))
-        wrong = next((one for one in verdicts if one.other is not None), None)
+        wrong = next((verdict for verdict in verdicts if verdict.other is not None), None)
         if wrong is not None and _explained(structure, wrong, evidence, question):
-            # It may be another view of the thing, so that its other fields are unread too.
-            verdicts = [FieldVerdict(one.start, one.end, False) for one in structure.fields]
-        found += verdicts
-    return found
+            # It may be another view of the thing, so its other fields are unread too.
+            verdicts = [FieldVerdict(entry.start, entry.end, False) for entry in structure.fields]
+        result += verdicts
+    return result
 
 
 def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterator[FieldVerdict]:
-    unread = [FieldVerdict(one.start, one.end, False) for one in own.fields]
+    unread = [FieldVerdict(entry.start, entry.end, False) for entry in own.fields]
     name = own.identity()
     beside = [
         (number, other)
@@ -138,13 +138,13 @@ def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterato
         return
     results = []
     for number, other in beside:
-        theirs = {one.key: one for one in other.fields}
-        if len(theirs) < len(other.fields) or any(one.key not in theirs for one in own.fields):
+        theirs = {entry.key: entry for entry in other.fields}
+        if len(theirs) < len(other.fields) or any(entry.key not in theirs for entry in own.fields):
             continue
-        apart = [one for one in own.fields if not _equal(one.text, theirs[one.key].text)]
+        apart = [entry for entry in own.fields if not _equal(entry.text, theirs[entry.key].text)]
         results.append((number, other, theirs, apart))
-    if len({tuple(one.start for one in row[3]) for row in results}) != 1:
-        # No object has all of the fields, or two with one name say different things.
+    if len({tuple(entry.start for entry in row[3]) for row in results}) != 1:
+        # No object has all of the fields, or two objects of the same name differ.
         yield from unread
         return
     number, other, theirs, apart = results[0]
@@ -158,17 +158,19 @@ def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterato
         yield from unread
         return
     there = theirs[wrong.key]
-    for one in own.fields:
-        if one is wrong:
-            yield FieldVerdict(one.start, one.end, False, number, (there.start, there.end), change)
+    for entry in own.fields:
+        if entry is wrong:
+            yield FieldVerdict(
+                entry.start, entry.end, False, number, (there.start, there.end), change
+            )
         else:
-            yield FieldVerdict(one.start, one.end, True, number, (other.start, other.end))
+            yield FieldVerdict(entry.start, entry.end, True, number, (other.start, other.end))
 
 
 def _explained(own: Structure, verdict: FieldVerdict, evidence: Evidence, question: str) -> bool:
     """Whether a field's value is said of the same thing elsewhere, or follows by arithmetic."""
     name = own.identity()
-    wrong = next(one for one in own.fields if one.start == verdict.start)
+    wrong = next(entry for entry in own.fields if entry.start == verdict.start)
     values = figures(wrong.text)
     if name is None or not values:
         return False
@@ -213,16 +215,16 @@ def _change(own: str, other: str) -> FieldChange | None:
 
 def structures_of(text: str) -> list[Structure]:
     """The objects with at least one scalar field, and the rows of tables, of a text."""
-    found = _rows(text) if "|" in text else []
+    structures = _rows(text) if "|" in text else []
     done = 0
     for match in _JSON_START.finditer(text):
         if match.start() < done:
             continue
         end = _json_end(text, match.start())
         if end:
-            found += _objects(text, match.start(), end)
+            structures += _objects(text, match.start(), end)
             done = end
-    return [one for one in found if one.fields]
+    return [structure for structure in structures if structure.fields]
 
 
 def _json_end(text: str, start: int) -> int:
@@ -241,12 +243,12 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def _has_objects(value: object) -> bool:
-    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _objects(text: str, start: int, end: int) -> list[Structure]:
     """The objects of JSON that is known to be well-formed, each with its own scalars."""
-    found: list[Structure] = []
+    structures: list[Structure] = []
     open_: list[Structure | None] = []
     key: str | None = None
     tokens = list(_TOKEN.finditer(text, start, end))
@@ -255,7 +257,7 @@ def _objects(text: str, start: int, end: int) -> list[Structure]:
         if token in "{[":
             structure = Structure(match.start()) if token == "{" else None
             if structure is not None:
-                found.append(structure)
+                structures.append(structure)
             open_.append(structure)
             key = None
         elif token in "}]":
@@ -276,12 +278,12 @@ def _objects(text: str, start: int, end: int) -> list[Structure]:
                 span = (low + 1, high - 1) if quoted and high - low > 2 else (low, high)
                 open_[-1].fields.append(Field(key, value, *span))
                 key = None
-    return found
+    return structures
 
 
 def _rows(text: str) -> list[Structure]:
     """The rows of the tables with a header; a cell without words is left out."""
-    found: list[Structure] = []
+    structures: list[Structure] = []
     header: list[str] = []
     before: list[str] = []
     last = -1
@@ -303,8 +305,8 @@ def _rows(text: str) -> list[Structure]:
                 Field(key, cell.text, cell.start, cell.end)
                 for key, cell in zip(header, cells, strict=True)
             ]
-            found.append(Structure(block.start, block.end, True, named))
-    return found
+            structures.append(Structure(block.start, block.end, True, named))
+    return structures
 
 
 def _cells(row: str, shift: int) -> Iterator[Field]:

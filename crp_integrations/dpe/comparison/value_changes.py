@@ -64,7 +64,7 @@ def is_explained(value: Value, content: Sequence[str], evidence: Evidence, quest
     """
     asked = figures(question) if question else []
     near = [v for sentence in evidence.about(content) for v in figures(sentence.text)]
-    if any(same_value(value, one) or _same_text(value, one) for one in (*asked, *near)):
+    if any(same_value(value, other) or _same_text(value, other) for other in (*asked, *near)):
         return True
     if not isinstance(value.of, Quantity):
         return False
@@ -117,4 +117,4 @@ def follows(own: Quantity, others: Iterable[Quantity]) -> bool:
     if own.kind == "percent":
         for a, b in itertools.permutations({number for number, _ in known if number}, 2):
             made |= {100 * a / b, abs(100 * a / b - 100)}
-    return any(abs(one - size) <= _ROUNDED * abs(size) for one in made)
+    return any(abs(number - size) <= _ROUNDED * abs(size) for number in made)

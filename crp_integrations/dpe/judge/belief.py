@@ -178,7 +178,7 @@ def _is_row(line: str) -> bool:
 
 def _longest(said: str) -> Matter:
     """What a quotation is about; of one with an ellipsis the piece with the most words."""
-    return max(map(matter_of, said.replace("...", "…").split("…")), key=lambda one: one.count)
+    return max(map(matter_of, said.replace("...", "…").split("…")), key=lambda matter: matter.count)
 
 
 # Signs between which a word is a whole cell of a table, a list or a record.
@@ -244,31 +244,31 @@ class Belief:
     def counts(self, claim: Matter, quoted: QuotedWords) -> bool:
         """Whether a quotation says anything of a claim.
 
-        It shares a value with it, or it has three words, a value, a name or a whole cell, and
-        stands in a sentence that is about the claim; or about the answer or the question, since
-        the links of a chain share nothing with its end. A claim with a value that stands nowhere
-        needs values to follow from.
+        It counts if it shares a value with the claim. It counts as well if it has three words, a
+        value, a name or a whole cell, and its sentence is about the claim, the answer or the
+        question: the links of a chain of reasoning share nothing with its end. A claim with a
+        value that no text states needs quoted values to follow from.
         """
-        found = _longest(quoted.said)
+        matter = _longest(quoted.said)
         line = sentence_around(quoted.source, quoted.start, quoted.end)
         around = matter_of(line)
         if _is_verdict(line):
-            # Its line may hold more than the verdict: what is quoted has to be of the claim.
-            return len(found.values & claim.values) + len(found.words & claim.words) > 1
+            # The line may hold more than the verdict: the quotation has to be about the claim.
+            return len(matter.values & claim.values) + len(matter.words & claim.words) > 1
         if not quoted.values and not claim.values <= self.known:
             return False
-        if found.values & claim.values:
+        if matter.values & claim.values:
             return True
         cell = is_cell(quoted.source, quoted.start, quoted.end)
-        if found.count < LEAST_WORDS and not self._is_telling(claim, found, around, quoted, cell):
+        if matter.count < LEAST_WORDS and not self._is_telling(claim, matter, around, quoted, cell):
             return False
         if around.shares_word(claim) or around.values & claim.values:
             return True
         if quoted.own_orders or (claim.values - self.question.values and not quoted.values):
             return False
         if self.translated and (quoted.values or not (claim.values or claim.names)):
-            # No word is alike: values to reckon with, or nothing that could be looked up.
-            return found.count >= LEAST_WORDS
+            # Translated, no word is the same: values to reckon with, or nothing to look up.
+            return matter.count >= LEAST_WORDS
         row = cell or _is_row(line)
         return around.shares_word(self.topic) or (
             row and matter_of(quoted.source).shares_word(self.topic)
@@ -295,10 +295,10 @@ class Belief:
 
     def asserts(self, claim: str) -> bool:
         """Whether a claim has a value or a name that the question does not state."""
-        found = claim_matter(claim)
+        matter = claim_matter(claim)
         german = {piece.casefold() for piece in _pieces(claim)} & GERMAN
-        names = found.names if len(german) < MOST_GERMAN else frozenset[str]()
-        return not (found.values <= self.question.values and names <= self.question.words)
+        names = matter.names if len(german) < MOST_GERMAN else frozenset[str]()
+        return not (matter.values <= self.question.values and names <= self.question.words)
 
 
 def belief_of(answer: str, question: str, passages: Sequence[str]) -> Belief:

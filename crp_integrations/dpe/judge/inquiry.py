@@ -171,7 +171,7 @@ class Inquiry:
         assert self._asked is not None
         part, id_, sent, again = self._asked
         text = readable(reply.text)
-        found = None if reply.error else read_reply(text, id_)
+        verdicts = None if reply.error else read_reply(text, id_)
         self._asked = None
         self._made.append(
             JudgeExchange(
@@ -183,7 +183,7 @@ class Inquiry:
                 prompt_hash=words.prompt_hash(sent),
                 model=reply.model,
                 reply=text,
-                error=reply.error or ("" if found else "Unreadable"),
+                error=reply.error or ("" if verdicts else "Unreadable"),
                 cached=reply.cached,
                 milliseconds=reply.milliseconds,
                 prompt_tokens=reply.usage.prompt_tokens,
@@ -191,7 +191,7 @@ class Inquiry:
                 cost_usd=reply.usage.cost_usd,
             )
         )
-        if found is not None:
+        if verdicts is not None:
             return
         if reply.error or again:
             self._failed = reply.error or "Unreadable"
@@ -206,20 +206,20 @@ class Inquiry:
 
     def _shown_in_part(self, part: _Part) -> tuple[tuple[int, int, int], ...]:
         """Number, start and end of each passage of which a call shows a piece only."""
-        found = []
+        pieces = []
         for number, text in part.passages:
             whole = self._dossier.passages[number - 1][1]
             if text != whole:
-                # Wherever the same words stand, the same prompt is made of them.
+                # The first place will do: the same words make the same prompt.
                 start = whole.index(text)
-                found.append((number, start, start + len(text)))
-        return tuple(found)
+                pieces.append((number, start, start + len(text)))
+        return tuple(pieces)
 
     def run(self) -> JudgeRun:
         """What was asked and replied, as the report keeps it."""
-        left_out = {one.fact_id: one for one in self._left_out}
+        left_out = {passage.fact_id: passage for passage in self._left_out}
         if len({call.id for call in self._made}) > 1:
-            # Of several calls one failed: what it and those behind it would have shown.
+            # One of several calls failed: list what it and the later ones would have shown.
             for number in sorted({n for part in self._unheard for n, _ in part.passages}):
                 fact_id = self._dossier.passages[number - 1][0]
                 left_out.setdefault(fact_id, LeftOut(fact_id=fact_id, reason=FAILED))

@@ -28,8 +28,10 @@ EARLIER_CHARACTERS: Final = 600
 SYSTEM_CHARACTERS: Final = 20_000
 QUESTION_CHARACTERS: Final = 20_000
 # What a model can give as a status; that a claim was not checked is no word of its.
-STATUSES: Final = tuple(one.value for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED)
-KINDS: Final = tuple(one.value for one in ErrorKind)
+STATUSES: Final = tuple(
+    status.value for status in ClaimStatus if status is not ClaimStatus.NOT_CHECKED
+)
+KINDS: Final = tuple(kind.value for kind in ErrorKind)
 
 INSTRUCTIONS: Final = """\
 You check an answer against evidence. The user message is one JSON object: "question", maybe \
@@ -149,8 +151,8 @@ class JudgePrompt:
     @property
     def text(self) -> str:
         """The system message."""
-        said = "" if self.language == "en" else f", in {LANGUAGES[self.language]}"
-        own = self.instructions or INSTRUCTIONS.format(kinds=", ".join(KINDS), language=said)
+        in_language = "" if self.language == "en" else f", in {LANGUAGES[self.language]}"
+        own = self.instructions or INSTRUCTIONS.format(kinds=", ".join(KINDS), language=in_language)
         return f"{own}\n\n{self.rubric}" if self.rubric else own
 
     @property
@@ -190,21 +192,21 @@ def material(
 
 
 def _numbered(answer: str, claims: Sequence[Claim], first: int, last: int) -> list[Any]:
-    """The answer as texts and numbered claims; of a long one the part that is asked about."""
+    """The answer as texts and numbered claims; of a long answer, the part that is asked about."""
     asked = claims[first - 1 : last]
     # Two claims around a part, so that what it refers to is seen.
     start = 0 if first <= 3 else claims[first - 3].start
     end = len(answer) if last + 2 >= len(claims) else claims[last + 1].end
-    found: list[Any] = []
+    parts: list[Any] = []
     place = start
     for number, claim in enumerate(asked, first):
         if answer[place : claim.start].strip():
-            found.append(answer[place : claim.start].strip())
-        found.append([number, claim.text])
+            parts.append(answer[place : claim.start].strip())
+        parts.append([number, claim.text])
         place = claim.end
     if answer[place:end].strip():
-        found.append(answer[place:end].strip())
-    return found
+        parts.append(answer[place:end].strip())
+    return parts
 
 
 def messages(prompt: JudgePrompt, user: str) -> tuple[Message, ...]:
@@ -214,4 +216,4 @@ def messages(prompt: JudgePrompt, user: str) -> tuple[Message, ...]:
 
 def prompt_hash(sent: Sequence[Message]) -> str:
     """SHA-256 over roles and texts of messages."""
-    return sha256_hex(canonical([[one.role, one.content] for one in sent]))
+    return sha256_hex(canonical([[message.role, message.content] for message in sent]))

@@ -85,10 +85,10 @@ def reasons(answer: str, claims: Sequence[Claim], language: str = "en") -> tuple
         wanted = ", ".join(SENTENCES)
         raise ConfigError(f"language {language!r:.40} is not one of {wanted}")
     words = SENTENCES[language]
-    told = [claim for claim in claims if claim.flagged or claim.disputed or is_unread(claim)]
-    told.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
-    found = (_sentence(answer, claim, words) + "." for claim in told)
-    return tuple(list(dict.fromkeys(found))[:MOST])
+    mentioned = [claim for claim in claims if claim.flagged or claim.disputed or is_unread(claim)]
+    mentioned.sort(key=lambda claim: (REASON_ORDER.index(claim.status), claim.start))
+    sentences = (_sentence(answer, claim, words) + "." for claim in mentioned)
+    return tuple(list(dict.fromkeys(sentences))[:MOST])
 
 
 def is_unread(claim: Claim) -> bool:
@@ -98,27 +98,29 @@ def is_unread(claim: Claim) -> bool:
 
 def rejection(claim: Claim) -> Finding | None:
     """The finding that a sub-agent's report rejected what a claim repeats; None for none."""
-    return next((one for one in claim.findings if one.kind == REJECTED), None)
+    return next((finding for finding in claim.findings if finding.kind == REJECTED), None)
 
 
 def _sentence(answer: str, claim: Claim, words: MappingProxyType[str, str]) -> str:
     start, end = claim.wrong or (claim.start, claim.end)
     wrong = _quoted(answer[start:end])
     if claim.disputed:
-        said = words["disputed"].format(wrong=wrong)
+        sentence = words["disputed"].format(wrong=wrong)
     elif claim.status is ClaimStatus.NOT_CHECKED:
-        said = words["unread"].format(wrong=wrong)
+        sentence = words["unread"].format(wrong=wrong)
     elif claim.status is ClaimStatus.UNSUPPORTED:
         name = "rejected" if rejection(claim) else "unsupported"
-        said = words[name].format(wrong=wrong)
+        sentence = words[name].format(wrong=wrong)
     elif not claim.quotations:
-        said = words["contradicted bare"].format(wrong=wrong)
+        sentence = words["contradicted bare"].format(wrong=wrong)
     else:
         first = claim.quotations[0]
         name = first.fact_id if first.passage == 0 else "passage"
         source = words[name if name in words else "passage"].format(number=first.passage)
-        said = words["contradicted"].format(wrong=wrong, source=source, quote=_quoted(first.text))
-    return said[:1].upper() + said[1:]
+        sentence = words["contradicted"].format(
+            wrong=wrong, source=source, quote=_quoted(first.text)
+        )
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _quoted(text: str) -> str:

@@ -25,8 +25,10 @@ LONGEST_NAME: Final = 20
 # Figures of a whole number from which on it is read as one with a point.
 EXACT: Final = 16
 
-_STATUSES: Final = {one.value: one for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED}
-_KINDS: Final = {one.value: one for one in ErrorKind}
+_STATUSES: Final = {
+    status.value: status for status in ClaimStatus if status is not ClaimStatus.NOT_CHECKED
+}
+_KINDS: Final = {kind.value: kind for kind in ErrorKind}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEAD: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"\s*,\s*"claims"\s*:\s*\[')
 # What a model thought before it replied, drafts and all.
@@ -38,14 +40,14 @@ _NEXT: Final = re.compile(r"[\s,]*")
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without the fields that stand in it twice with two values."""
-    found: dict[str, Any] = {}
+    """An object without the fields that it gives twice with different values."""
+    fields: dict[str, Any] = {}
     twice = set()
     for name, value in pairs:
-        if name in found and found[name] != value:
+        if name in fields and fields[name] != value:
             twice.add(name)
-        found[name] = value
-    return {name: value for name, value in found.items() if name not in twice}
+        fields[name] = value
+    return {name: value for name, value in fields.items() if name not in twice}
 
 
 def _figures(text: str) -> int | float:
@@ -122,26 +124,26 @@ class Words:
 def read_reply(text: str, id_: str) -> Words | None:
     """The verdicts of a reply; None where it holds none to this question.
 
-    Two different objects with the question's id are none: which of them is the judge's word and
-    which was copied from what it read, nobody can tell.
+    Two different objects with the question's id count as none: nobody can tell which of them is
+    the judge's word and which was copied from the text that it read.
     """
     thoughts = _THOUGHTS.match(text)
     text = text[thoughts.end() :] if thoughts else text
-    said: list[dict[str, Any]] = []
+    replies: list[dict[str, Any]] = []
     last = 0
-    for found, end in _objects(text):
+    for value, end in _objects(text):
         # Some models put the object into another one.
-        for one in (found, *found.values()):
-            if isinstance(one, dict) and one.get("id") == id_ and "claims" in one:
-                said.append(one)
+        for candidate in (value, *value.values()):
+            if isinstance(candidate, dict) and candidate.get("id") == id_ and "claims" in candidate:
+                replies.append(candidate)
                 last = end
-    if not said:
+    if not replies:
         return _cut_off(text, id_)
-    differ = any(one != said[0] for one in said[1:])
-    # What was begun again behind it, and cut off, is a second one too.
-    if differ or not isinstance(said[0]["claims"], list) or _begun(text, id_, last) is not None:
+    differ = any(reply != replies[0] for reply in replies[1:])
+    # An object that begins behind it and is cut off counts as a second one.
+    if differ or not isinstance(replies[0]["claims"], list) or _begun(text, id_, last) is not None:
         return None
-    return _words(said[0]["claims"], said[0], whole=True)
+    return _words(replies[0]["claims"], replies[0], whole=True)
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
@@ -151,45 +153,45 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
         if at < 0:
             return
         try:
-            found, end = _DECODER.raw_decode(text, at)
+            value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             end = at + 1
         else:
-            if isinstance(found, dict):
-                yield found, end
+            if isinstance(value, dict):
+                yield value, end
         at = text.find("{", end)
 
 
 def _begun(text: str, id_: str, start: int) -> int | None:
-    """Where the list of claims begins in an object that did not come whole; None for none."""
-    heads = [one for one in _HEAD.finditer(text, start) if one[1] == id_]
+    """Where the list of claims begins in an object that is cut off; None for none."""
+    heads = [head for head in _HEAD.finditer(text, start) if head[1] == id_]
     return heads[-1].end() if heads else None
 
 
 def _cut_off(text: str, id_: str) -> Words | None:
-    """The verdicts that came whole in an object that did not."""
+    """The complete verdicts in an object that is cut off."""
     at = _begun(text, id_, 0)
     if at is None:
         return None
-    found: list[Any] = []
+    items: list[Any] = []
     while True:
         blank = _NEXT.match(text, at)
         start = blank.end() if blank else at
         try:
-            one, at = _DECODER.raw_decode(text, start)
+            item, at = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
-        found.append(one)
-    return _words(found, {}, whole=False) if found else None
+        items.append(item)
+    return _words(items, {}, whole=False) if items else None
 
 
 def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> Words:
-    heard: list[tuple[int, Word | None]] = []
+    numbered: list[tuple[int, Word | None]] = []
     for item in claims:
         number = _number(item.get("n")) if isinstance(item, dict) else None
         if number is not None:
-            # One whose word cannot be read is named, and differs from all others.
-            heard.append((number, _word(item)))
+            # An unreadable verdict is listed as None, so that it disagrees with any other.
+            numbered.append((number, _word(item)))
     others = [_word(item) for item in _items(reply, "unnumbered")]
     needs = [
         (number, SaidNeed(number, item["answered"], _numbers(item.get("by"))))
@@ -204,7 +206,7 @@ def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> Words:
         if isinstance(item, dict)
     ]
     return Words(
-        {number: word for number, word in _agreed(heard).items() if word is not None},
+        {number: word for number, word in _agreed(numbered).items() if word is not None},
         tuple(word for word in others if word is not None and word.text),
         tuple(_agreed(needs).values()),
         tuple(conflicts),
@@ -213,18 +215,18 @@ def _words(claims: list[Any], reply: dict[str, Any], *, whole: bool) -> Words:
 
 
 def _agreed(heard: Iterable[tuple[int, _Said]]) -> dict[int, _Said]:
-    """What is said of each number, without those that two things are said of."""
+    """What is said of each number, without the numbers that have two different statements."""
     first: dict[int, _Said] = {}
     twice: set[int] = set()
-    for number, said in heard:
-        if first.setdefault(number, said) != said:
+    for number, item in heard:
+        if first.setdefault(number, item) != item:
             twice.add(number)
-    return {number: said for number, said in first.items() if number not in twice}
+    return {number: item for number, item in first.items() if number not in twice}
 
 
 def _items(reply: dict[str, Any], name: str) -> list[Any]:
-    found = reply.get(name)
-    return found[:MOST_LISTED] if isinstance(found, list) else []
+    items = reply.get(name)
+    return items[:MOST_LISTED] if isinstance(items, list) else []
 
 
 def _word(item: Any) -> Word | None:
@@ -246,9 +248,9 @@ def _word(item: Any) -> Word | None:
 
 def _quotes(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (_place(one.get("in")), _text(one.get("text")))
-        for one in (value[:MOST_QUOTES] if isinstance(value, list) else ())
-        if isinstance(one, dict) and one.get("text") != ""
+        (_place(item.get("in")), _text(item.get("text")))
+        for item in (value[:MOST_QUOTES] if isinstance(value, list) else ())
+        if isinstance(item, dict) and item.get("text") != ""
     )
 
 
@@ -257,9 +259,9 @@ def _reason(item: dict[str, Any]) -> str:
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    """Numbers of claims, each once; what is none is left out."""
-    found = map(_number, value[:MOST_LISTED] if isinstance(value, list) else ())
-    return tuple(dict.fromkeys(number for number in found if number is not None))
+    """Numbers of claims, each once; anything that is no number is left out."""
+    numbers = map(_number, value[:MOST_LISTED] if isinstance(value, list) else ())
+    return tuple(dict.fromkeys(number for number in numbers if number is not None))
 
 
 def _number(value: Any) -> int | None:

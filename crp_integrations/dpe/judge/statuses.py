@@ -105,16 +105,16 @@ def with_status(claim: Claim, status: ClaimStatus) -> Claim:
 
 def with_rejection(claim: Claim) -> Claim:
     """A claim, flagged where it repeats a rejected one without support."""
-    found = rejection(claim)
-    if found is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
+    finding = rejection(claim)
+    if finding is None or claim.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED):
         return claim
     return claim.model_copy(
         update={
             "status": ClaimStatus.UNSUPPORTED,
             "error": ErrorKind.INVENTION,
-            "wrong": (found.start, found.end),
+            "wrong": (finding.start, finding.end),
             "quotations": (),
-            "reason": found.reason,
+            "reason": finding.reason,
         }
     )
 
@@ -153,21 +153,21 @@ class _Reading:
         self.replied = False
         self.unplaced = 0
         for call in run.calls:
-            found = None if call.error else read_reply(call.reply, call.id)
-            if found is None:
+            reply = None if call.error else read_reply(call.reply, call.id)
+            if reply is None:
                 continue
             self.replied = True
             shown = frozenset(call.passages)
             asked = range(call.first, min(call.last, len(claims)) + 1)
             for number in asked:
-                self._words.setdefault(number, []).append((found.numbered.get(number), shown))
-            self._others += [(word, shown) for word in found.unnumbered]
-            self._needs += [(need, asked) for need in found.needs]
-            self._conflicts += [(conflict, asked, shown) for conflict in found.conflicts]
-        left = {one.fact_id for one in run.left_out}
+                self._words.setdefault(number, []).append((reply.numbered.get(number), shown))
+            self._others += [(word, shown) for word in reply.unnumbered]
+            self._needs += [(need, asked) for need in reply.needs]
+            self._conflicts += [(conflict, asked, shown) for conflict in reply.conflicts]
+        left = {passage.fact_id for passage in run.left_out}
         named = (QUESTION_ID, SYSTEM_ID, *(fact_id for fact_id, _ in dossier.passages))
-        # A passage without words may be a picture, and nobody read what it says. Without any
-        # evidence nothing is unsupported, unless the mode says so.
+        # A passage without words may be a picture that nobody read. Without any evidence a claim
+        # is not unsupported, unless the mode says so.
         silent = any(not has_text(text) for _, text in dossier.passages)
         bare = not dossier.passages and not has_text(dossier.instructions)
         self._unread = (
@@ -183,23 +183,23 @@ class _Reading:
         return self._merged(claim, self._words.get(number, []))
 
     def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Assertions that stand in no numbered claim, with their offsets.
+        """Assertions outside of the numbered claims, with their offsets.
 
-        Words within a numbered claim count only where they are flagged and it is not.
+        An assertion within a numbered claim counts only if it is flagged and the claim is not.
         """
         spans = tuple((claim.start, claim.end) for claim in claims)
-        heard: dict[tuple[int, int], list[_Heard]] = {}
+        words_by_place: dict[tuple[int, int], list[_Heard]] = {}
         for word, shown in self._others:
             place = locate(word.text, self._answer, spans) if word else None
             if place is None:
                 self.unplaced += 1
                 continue
-            heard.setdefault(place, []).append((word, shown))
-        found: list[Claim] = []
-        for (start, end), words in heard.items():
-            around = [one for one in claims if one.start <= start and end <= one.end]
+            words_by_place.setdefault(place, []).append((word, shown))
+        added: list[Claim] = []
+        for (start, end), words in words_by_place.items():
+            around = [other for other in claims if other.start <= start and end <= other.end]
             claim = Claim(
-                claim_id=f"u{len(found) + 1}",
+                claim_id=f"u{len(added) + 1}",
                 text=self._dossier.answer[start:end],
                 start=start,
                 end=end,
@@ -210,52 +210,54 @@ class _Reading:
                 checked=Checked.CHECKED,
             )
             claim = self._merged(claim, words)
-            if not around or (claim.flagged and not any(one.flagged for one in around)):
-                found.append(claim)
-        return found
+            if not around or (claim.flagged and not any(other.flagged for other in around)):
+                added.append(claim)
+        return added
 
     def _merged(self, claim: Claim, heard: Sequence[_Heard]) -> Claim:
-        """A claim with what several calls, each with other passages, come to."""
-        found = [self._believed(claim, word, shown) for word, shown in heard]
-        found.sort(key=lambda one: FIRST.index(one.status))
-        best = found[0] if found else unread(claim)
+        """A claim with the joint result of several calls, each with other passages."""
+        candidates = [self._believed(claim, word, shown) for word, shown in heard]
+        candidates.sort(key=lambda candidate: FIRST.index(candidate.status))
+        best = candidates[0] if candidates else unread(claim)
         if best.status is ClaimStatus.UNSUPPORTED and not found_exactly(claim):
             shown = frozenset[int]().union(*(there for _, there in heard))
             if self._unread or len(shown) < self._whole:
-                # What was not read may say it.
+                # A passage that was not read may support the claim.
                 best = with_status(claim, ClaimStatus.NOT_CHECKED)
         return with_rejection(best)
 
     def _believed(self, claim: Claim, word: Word | None, shown: frozenset[int]) -> Claim:
-        """A claim with a judge's word, as far as that is believed."""
+        """A claim with as much of a judge's word as is believed."""
         if word is None:
             return unread(claim)
-        said = [(text, self._quotation(source, text, shown)) for source, text in word.quotes]
-        stand = [(text, place) for text, place in said if place is not None]
+        quoted = [(text, self._quotation(source, text, shown)) for source, text in word.quotes]
+        stand = [(text, place) for text, place in quoted if place is not None]
         quotations = tuple(place for _, place in stand)
         if word.status is ClaimStatus.SUPPORTED:
             values = frozenset[str]().union(*(matter_of(text).values for text, _ in stand))
             matter = claim_matter(claim.text)
-            counting = [one for text, one in stand if self._counts(matter, text, one, values)]
+            counting = [place for text, place in stand if self._counts(matter, text, place, values)]
             if not counting:
                 return unread(claim)
             disputed = found_exactly(claim) and not self._explained(claim, counting)
             supported = with_status(claim, ClaimStatus.SUPPORTED)
-            told = {"quotations": quotations, "disputed": disputed}
-            return supported.model_copy(update={**told, "wrong": claim.wrong} if disputed else told)
+            changes = {"quotations": quotations, "disputed": disputed}
+            return supported.model_copy(
+                update={**changes, "wrong": claim.wrong} if disputed else changes
+            )
         if word.status is ClaimStatus.NOT_CHECKABLE:
             return unread(claim) if self._asserts(claim) else with_status(claim, word.status)
-        if len(stand) < len(said) or (word.status is ClaimStatus.CONTRADICTED and not stand):
-            # It was held against the answer, so what it is about asserts something.
-            stated = {} if found_exactly(claim) or not said else {"claim_type": ClaimType.FACTUAL}
+        if len(stand) < len(quoted) or (word.status is ClaimStatus.CONTRADICTED and not stand):
+            # The judge objected to the claim, so the claim asserts something.
+            stated = {} if found_exactly(claim) or not quoted else {"claim_type": ClaimType.FACTUAL}
             return unread(claim).model_copy(update=stated)
-        told = {"reason": word.reason, "fix": word.fix}
+        changes = {"reason": word.reason, "fix": word.fix}
         if found_exactly(claim) and word.status is ClaimStatus.UNSUPPORTED:
-            return claim.model_copy(update=told)
+            return claim.model_copy(update=changes)
         default = ErrorKind.OVERREACH if word.status is ClaimStatus.UNSUPPORTED else None
         return claim.model_copy(
             update={
-                **told,
+                **changes,
                 "status": word.status,
                 "error": word.kind or default,
                 "wrong": self._wrong(claim, word.wrong),
@@ -276,13 +278,15 @@ class _Reading:
         return self._belief.counts(claim, quoted)
 
     def _explained(self, claim: Claim, counting: Sequence[Quotation]) -> bool:
-        """Whether another passage than the finding's states the value that was found wrong."""
+        """Whether a passage other than the finding's states the value that was found wrong."""
         start, end = claim.wrong or (claim.start, claim.end)
         values = matter_of(self._dossier.answer[start:end]).values
-        known = {one.fact_id for one in claim.quotations}
+        known = {quotation.fact_id for quotation in claim.quotations}
         return bool(values) and any(
-            one.passage and one.fact_id not in known and values <= matter_of(one.text).values
-            for one in counting
+            quotation.passage
+            and quotation.fact_id not in known
+            and values <= matter_of(quotation.text).values
+            for quotation in counting
         )
 
     def _asserts(self, claim: Claim) -> bool:
@@ -293,8 +297,8 @@ class _Reading:
         return not talk and self._belief.asserts(claim.text)
 
     def _wrong(self, claim: Claim, words: str) -> tuple[int, int] | None:
-        found = locate(words, Folded(claim.text)) if words else None
-        return (claim.start + found[0], claim.start + found[1]) if found else None
+        span = locate(words, Folded(claim.text)) if words else None
+        return (claim.start + span[0], claim.start + span[1]) if span else None
 
     # --- the question and the evidence -----------------------------------------------------
 
@@ -313,17 +317,17 @@ class _Reading:
         )
 
     def conflicts(self) -> tuple[Conflict, ...]:
-        """What cannot both be true: two claims at least, or two quotations that stand."""
-        found = []
-        for said, asked, shown in self._conflicts:
-            claims = [self._claims[n - 1].claim_id for n in said.claims if n in asked]
-            places = [self._quotation(source, text, shown) for source, text in said.quotes]
-            stand = tuple(dict.fromkeys(one for one in places if one is not None))
+        """Sets that cannot be true together: at least two claims, or two quotations that stand."""
+        conflicts = []
+        for conflict, asked, shown in self._conflicts:
+            claims = [self._claims[n - 1].claim_id for n in conflict.claims if n in asked]
+            places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
+            stand = tuple(dict.fromkeys(place for place in places if place is not None))
             if len(claims) > 1:
-                found.append(Conflict(claims=tuple(claims), reason=said.reason))
+                conflicts.append(Conflict(claims=tuple(claims), reason=conflict.reason))
             elif len(stand) > 1 and len(stand) == len(places):
-                found.append(Conflict(quotations=stand, reason=said.reason))
-        return tuple(found)
+                conflicts.append(Conflict(quotations=stand, reason=conflict.reason))
+        return tuple(conflicts)
 
     def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:
         known = self._source(source)
@@ -339,17 +343,17 @@ class _Reading:
         )
 
     def _source(self, name: str) -> tuple[str, int, str, Folded] | None:
-        """Id, number and text of what a quotation names."""
+        """Id, number and text of the source that a quotation names."""
         name = name.strip(" []#().").removeprefix("passage").strip()
         if name not in self._sources:
             if name in (QUESTION, "question", "0"):
-                found = (QUESTION_ID, 0, self._question)
+                source = (QUESTION_ID, 0, self._question)
             elif name in (SYSTEM, "system"):
-                found = (SYSTEM_ID, 0, self._dossier.instructions)
+                source = (SYSTEM_ID, 0, self._dossier.instructions)
             elif _NUMBER.fullmatch(name) and 1 <= int(name) <= len(self._dossier.passages):
                 fact_id, text = self._dossier.passages[int(name) - 1]
-                found = (fact_id, int(name), text)
+                source = (fact_id, int(name), text)
             else:
                 return None
-            self._sources[name] = (*found, Folded(found[2]))
+            self._sources[name] = (*source, Folded(source[2]))
         return self._sources[name]

@@ -38,23 +38,23 @@ def of_judge(flag: str) -> bool:
 
 
 def judged(report: Report, dossier: Dossier, run: JudgeRun, settings: DpeSettings) -> Report:
-    """A report with what a judge said of each claim, and what follows from it.
+    """A report with a judge's verdict on each claim, and what follows from it.
 
     Spec: CRP-SPEC-005 §7.4 (decision D13)
     """
-    found = read_replies(report, dossier, run)
-    if found is None:
+    replies = read_replies(report, dossier, run)
+    if replies is None:
         return unjudged(report, run)
     run = run.model_copy(
         update={
-            "unplaced": found.unplaced,
-            "needs": found.needs,
-            "conflicts": found.conflicts,
+            "unplaced": replies.unplaced,
+            "needs": replies.needs,
+            "conflicts": replies.conflicts,
         }
     )
     changed = report.model_copy(
         update={
-            "claims": found.claims,
+            "claims": replies.claims,
             "checked_by": f"judge {run.asked}",
             "judge": run,
             "flags": (*report.flags, *_flags(run)),

@@ -61,28 +61,28 @@ _NOT_PHONE: Final = re.compile(
 def emails(plain: str) -> Iterator[PersonalSpan]:
     """Addresses with an at sign, or with one that is spelled out in brackets."""
     if "@" in plain:
-        for found in _EMAIL.finditer(plain):
-            yield span("email", *found.span(), "email@1", 1.0)
-    for found in _SPELLED.finditer(plain) if "at" in plain and _BRACKET.search(plain) else ():
-        yield span("email", *found.span(), "email-spelled@1", 0.75)
+        for match in _EMAIL.finditer(plain):
+            yield span("email", *match.span(), "email@1", 1.0)
+    for match in _SPELLED.finditer(plain) if "at" in plain and _BRACKET.search(plain) else ():
+        yield span("email", *match.span(), "email-spelled@1", 0.75)
 
 
 def urls(plain: str) -> Iterator[PersonalSpan]:
-    """Addresses of pages that are about one person; those of others are no personal data."""
-    for found in _URL.finditer(plain):
-        address = found.group().rstrip(".,;:!?")
+    """Addresses of pages about one person; addresses of other pages are no personal data."""
+    for match in _URL.finditer(plain):
+        address = match.group().rstrip(".,;:!?")
         if _PERSONAL_PATH.search(address):
-            yield span("url", found.start(), found.start() + len(address), "url@1", 0.80)
+            yield span("url", match.start(), match.start() + len(address), "url@1", 0.80)
 
 
 def ip_addresses(plain: str) -> Iterator[PersonalSpan]:
-    """Internet addresses, but for those that name no device of anybody's."""
+    """Internet addresses, except those that name nobody's device."""
     for pattern in (_IPV4, _IPV6):
-        # Looked for only where there are signs enough: mostly there are none.
+        # Most texts have too few points or colons for an address: they are not searched.
         if plain.count("." if pattern is _IPV4 else ":") < (3 if pattern is _IPV4 else 2):
             continue
-        for found in pattern.finditer(plain):
-            text = found.group()
+        for match in pattern.finditer(plain):
+            text = match.group()
             if pattern is _IPV6 and text.count(":") < 2:
                 continue
             try:
@@ -91,19 +91,19 @@ def ip_addresses(plain: str) -> Iterator[PersonalSpan]:
                 continue
             if address.is_loopback or address.is_unspecified or address.is_multicast:
                 continue
-            head = plain[max(0, found.start() - 12) : found.start()]
+            head = plain[max(0, match.start() - 12) : match.start()]
             if pattern is _IPV4 and _VERSION.search(head):
                 continue
-            yield span("ip", *found.span(), "ip@1", 0.95)
+            yield span("ip", *match.span(), "ip@1", 0.95)
 
 
 def hardware_addresses(plain: str) -> Iterator[PersonalSpan]:
     """MAC addresses."""
     if max(plain.count(":"), plain.count("-")) < 5 and plain.count(".") < 2:
         return
-    for found in _MAC.finditer(plain):
-        if len(set(found.group()) - set(":-.")) > 1:
-            yield span("mac", *found.span(), "mac@1", 0.95)
+    for match in _MAC.finditer(plain):
+        if len(set(match.group()) - set(":-.")) > 1:
+            yield span("mac", *match.span(), "mac@1", 0.95)
 
 
 @cache
@@ -116,9 +116,9 @@ def phones(plain: str, regions: Sequence[str]) -> Iterator[PersonalSpan]:
     """Telephone numbers, checked against the numbering plans of the world; none without those."""
     if not finds_phones():
         return
-    for found in _PHONE.finditer(plain):
-        text = found.group().rstrip(" (-./")
-        start, end = found.start(), found.start() + len(text)
+    for match in _PHONE.finditer(plain):
+        text = match.group().rstrip(" (-./")
+        start, end = match.start(), match.start() + len(text)
         if text.count("(") != text.count(")"):
             if not text.startswith("(") or ")" in text:
                 continue
@@ -135,19 +135,23 @@ def _phone_score(
     plain: str, start: int, end: int, text: str, digits: int, regions: Sequence[str]
 ) -> float:
     prefixed = text.startswith(("+", "00"))
-    told = beside(plain, start, end, _CALLED)
+    labelled = beside(plain, start, end, _CALLED)
     if prefixed:
         if _is_valid("+" + text.lstrip("+0") if text.startswith("00") else text, None):
             return 0.95
         return (
-            0.75 if told and digits >= 9 else 0.60 if text.startswith("+") and digits > 9 else 0.0
+            0.75
+            if labelled and digits >= 9
+            else 0.60
+            if text.startswith("+") and digits > 9
+            else 0.0
         )
     if _AMERICAN.fullmatch(text):
-        return 0.90 if told else 0.75
+        return 0.90 if labelled else 0.75
     shaped = not text.isdigit()
-    if _NOT_PHONE.fullmatch(text) and not (told and digits >= 9):
-        return 0.55 if told and shaped and digits >= 7 and "." not in text else 0.0
-    if told:
+    if _NOT_PHONE.fullmatch(text) and not (labelled and digits >= 9):
+        return 0.55 if labelled and shaped and digits >= 7 and "." not in text else 0.0
+    if labelled:
         return 0.85 if any(_is_valid(text, region) for region in regions) else 0.70
     groups = len(re.findall(r"\d+", text))
     if not shaped or digits < 9 or not 2 <= groups <= 5:
@@ -270,15 +274,15 @@ _LONGEST_GROWN: Final = 12
 
 
 def _may_be_grown(plain: str) -> bool:
-    """Whether `_COMPOUND_AFTER` can be in a text, which is dear to look for."""
+    """Whether `_COMPOUND_AFTER`, which is expensive to search for, can be in a text."""
     return any(
-        _GROWN_END.search(plain, max(0, found.start() - _LONGEST_GROWN), found.start())
-        for found in _BLANK_NUMBER.finditer(plain)
+        _GROWN_END.search(plain, max(0, match.start() - _LONGEST_GROWN), match.start())
+        for match in _BLANK_NUMBER.finditer(plain)
     )
 
 
 def street_addresses(plain: str) -> Iterator[PersonalSpan]:
-    """Streets with a number and what goes on from them, boxes, and military addresses."""
+    """Streets with a number and the rest of the address, boxes, and military addresses."""
     for pattern, score in (
         (_FIRST_NUMBER, 0.80),
         (_LEADING, 0.80),
@@ -291,10 +295,10 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
     ):
         if pattern is _COMPOUND_AFTER and not _may_be_grown(plain):
             continue
-        for found in pattern.finditer(plain):
-            start, end = found.span()
-            end = start + len(found.group().rstrip(" ,."))
-            if not score and (not beside(plain, start, end, _TOLD) or _is_no_street(found.group())):
+        for match in pattern.finditer(plain):
+            start, end = match.span()
+            end = start + len(match.group().rstrip(" ,."))
+            if not score and (not beside(plain, start, end, _TOLD) or _is_no_street(match.group())):
                 continue
             sure = score or 0.60
             loose = not score
@@ -303,7 +307,7 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
                 start = number.start("n")
             longer, coded = (end, False) if pattern is _MILITARY else _going_on(plain, end)
             if loose and not coded and not _lives_there(plain, start, end):
-                # "Order 4417 was shipped" names no way, and nobody lives there.
+                # "Order 4417 was shipped" names no street, and nobody lives there.
                 continue
             if coded and pattern is not _MILITARY:
                 sure = min(0.95, sure + 0.10)

@@ -170,37 +170,37 @@ _ETHEREUM: Final = re.compile(r"(?<!\w)0x[0-9a-fA-F]{40}(?!\w)")
 
 def ibans(plain: str) -> Iterator[PersonalSpan]:
     """Account numbers of ISO 13616: their country's length, and 1 over 97."""
-    for found in _IBAN.finditer(plain):
-        length = int(_IBAN_LENGTHS.get(found.group()[:2].upper(), 0))
-        end, seen = found.start(), 0
+    for match in _IBAN.finditer(plain):
+        length = int(_IBAN_LENGTHS.get(match.group()[:2].upper(), 0))
+        end, seen = match.start(), 0
         # The pattern goes on into the next word; the country says where the number ends.
-        for letter in found.group():
+        for letter in match.group():
             if seen == length:
                 break
             seen += letter not in " -"
             end += 1
-        text = re.sub(r"[ -]", "", plain[found.start() : end]).upper()
+        text = re.sub(r"[ -]", "", plain[match.start() : end]).upper()
         follows = plain[end : end + 1]
         if seen == length and length and not follows.isalnum() and checksums.iban(text):
-            yield span("iban", found.start(), end, "iban@1", 1.0)
+            yield span("iban", match.start(), end, "iban@1", 1.0)
 
 
 def crypto_addresses(plain: str) -> Iterator[PersonalSpan]:
-    """Addresses whose checksum holds, and Ethereum's by their form."""
-    for found in _BASE58.finditer(plain):
-        if checksums.base58check(found.group()):
-            yield span("crypto", *found.span(), "base58check@1", 1.0)
-    for found in _BECH32.finditer(plain):
-        if checksums.bech32(found.group().lower()):
-            yield span("crypto", *found.span(), "bech32@1", 1.0)
-    for found in _ETHEREUM.finditer(plain):
-        yield span("crypto", *found.span(), "ethereum@1", 0.80)
+    """Addresses with a valid checksum, and Ethereum addresses by their form."""
+    for match in _BASE58.finditer(plain):
+        if checksums.base58check(match.group()):
+            yield span("crypto", *match.span(), "base58check@1", 1.0)
+    for match in _BECH32.finditer(plain):
+        if checksums.bech32(match.group().lower()):
+            yield span("crypto", *match.span(), "bech32@1", 1.0)
+    for match in _ETHEREUM.finditer(plain):
+        yield span("crypto", *match.span(), "ethereum@1", 0.80)
 
 
 def salaries(plain: str) -> Iterator[PersonalSpan]:
     """Sums of money beside a word for earning and a word for a person."""
-    for found in _MONEY.finditer(plain):
-        start, end = found.span()
+    for match in _MONEY.finditer(plain):
+        start, end = match.span()
         if beside(plain, start, end, _SALARY) and beside(plain, start, end, _PERSON_NEAR):
             yield span("salary", start, end, "salary@1", 0.70)
 
@@ -265,9 +265,9 @@ _ABOUT_THINGS: Final = any_of(
 
 
 def ages(plain: str) -> Iterator[PersonalSpan]:
-    """Ages in years, of persons as far as the words beside them tell."""
+    """Ages in years, without those that the words beside them give to things."""
     for pattern in _AGES:
-        for found in pattern.finditer(plain):
-            start, end = found.span("n")
-            if 0 < int(found["n"]) <= _OLDEST and not beside(plain, start, end, _ABOUT_THINGS):
+        for match in pattern.finditer(plain):
+            start, end = match.span("n")
+            if 0 < int(match["n"]) <= _OLDEST and not beside(plain, start, end, _ABOUT_THINGS):
                 yield span("age", start, end, "age@1", 0.80)

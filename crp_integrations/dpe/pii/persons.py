@@ -282,9 +282,9 @@ def _is_word_too(word: str) -> bool:
 def persons(plain: str) -> Iterator[PersonalSpan]:
     """Names of persons, without their titles."""
     for group in _groups(plain):
-        found = _person(plain, group)
-        if found is not None:
-            tokens, score = found
+        person = _person(plain, group)
+        if person is not None:
+            tokens, score = person
             end = tokens[-1].end
             if tokens[-1].text.endswith(("'s", "'S")):
                 end -= 2
@@ -296,11 +296,11 @@ def _groups(plain: str) -> Iterator[list[_Token]]:
     group: list[_Token] = []
     pending: list[_Token] = []
     last = -1
-    for found in _WORD.finditer(plain):
-        if not group and not found.group()[0].isupper():
-            last = found.end()
+    for match in _WORD.finditer(plain):
+        if not group and not match.group()[0].isupper():
+            last = match.end()
             continue
-        token = _Token(found.group(), *found.span())
+        token = _Token(match.group(), *match.span())
         joined = bool(group) and _follows(plain, group, pending, last, token.start)
         if token.text[0].isupper():
             if not joined:
@@ -346,23 +346,23 @@ def _person(plain: str, group: list[_Token]) -> tuple[list[_Token], float] | Non
     if not tokens or len(tokens) > _LONGEST:
         return None
     keys = [token.key.removesuffix("'s") for token in tokens]
-    given = _is_given(keys[0])
-    if len(keys) == 1 and not given and keys[0] in _COMMON:
-        # As the first word of most sentences: whatever stands around it, it names nobody.
+    has_given_name = _is_given(keys[0])
+    if len(keys) == 1 and not has_given_name and keys[0] in _COMMON:
+        # Like the first word of most sentences: it names nobody, whatever stands around it.
         return None
     if any(key in _NO_PERSON for key in keys) or _is_address(plain, tokens[0].start):
         return None
-    if titled and not (weak and not given and len(tokens) < 2):
-        return (tokens, 0.90) if keys[0] not in _COMMON or given else None
+    if titled and not (weak and not has_given_name and len(tokens) < 2):
+        return (tokens, 0.90) if keys[0] not in _COMMON or has_given_name else None
     before = plain[max(0, tokens[0].start - 48) : tokens[0].start]
     cue = _CUE.search(before)
-    if cue and (keys[0] not in _COMMON or given):
+    if cue and (keys[0] not in _COMMON or has_given_name):
         strong = bool(_STRONG_CUE.search(cue.group()))
-        if given or strong:
+        if has_given_name or strong:
             return tokens, 0.85
         if len(tokens) > 1 or _GREETING.search(cue.group()):
             return tokens, 0.55
-    return _unintroduced(plain, tokens, keys, given)
+    return _unintroduced(plain, tokens, keys, has_given_name)
 
 
 def _unintroduced(

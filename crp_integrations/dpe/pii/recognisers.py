@@ -131,10 +131,10 @@ _PHRASES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
 
 def sensitive(plain: str, persons: Sequence[PersonalSpan]) -> Iterator[PersonalSpan]:
     """Words of a special category in sentences about a person."""
-    # Most texts are about nobody. In ASCII no sentence begins right behind a letter, digit or `_`.
+    # Most texts are about no person. In ASCII no sentence begins right behind a word character.
     if not persons and plain.isascii() and not _PERSON.search(plain):
         return
-    starts = [found.start for found in persons]
+    starts = [person.start for person in persons]
     at = 0
     for sentence in split_sentences(plain):
         text = plain[sentence.start : sentence.end]
@@ -144,8 +144,8 @@ def sensitive(plain: str, persons: Sequence[PersonalSpan]) -> Iterator[PersonalS
         if not named and not _PERSON.search(text):
             continue
         for kind, pattern, score in _PHRASES:
-            for found in pattern.finditer(text):
-                start, end = found.span("n")
+            for match in pattern.finditer(text):
+                start, end = match.span("n")
                 yield span(kind, sentence.start + start, sentence.start + end, NAME, score)
 
 
@@ -174,7 +174,7 @@ def find_personal_data(
     reading = read(text)
     plain = reading.plain
     names = list(persons(plain))
-    found = [
+    places = [
         *names,
         *crypto_addresses(plain),
         *emails(plain),
@@ -184,11 +184,13 @@ def find_personal_data(
         *sensitive(plain, names),
     ]
     if _DIGIT.search(plain):
-        found += numbered(plain, settings)
+        places += numbered(plain, settings)
     wanted = [
-        one for one in found if one.score >= settings.least_score and one.kind not in settings.aside
+        place
+        for place in places
+        if place.score >= settings.least_score and place.kind not in settings.aside
     ]
-    return tuple(_back(one, reading.back(one.start, one.end)) for one in apart(wanted))
+    return tuple(_back(place, reading.back(place.start, place.end)) for place in apart(wanted))
 
 
 def numbered(plain: str, settings: PersonalSettings) -> list[PersonalSpan]:

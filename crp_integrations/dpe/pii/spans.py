@@ -70,23 +70,23 @@ def span(kind: str, start: int, end: int, recogniser: str, score: float) -> Pers
 
 
 def apart(found: list[PersonalSpan]) -> list[PersonalSpan]:
-    """The places without those that others cover: surer first, then longer, then earlier.
+    """The places without overlaps: the surer one stays, else the longer, else the earlier.
 
     One pass over the sorted places, with the taken stretches kept in order.
     """
     from bisect import bisect_left, insort
 
-    kept: list[PersonalSpan] = []
+    chosen: list[PersonalSpan] = []
     taken: list[tuple[int, int]] = []
-    for one in sorted(found, key=lambda s: (-s.score, s.start - s.end, s.start, s.kind)):
-        at = bisect_left(taken, (one.start, one.start))
+    for place in sorted(found, key=lambda s: (-s.score, s.start - s.end, s.start, s.kind)):
+        at = bisect_left(taken, (place.start, place.start))
         before = taken[at - 1] if at else (0, 0)
-        after = taken[at] if at < len(taken) else (one.end, one.end)
-        if before[1] > one.start or after[0] < one.end:
+        after = taken[at] if at < len(taken) else (place.end, place.end)
+        if before[1] > place.start or after[0] < place.end:
             continue
-        insort(taken, (one.start, one.end))
-        kept.append(one)
-    return sorted(kept, key=lambda s: (s.start, s.end))
+        insort(taken, (place.start, place.end))
+        chosen.append(place)
+    return sorted(chosen, key=lambda s: (s.start, s.end))
 
 
 # Characters on either side in which a word counts as beside.
@@ -144,20 +144,20 @@ class Rule:
 
     def find(self, plain: str) -> Iterator[PersonalSpan]:
         """Every place of the kind."""
-        for found in self.pattern.finditer(plain):
-            group: str | int = "n" if "n" in found.re.groupindex else 0
-            start, end = found.span(group)
+        for match in self.pattern.finditer(plain):
+            group: str | int = "n" if "n" in match.re.groupindex else 0
+            start, end = match.span(group)
             score = self.bare
             if self.words is not None and beside(plain, start, end, self.words):
                 score = self.told
-            if score and self.valid(_compact(found.group(group))):
+            if score and self.valid(_compact(match.group(group))):
                 yield span(self.kind, start, end, self.name, score)
 
 
 def found_by(rules: Sequence[Rule], plain: str) -> list[PersonalSpan]:
-    """What all rules find; a text without digits enough for a rule is not searched by it."""
+    """What all rules find; a rule does not search a text with too few digits for it."""
     there = len(_DIGIT.findall(plain))
-    return [one for rule in rules if rule.digits <= there for one in rule.find(plain)]
+    return [place for rule in rules if rule.digits <= there for place in rule.find(plain)]
 
 
 _LOOKALIKES: Final = dict(
@@ -205,14 +205,14 @@ def read(text: str) -> Reading:
         return Reading(
             _unmixed(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
         )
-    kept: list[str] = []
+    characters: list[str] = []
     at: list[int] = []
     for place, character in enumerate(text):
         plain = others.get(character, character)
         if plain:
-            kept.append(plain)
+            characters.append(plain)
             at.append(place)
-    joined = _unmixed("".join(kept))
+    joined = _unmixed("".join(characters))
     return Reading(joined, tuple(at), len(text))
 
 

@@ -30,8 +30,8 @@ def segment_claims(state: State) -> State:
     """
     answer, settings = state.dossier.answer, state.tools.settings
     # Later stages read the answer's claims and sentences again.
-    said = state.told.answer if state.told is not None else SessionText(answer)
-    segments, spans = said.segments, said.every
+    session_text = state.told.answer if state.told is not None else SessionText(answer)
+    segments, spans = session_text.segments, session_text.every
     claims = []
     sentences = []
     checkable = 0
@@ -170,9 +170,9 @@ def _by_cosine(state: State, embedder: Embedder) -> dict[str, Scored]:
         if facts is None:
             facts = embedder.embed_passages([text for _, text in passages])
         rows = embedder.embed_passages([claim.reads_as for claim in wanted])
-        found = [np.einsum("ij,j->i", facts, row, dtype=np.float32) for row in rows]
-        places = [int(np.argmax(values)) for values in found]
-        return [float(v[place]) for v, place in zip(found, places, strict=True)], places
+        similarities = [np.einsum("ij,j->i", facts, row, dtype=np.float32) for row in rows]
+        places = [int(np.argmax(values)) for values in similarities]
+        return [float(v[place]) for v, place in zip(similarities, places, strict=True)], places
 
     best: dict[str, Scored] = {}
     cosines, places = near(state.tools.signals, "attribution.cosines", nearest)

@@ -117,23 +117,23 @@ def _compared_exactly(state: State) -> tuple[Coherence, str]:
     compared = compare_claims(
         state.dossier.answer,
         [claim.model_copy(update=_UNREAD) for claim in state.claims],
-        [(one.window_id, one.text) for one in state.dossier.prior if one.text.strip()],
+        [(window.window_id, window.text) for window in state.dossier.prior if window.text.strip()],
         state.dossier.question,
         numbered=False,
     )
-    found = []
+    contradictions = []
     for claim in compared:
         kind = KINDS.get(claim.error) if claim.error else None
         if claim.status is not ClaimStatus.CONTRADICTED or kind is None or not claim.quotations:
             continue
-        said = claim.quotations[0]
-        prior = PriorClaim(said.fact_id, said.text, said.start, said.end)
+        quotation = claim.quotations[0]
+        prior = PriorClaim(quotation.fact_id, quotation.text, quotation.start, quotation.end)
         sure = state.tools.settings.quality.opposed
-        found.append(_contradiction(claim, prior, kind, sure, COMPARISON))
+        contradictions.append(_contradiction(claim, prior, kind, sure, COMPARISON))
     coherence = Coherence(
-        contradictions=tuple(found),
+        contradictions=tuple(contradictions),
         compared=sum(claim.status in _SAID for claim in compared),
-        contradicted=len(found),
+        contradicted=len(contradictions),
     )
     return coherence, COMPARISON
 
@@ -146,7 +146,7 @@ def _compared_in_pairs(state: State) -> tuple[Coherence, str]:
     index = Statements(len(earlier))
     for prior in earlier:
         index.add(read(prior.reads_as))
-    found: list[CrossContradiction] = []
+    contradictions: list[CrossContradiction] = []
     compared = unread = 0
     for claim in state.claims:
         if claim.claim_type not in (ClaimType.FACTUAL, ClaimType.META):
@@ -160,41 +160,44 @@ def _compared_in_pairs(state: State) -> tuple[Coherence, str]:
         compared += bool(near)
         worst = _worst(claim, near, state)
         if worst is not None:
-            found.append(worst)
+            contradictions.append(worst)
     coherence = Coherence(
-        contradictions=tuple(found), compared=compared, contradicted=len(found), unread=unread
+        contradictions=tuple(contradictions),
+        compared=compared,
+        contradicted=len(contradictions),
+        unread=unread,
     )
     pairs = "all sharing pairs" if every else "nearest pairs"
     return coherence, f"{OPPOSED}, {verifier_of(state).identity}, {pairs}"
 
 
 def prior_claims(state: State) -> list[PriorClaim]:
-    """The FACTUAL and META claims of earlier windows; of a summary where that is what is given.
+    """The FACTUAL and META claims of earlier windows, or of a summary given in their place.
 
     Spec: CRP-SPEC-005 §8.2
     """
     settings = state.tools.settings
-    found = []
-    for window, said in zip(state.dossier.prior, state.session.prior, strict=True):
-        for piece in said.segments:
+    claims = []
+    for window, session_text in zip(state.dossier.prior, state.session.prior, strict=True):
+        for piece in session_text.segments:
             if piece.claim_type not in (ClaimType.FACTUAL, ClaimType.META):
                 continue
             if piece.end - piece.start > settings.longest_claim:
                 continue
-            reads_as = piece.read(said.text)
+            reads_as = piece.read(session_text.text)
             if len(read(reads_as).values) <= settings.most_pair_values:
-                own = said.text[piece.start : piece.end]
-                found.append(PriorClaim(window.window_id, own, piece.start, piece.end, reads_as))
-    return found
+                own = session_text.text[piece.start : piece.end]
+                claims.append(PriorClaim(window.window_id, own, piece.start, piece.end, reads_as))
+    return claims
 
 
 def _worst(
     claim: Claim, near: Sequence[tuple[float, PriorClaim]], state: State
 ) -> CrossContradiction | None:
-    """The gravest contradiction of a claim, with the most alike earlier claim on a tie."""
+    """The gravest contradiction of a claim; on a tie, that with the most similar earlier claim."""
     settings = state.tools.settings.quality
     own = read(claim.reads_as)
-    found: list[CrossContradiction] = []
+    contradictions: list[CrossContradiction] = []
     reads = settings.read_pairs if state.tools.settings.pairs == "share" else len(near)
     for likeness, prior in near:
         other = read(prior.reads_as)
@@ -207,9 +210,11 @@ def _worst(
             kind, probability = Kind.LOGICAL, round(word.contradiction, 6)
             engine = verifier_of(state).identity
         if kind is not None and probability > settings.contradiction_probability:
-            found.append(_contradiction(claim, prior, kind, probability, engine))
+            contradictions.append(_contradiction(claim, prior, kind, probability, engine))
     ranks = list(Severity)
-    return max(found, key=lambda one: ranks.index(one.severity), default=None)
+    return max(
+        contradictions, key=lambda contradiction: ranks.index(contradiction.severity), default=None
+    )
 
 
 REPETITION: Final = "repetition detection"
@@ -233,7 +238,9 @@ def detect_repetition(state: State) -> State:
         return state
     session, embedder = state.session, state.tools.embedder
     settings = state.tools.quality
-    overlap = gram_overlap(state.dossier.answer, [said.text for said in session.prior])
+    overlap = gram_overlap(
+        state.dossier.answer, [session_text.text for session_text in session.prior]
+    )
     spans = session.answer.spans
     again = repeated(session, settings, embedded=embedder is not None)
     semantic = len(again) / len(spans) if spans else 0.0
@@ -295,15 +302,15 @@ def repeated(session: SessionSentences, settings: QualitySettings, *, embedded: 
     if not own or not session.earlier:
         return []
     written = {_row(sentence) for sentence in session.earlier}
-    found = {at for at, sentence in enumerate(own) if _row(sentence) in written}
-    open_ = [at for at in range(len(own)) if at not in found]
+    positions = {at for at, sentence in enumerate(own) if _row(sentence) in written}
+    open_ = [at for at in range(len(own)) if at not in positions]
     threshold = REPEATED if settings.repeated is None else settings.repeated
     if embedded and settings.near_words == 0.0:
         near = session.nearest("repetition.nearest", [own[at] for at in open_], session.earlier)
         for at, cosine, place in zip(open_, near.cosine, near.place, strict=True):
             if cosine > threshold and _counts(own[at], session.earlier[place], settings):
-                found.add(at)
-        return sorted(found)
+                positions.add(at)
+        return sorted(positions)
     least = settings.near_words if embedded else settings.repeated_words
     pairs = _alike(session, open_, least)
     if embedded and pairs:
@@ -311,8 +318,8 @@ def repeated(session: SessionSentences, settings: QualitySettings, *, embedded: 
         right = [session.earlier[place] for _, place in pairs]
         values = session.cosines("repetition.pairs", left, right)
         pairs = [pair for pair, value in zip(pairs, values, strict=True) if value > threshold]
-    found |= {at for at, place in pairs if _counts(own[at], session.earlier[place], settings)}
-    return sorted(found)
+    positions |= {at for at, place in pairs if _counts(own[at], session.earlier[place], settings)}
+    return sorted(positions)
 
 
 def _row(sentence: str) -> str:

@@ -56,40 +56,42 @@ def compare_with_evidence(state: State) -> State:
 
 
 def _without_names(claim: Claim) -> Claim:
-    hints = tuple(one for one in claim.hints if one.kind != "name")
+    hints = tuple(hint for hint in claim.hints if hint.kind != "name")
     return claim.model_copy(update={"hints": hints}) if hints != claim.hints else claim
 
 
 def _with_hidden_text(claims: tuple[Claim, ...], answer: str) -> tuple[Claim, ...]:
     """The claims with a finding for each stretch of the answer that a reader does not see.
 
-    It belongs to the claim that it stands in, else to the one before it.
+    A stretch belongs to the claim around it, else to the claim before it.
 
     Spec: CRP-SPEC-005 §5.2
     """
     hidden = hidden_text(answer)
     if not hidden or not claims:
         return claims
-    found: dict[str, list[Finding]] = {}
-    for one in hidden:
-        before = [claim for claim in claims if claim.start < one.end]
+    findings: dict[str, list[Finding]] = {}
+    for stretch in hidden:
+        before = [claim for claim in claims if claim.start < stretch.end]
         claim = before[-1] if before else claims[0]
-        reason = f"hidden text ({one.kind})" + (f": {one.decoded}" if one.decoded else "")
-        found.setdefault(claim.claim_id, []).append(
+        reason = f"hidden text ({stretch.kind})" + (
+            f": {stretch.decoded}" if stretch.decoded else ""
+        )
+        findings.setdefault(claim.claim_id, []).append(
             Finding(
                 stage=3,
                 kind=HIDDEN_TEXT,
                 claim_id=claim.claim_id,
-                start=one.start,
-                end=one.end,
+                start=stretch.start,
+                end=stretch.end,
                 reason=reason[:LONGEST],
             )
         )
     return tuple(
         claim.model_copy(
-            update={"findings": (*claim.findings, *found[claim.claim_id])} | _doubted(claim)
+            update={"findings": (*claim.findings, *findings[claim.claim_id])} | _doubted(claim)
         )
-        if claim.claim_id in found
+        if claim.claim_id in findings
         else claim
         for claim in claims
     )
@@ -120,13 +122,13 @@ def read_with_verifier(state: State) -> State:
 
 
 def _read(state: State, verifier: Verifier, claim: Claim) -> Claim:
-    """A claim with the status that a verifier's probabilities stand for."""
+    """A claim with the status that follows from a verifier's probabilities."""
     if not state.dossier.passages or claim.end - claim.start > state.tools.settings.longest_claim:
         return claim
-    given = windows(state, verifier, claim) or first_pieces(state, verifier)
-    if not given:
+    texts = windows(state, verifier, claim) or first_pieces(state, verifier)
+    if not texts:
         return claim
-    word = word_on(state, "entailment.judgement", claim.reads_as, given)
+    word = word_on(state, "entailment.judgement", claim.reads_as, texts)
     status = ClaimStatus.UNSUPPORTED
     if word.entailment >= DECIDED:
         status = ClaimStatus.SUPPORTED

@@ -56,15 +56,15 @@ def completeness_of(
     settings: QualitySettings,
     windows_left: int,
 ) -> Completeness:
-    """What follows from which needs earlier windows and this answer cover.
+    """The completeness that follows from the needs covered by earlier windows and this answer.
 
     Spec: CRP-SPEC-005 §10.2
     """
-    answered = [one or other for one, other in zip(before, here, strict=True)]
+    answered = [earlier or now for earlier, now in zip(before, here, strict=True)]
     score = sum(answered) / len(needs)
-    found = level(score, settings)
+    coverage = level(score, settings)
     return Completeness(
-        level=found,
+        level=coverage,
         score=score,
         covered=tuple(need for need, done in zip(needs, answered, strict=True) if done),
         uncovered=tuple(need for need, done in zip(needs, answered, strict=True) if not done),
@@ -73,7 +73,7 @@ def completeness_of(
             for need, earlier, now in zip(needs, before, here, strict=True)
             if now and not earlier
         ),
-        recommendation=RECOMMENDED.get((found, windows_left > 0), ""),
+        recommendation=RECOMMENDED.get((coverage, windows_left > 0), ""),
     )
 
 
@@ -101,7 +101,7 @@ def by_cosine(
 
     Spec: CRP-SPEC-005 §10.2
     """
-    sentences = [sentence for said in texts for sentence in said.sentences]
+    sentences = [sentence for session_text in texts for sentence in session_text.sentences]
     near = session.nearest("completeness.nearest", needs, sentences)
     return [cosine > _threshold(settings) for cosine in near.cosine]
 

@@ -50,11 +50,11 @@ def find_omissions(state: State) -> State:
         engine = f"cosine@1 with {embedder.identity}"
         threshold = settings.threshold(embedder.thresholds)
         scores = _by_cosine(state, wanted)
-    found = []
+    omissions = []
     for place, score in zip(wanted, scores, strict=True):
         severity = severities[place]
         if score < threshold and severity is not None:
-            found.append(
+            omissions.append(
                 Omission(
                     fact_id=dossier.passages[place][0],
                     importance=dossier.importances[place],
@@ -63,7 +63,7 @@ def find_omissions(state: State) -> State:
                 )
             )
     run = StageRun(number=10, name="omission detection", engine=f"{engine} from {threshold:g}")
-    return replace(state, omissions=tuple(found), stages=(*state.stages, run))
+    return replace(state, omissions=tuple(omissions), stages=(*state.stages, run))
 
 
 def _by_cosine(state: State, places: list[int]) -> list[float]:
@@ -109,33 +109,33 @@ def find_personal(state: State) -> State:
         ("prompt", dossier.prompt or dossier.question),
         ("answer", dossier.answer),
     )
-    found: list[PersonalDatum] = []
+    data: list[PersonalDatum] = []
     truncated = False
     for where, text in texts:
         spans = _spans(text, settings, others, state.tools.signals)
         truncated = truncated or len(spans) > settings.most_found
-        found.extend(
+        data.extend(
             PersonalDatum(
-                category=one.category, kind=one.kind, where=where, start=one.start, end=one.end,
-                recogniser=one.recogniser, score=one.score,
+                category=span.category, kind=span.kind, where=where, start=span.start, end=span.end,
+                recogniser=span.recogniser, score=span.score,
             )
-            for one in spans[: settings.most_found]
+            for span in spans[: settings.most_found]
         )  # fmt: skip
     own = {kind: of for kind, of in KINDS.items() if kind != "phone" or finds_phones()}
-    kinds = {OWN: own} | {one.identity: one.kinds for one in others}
+    kinds = {OWN: own} | {recogniser.identity: recogniser.kinds for recogniser in others}
     checked = {
         engine: {kind: of for kind, of in known.items() if kind not in settings.aside}
         for engine, known in kinds.items()
     }
     looked_for = {kind for known in checked.values() for kind in known}
     personal = PersonalData(
-        found=tuple(found),
+        found=tuple(data),
         checked={
             category.value: tuple(n for n, known in checked.items() if category in known.values())
             for category in PersonalCategory
         },
         not_checked=tuple(sorted({*KINDS, *NEVER_CHECKED} - looked_for)),
-        warning=WARNING if found and not dossier.no_store else "",
+        warning=WARNING if data and not dossier.no_store else "",
         truncated=truncated,
     )
     run = StageRun(number=11, name="personal data detection", engine="; ".join(checked))
@@ -148,9 +148,9 @@ def _spans(
     spans = list(find_personal_data(text, settings=settings))
     for recogniser in others:
         spans.extend(
-            one
-            for one in _told(signals, recogniser, text)
-            if one.score >= settings.least_score and one.kind not in settings.aside
+            span
+            for span in _told(signals, recogniser, text)
+            if span.score >= settings.least_score and span.kind not in settings.aside
         )
     return apart(spans)
 
@@ -160,8 +160,15 @@ def _told(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalS
 
     def asked() -> list[list[str | int]]:
         return [
-            [one.category.value, one.kind, one.start, one.end, one.recogniser, fixed(one.score)]
-            for one in recogniser.find(text)
+            [
+                span.category.value,
+                span.kind,
+                span.start,
+                span.end,
+                span.recogniser,
+                fixed(span.score),
+            ]
+            for span in recogniser.find(text)
         ]
 
     return [
@@ -214,19 +221,19 @@ def classify(state: State) -> State:
 
     verdict = state.tools.signals.said(VERDICT, asked)
     try:
-        found = Classification(failed=True) if verdict is None else _read(verdict)
+        classification = Classification(failed=True) if verdict is None else _read(verdict)
     except EngineError:
-        found = Classification(failed=True)
+        classification = Classification(failed=True)
     registered = system.domain is not None
-    found = found.model_copy(
+    classification = classification.model_copy(
         update={
             "engine": f"{engine.identity}; {named()}",
             # Nothing rules out that a registered use is forbidden when the rules cannot be asked.
-            "halts": found.halts or (found.failed and registered),
+            "halts": classification.halts or (classification.failed and registered),
         }
     )
-    run = StageRun(number=12, name="regulatory classification", engine=found.engine)
-    return replace(state, classification=found, stages=(*state.stages, run))
+    run = StageRun(number=12, name="regulatory classification", engine=classification.engine)
+    return replace(state, classification=classification, stages=(*state.stages, run))
 
 
 def evidence(state: State) -> frozenset[str]:

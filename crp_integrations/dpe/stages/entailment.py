@@ -50,20 +50,20 @@ def windows(
     """The windows of the context that a claim is judged against, best first; none is cut away.
 
     Each window is a sentence with its neighbours. A sentence longer than the verifier reads is
-    given in pieces, all of them.
+    given completely, in pieces.
     """
     longest = max(1, verifier.passage)
     count = state.tools.settings.windows
     units = list(found.units) if found is not None else []
     units += [u for u in state.context.nearest(claim.reads_as, count) if u not in units]
-    given: list[str] = []
+    texts: list[str] = []
     for place, unit in enumerate(units):
         if place >= count and (found is None or unit not in found.units):
             break
         start, end = state.context.span_around(unit, longest)
         text = state.context.passages[unit.passage]
-        given += [text[at : min(end, at + longest)] for at in range(start, end, longest)]
-    return list(dict.fromkeys(given))
+        texts += [text[at : min(end, at + longest)] for at in range(start, end, longest)]
+    return list(dict.fromkeys(texts))
 
 
 def first_pieces(state: State, verifier: Verifier) -> list[str]:
@@ -89,11 +89,11 @@ def word_on(state: State, at: str, claim: str, passages: list[str]) -> Judgement
 
 
 def _judge(state: State, verifier: Verifier, place: int) -> Judgement:
-    claim, found = state.claims[place], state.alignments[place]
-    given = windows(state, verifier, claim, found)
-    if not given:
+    claim, alignment = state.claims[place], state.alignments[place]
+    texts = windows(state, verifier, claim, alignment)
+    if not texts:
         return UNSUPPORTED
-    return word_on(state, "entailment.judgement", claim.reads_as, given)
+    return word_on(state, "entailment.judgement", claim.reads_as, texts)
 
 
 def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
@@ -146,10 +146,10 @@ def classify_risk(state: State) -> State:
     Spec: CRP-SPEC-005 §7.2, CRP-SPEC-003 §13.2 (decision E21)
     """
     if state.dossier.grounding is GroundingMode.STRICT:
-        found = [
+        findings = [
             Finding(stage=5, kind=PARAMETRIC, claim_id=c.claim_id, start=c.start, end=c.end)
             for c in state.factual
             if c.attribution is Attribution.PARAMETRIC
         ]
-        state = replace(state, claims=with_findings(state.claims, found))
+        state = replace(state, claims=with_findings(state.claims, findings))
     return replace(state, stages=(*state.stages, RUN))

@@ -41,12 +41,12 @@ def fabrications(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.2
     """
-    found = []
+    findings = []
     for place in order_of_search(state):
         claim, alignment = state.claims[place], state.alignments[place]
         if alignment is not None and claim.claim_type is not ClaimType.META:
-            found += [_finding(claim, FABRICATION_KIND, value) for value in alignment.untraced]
-    return [finding for finding in found if finding is not None]
+            findings += [_finding(claim, FABRICATION_KIND, value) for value in alignment.untraced]
+    return [finding for finding in findings if finding is not None]
 
 
 def _finding(
@@ -99,11 +99,11 @@ def distortions(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.3
     """
-    found: list[Finding | None] = []
+    findings: list[Finding | None] = []
     for claim, alignment in zip(state.claims, state.alignments, strict=True):
         if alignment is not None and claim.checked is Checked.CHECKED:
-            found += _distorted(state, claim, alignment)
-    return [finding for finding in found if finding is not None]
+            findings += _distorted(state, claim, alignment)
+    return [finding for finding in findings if finding is not None]
 
 
 def _distorted(state: State, claim: Claim, alignment: Alignment) -> Iterator[Finding | None]:
@@ -143,18 +143,18 @@ ALIKE = 0.75
 def contradictions(state: State) -> tuple[list[Finding], int]:
     """A finding on the later claim of each pair that contradicts itself, and how many were cut.
 
-    Two claims that both rest on the context with all their values are left alone: then it is
-    the context that says both. Cut are claims with more claims alike than are compared.
+    Two claims are left alone if both rest on the context with all their values: then the context
+    itself says both. A claim counts as cut if more claims are like it than are compared.
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
     """
     settings = state.tools.settings
     most = None if settings.pairs == "all" else settings.alike_claims
-    claims = [one for one in _candidates(state) if not is_listing(one, settings)]
+    claims = [claim for claim in _candidates(state) if not is_listing(claim, settings)]
     readings = [read(claim.reads_as) for claim in claims]
     figures = [frozenset(canonical(v) for v in r.values if v.family != "name") for r in readings]
     index = Statements(len(claims))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     cut = 0
     for at, (second, reading) in enumerate(zip(claims, readings, strict=True)):
         near = [
@@ -164,12 +164,12 @@ def contradictions(state: State) -> tuple[list[Finding], int]:
         ]
         cut += most is not None and len(near) > most
         for place in sorted(near[:most]):
-            # A quick no: one value that differs, and one in another unit, is all there may be.
+            # A quick no: at most one value differs, and one more may have another unit.
             if len(figures[place] - figures[at]) > 2:
                 continue
             if compare(readings[place], reading, 0.0).kind is not None:
                 first = claims[place]
-                found.append(
+                findings.append(
                     Finding(
                         stage=3,
                         kind=CONTRADICTION_KIND,
@@ -182,7 +182,7 @@ def contradictions(state: State) -> tuple[list[Finding], int]:
                 )
                 break
         index.add(reading)
-    return found, cut
+    return findings, cut
 
 
 def is_listing(claim: Claim, settings: DpeSettings) -> bool:

@@ -161,7 +161,7 @@ def topic_continuity(before: str, here: str, count: int) -> float:
 
     Spec: CRP-SPEC-005 §11.3 (decision D21)
     """
-    own, other = (set(found) for found in topics(before, here, count))
+    own, other = (set(stems) for stems in topics(before, here, count))
     return len(own & other) / len(own | other) if own and other else 0.0
 
 
@@ -172,9 +172,9 @@ def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
     of some twenty words that a short text could be named by, each list holds five.
     """
     phrases = keywords(Phrases([before, here]), [], KEYWORDS * count)
-    found = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))
+    stems = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))
     earlier, later = (
-        [stem for stem in found if stem in held][:count]
+        [stem for stem in stems if stem in held][:count]
         for held in (frozenset(content_stems(before)), frozenset(content_stems(here)))
     )
     return earlier, later
@@ -224,8 +224,8 @@ def passive_ratio(said: SessionText) -> float:
 
 
 def _is_passive(sentence: str) -> bool:
-    found = (match[1].lower() for match in _PASSIVE.finditer(sentence))
-    return any(word.endswith(("ed", "en")) or word in _PARTICIPLES for word in found)
+    participles = (match[1].lower() for match in _PASSIVE.finditer(sentence))
+    return any(word.endswith(("ed", "en")) or word in _PARTICIPLES for word in participles)
 
 
 _PARTICIPLES: Final = frozenset(PAST_OF) | frozenset(

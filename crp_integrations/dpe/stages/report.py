@@ -96,7 +96,7 @@ def _by_arithmetic(report: Report, state: State) -> Report:
     fabrications, distortions, contradictions = counted(state)
     kinds = {finding.kind for finding in state.findings}
     claims = tuple(map(_with_status, state.claims))
-    found = FoundClaims(
+    summary = FoundClaims(
         claims=claims,
         stated=state.factual,
         fabrications=fabrications,
@@ -105,7 +105,7 @@ def _by_arithmetic(report: Report, state: State) -> Report:
         contradictions=contradictions,
         weakest=state.weakest,
     )
-    report = with_numbers(report, found, state.dossier, state.tools.settings)
+    report = with_numbers(report, summary, state.dossier, state.tools.settings)
     risk = level(report.composite_score)
     flagged = risk is not RiskLevel.LOW
     return report.model_copy(
@@ -135,12 +135,12 @@ STAGE_ERRORS: Final = MappingProxyType(
 
 
 def _with_status(claim: Claim) -> Claim:
-    """A claim with the status that the document's arithmetic stands for."""
+    """A claim with the status that matches the document's arithmetic."""
     if claim.checked is Checked.NOT_CHECKABLE:
         return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
     if claim.checked is Checked.NOT_CHECKED:
         return claim
-    typed = next((one for one in claim.findings if one.kind in STAGE_ERRORS), None)
+    typed = next((finding for finding in claim.findings if finding.kind in STAGE_ERRORS), None)
     if typed is not None:
         error = STAGE_ERRORS[typed.kind]
         invented = error is ErrorKind.INVENTION
@@ -246,13 +246,13 @@ def _is_weight(name: str) -> bool:
 
 def _numbers(fields: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The numbers of a tree of settings, by their path."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= _numbers(value, f"{prefix}{name}.")
+            numbers |= _numbers(value, f"{prefix}{name}.")
         elif isinstance(value, (int, float)):
-            found[prefix + name] = float(value)
-    return found
+            numbers[prefix + name] = float(value)
+    return numbers
 
 
 def finish(report: Report, **identity: Any) -> Report:
@@ -272,10 +272,10 @@ def finished(
     timestamp: str = "",
     settings_digest: str = "",
 ) -> tuple[Report, dict[str, Any]]:
-    """The same, and the report as JSON values, which are what is hashed and what is kept."""
+    """The finished report, and its JSON values, which are hashed and stored."""
     across = tuple(
-        found.model_copy(update={"window_id": window_id})
-        for found in report.cross_window_contradictions
+        contradiction.model_copy(update={"window_id": window_id})
+        for contradiction in report.cross_window_contradictions
     )
     coherence = report.quality.coherence.model_copy(update={"contradictions": across})
     # Values of our own: nothing is validated again.

@@ -124,7 +124,7 @@ def align(
         common: names that need no source.
     """
     claim = read(text)
-    asked = [value for one in known for value in read(one).values]
+    asked = [value for known_text in known for value in read(known_text).values]
     allowed = {name.casefold() for name in common}
 
     def untraced(values: Iterable[Value]) -> tuple[Value, ...]:
@@ -136,37 +136,37 @@ def align(
 
     weights = {word.stem: context.idf.get(word.stem, context.rarest) for word in claim.words}
     own = slots_of(claim)
-    found = [
+    compared = [
         _compare(claim, unit, context, weights, own) for unit in context.nearest(text, CANDIDATES)
     ]
-    if not found:
+    if not compared:
         return Alignment(0.0, (), untraced=untraced(claim.values))
-    # Words that stand in a passage as they are were not changed; only a condition may be gone.
+    # A claim that stands word for word in a passage changed nothing; it may lack a condition.
     whole = context.verbatim(text)
     best = max(
-        found,
+        compared,
         key=lambda c: (
             whole and context.holds(c.unit, text),
             round(c.choice, 6),
             -len(c.slots.rivals),
         ),
     )
-    units, condition = _rests_on(best, found, claim), _condition(sentence or text, best)
+    units, condition = _rests_on(best, compared, claim), _condition(sentence or text, best)
     if whole:
-        return Alignment(_lexical(best, found, weights), units, condition=condition)
+        return Alignment(_lexical(best, compared, weights), units, condition=condition)
     changes: list[Change] = []
     # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
     open_ = [value for value in best.slots.matched if value.family == "name"]
     open_ += best.slots.missing
     for rival in best.slots.rivals:
-        if _is_change(rival.claim, rival.strength, best, found, context, asked):
+        if _is_change(rival.claim, rival.strength, best, compared, context, asked):
             start = best.unit.start
             at, end = start + rival.source.start, start + rival.source.end
             changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
         else:
             open_.append(rival.claim)
-    # Where a value is another one, this is still the sentence that it was taken from.
-    lexical = max(best.support, best.frame) if changes else _lexical(best, found, weights)
+    # Even with a changed value this is the sentence that the claim was taken from.
+    lexical = max(best.support, best.frame) if changes else _lexical(best, compared, weights)
     flip = None
     if best.frame >= THRESHOLDS["negation_frame"] and polarity_differs(text, best.source.text):
         flip = Flip(_cue(claim), _cue(best.source))
@@ -283,18 +283,18 @@ def _condition(sentence: str, best: _Compared) -> Span | None:
     """A condition of the source that the answer's sentence leaves out."""
     if best.frame < THRESHOLDS["condition_frame"]:
         return None
-    text, said = best.source.text, set(content_stems(sentence))
+    text, stated = best.source.text, set(content_stems(sentence))
     missing = []
     for span in find_conditions(text):
         governed = content_stems(span.of(text))
-        if sum(stem in said for stem in governed) < KEPT * max(1, len(governed)):
+        if sum(stem in stated for stem in governed) < KEPT * max(1, len(governed)):
             missing.append(span)
     rest = {
         word.stem
         for word in best.source.words
         if not any(span.start <= word.start < span.end for span in missing)
     }
-    # Of a long sentence that is hardly said the condition may belong to something else.
+    # If the claim repeats little of a long sentence, the condition may belong to the rest.
     repeated = {word.stem for word in read(sentence).words}
     return next(iter(missing), None) if len(rest & repeated) >= MUCH * len(rest) else None
 
@@ -322,12 +322,12 @@ class AlignmentVerifier:
 
         Spec: CRP-SPEC-005 §6.2
         """
-        found = align(claim, Context(passages))
-        if found.changes or found.flip is not None:
+        alignment = align(claim, Context(passages))
+        if alignment.changes or alignment.flip is not None:
             contradiction, entailment = CONTRADICTED, ENTAILED_BESIDE_CONFLICT
         else:
-            entailment = curve(found.lexical)
+            entailment = curve(alignment.lexical)
             contradiction = 0.02 * (1.0 - entailment)
         neutral = 1.0 - entailment - contradiction
-        passage = found.units[0].passage if found.units else 0
+        passage = alignment.units[0].passage if alignment.units else 0
         return Judgement(entailment, contradiction, neutral, passage)

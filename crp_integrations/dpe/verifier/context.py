@@ -54,19 +54,19 @@ class Unit:
 
 def units_of(passage: int, text: str) -> list[Unit]:
     """The units that cover a passage in order."""
-    found: list[Unit] = []
+    units: list[Unit] = []
     for span in split_sentences(text):
         if span.end - span.start <= LONGEST_UNIT:
-            found.append(Unit(passage, span.start, span.end))
+            units.append(Unit(passage, span.start, span.end))
             continue
         start = span.start
         while start < span.end:
             end = _at_space(text, min(span.end, start + LONGEST_UNIT), span.end)
-            found.append(Unit(passage, start, end))
+            units.append(Unit(passage, start, end))
             if end >= span.end:
                 break
             start = max(start + 1, _at_space(text, start + UNIT_STEP, span.end))
-    return found
+    return units
 
 
 def _at_space(text: str, place: int, end: int) -> int:

@@ -85,7 +85,7 @@ def compare(current: Reading, prior: Reading, minor: float, *, alike: bool = Tru
     own, other = senses(current), senses(prior)
     turned = [word for word, sign in own - other if (word, not sign) in other]
     if len(turned) > 1 or (there.missing and back.missing):
-        # "Exports grew", "imports fell": two words turned are another thing's.
+        # "Exports grew", "imports fell": two opposite words mean another subject.
         return APART
     if not alike or there.missing or back.missing:
         return APART if there.rivals else AGREED
@@ -98,15 +98,15 @@ def compare(current: Reading, prior: Reading, minor: float, *, alike: bool = Tru
         return APART
     if rival.claim.family == rival.source.family == "date":
         return APART if denied else Opposed(Kind.TEMPORAL)
-    one, two = rival.claim.of, rival.source.of
+    now, before = rival.claim.of, rival.source.of
     if (
-        not isinstance(one, Quantity)
-        or not isinstance(two, Quantity)
-        or not same_kind(one, two)
-        or "ordinal" in (one.kind, two.kind)
+        not isinstance(now, Quantity)
+        or not isinstance(before, Quantity)
+        or not same_kind(now, before)
+        or "ordinal" in (now.kind, before.kind)
     ):
         return APART
-    slight = not denied and _is_slight(one, two, minor) and _is_hedged(rival, current, prior)
+    slight = not denied and _is_slight(now, before, minor) and _is_hedged(rival, current, prior)
     return Opposed(Kind.MINOR if slight else Kind.NUMERIC)
 
 
@@ -147,10 +147,10 @@ class Statements:
     def near(self, reading: Reading, least: float) -> list[tuple[float, int]]:
         """Statements with at least this share of words in common: share and place, best first."""
         keys = {word for word, _ in senses(reading)}
-        found = [place for key in keys if key in self._at for place in self._at[key]]
-        shared = np.bincount(np.asarray(found, dtype=np.intp), minlength=self._count)
+        places = [place for key in keys if key in self._at for place in self._at[key]]
+        shared = np.bincount(np.asarray(places, dtype=np.intp), minlength=self._count)
         likeness = shared / np.maximum(1, self._sizes[: self._count] + len(keys) - shared)
         near = np.flatnonzero((shared > 0) & (likeness >= least))
-        # The last of equals: what is contradicted is more often what was said just now.
+        # Among equals the last comes first: a contradicted statement is mostly a recent one.
         near = near[np.lexsort((-near, -likeness[near]))]
         return list(zip(likeness[near].tolist(), near.tolist(), strict=True))

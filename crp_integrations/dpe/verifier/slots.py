@@ -70,14 +70,14 @@ def slots_of(reading: Reading) -> list[Slot]:
     tokens += [(v.start, v.end, canonical(v)) for v in reading.values if v.family != "name"]
     tokens.sort()
     starts = [start for start, _, _ in tokens]
-    found = []
+    slots = []
     for value in reading.values:
         before = bisect_left(starts, value.start)
         after = bisect_left(starts, value.end)
         left = tuple(token for _, _, token in reversed(tokens[max(0, before - REACH) : before]))
         right = tuple(token for _, _, token in tokens[after : after + REACH])
-        found.append(Slot(left, right))
-    return found
+        slots.append(Slot(left, right))
+    return slots
 
 
 def canonical(value: Value) -> str:
@@ -146,23 +146,25 @@ def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slot
         name = "name" in (value.family, other.family)
         return strength(places[id(value)], places[id(other)], name=name)
 
-    said = {
+    same_values = {
         id(value): [other for other in source.values if same_value(value, other)]
         for value in claim.values
     }
     partner: dict[int, Value] = {}
     used: set[int] = set()
-    equal = [(power(v, o), v, o) for v in claim.values for o in said[id(v)]]
+    equal = [(power(v, o), v, o) for v in claim.values for o in same_values[id(v)]]
     for _, value, other in sorted(equal, key=lambda row: (-row[0], row[1].start, row[2].start)):
         if id(value) not in partner and id(other) not in used:
             partner[id(value)] = other
             used.add(id(other))
     free = [other for other in source.values if id(other) not in used]
     for value in claim.values:
-        # "£10" is not said by the "ten seats" that the claim says as well.
-        if id(value) not in partner and all(_only_bare(value, other) for other in said[id(value)]):
-            said[id(value)] = []
-    left = [value for value in claim.values if not said[id(value)]]
+        # "ten seats", which the claim states too, does not state "£10".
+        if id(value) not in partner and all(
+            _only_bare(value, other) for other in same_values[id(value)]
+        ):
+            same_values[id(value)] = []
+    left = [value for value in claim.values if not same_values[id(value)]]
     scored = sorted(
         ((power(v, o), v, o) for v in left for o in free if comparable(v, o)),
         key=lambda row: (
@@ -173,12 +175,12 @@ def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slot
     )
     taken: set[int] = set()
     rivals: list[Pair] = []
-    for found, value, other in scored:
-        if found > 0.0 and id(value) not in taken and id(other) not in taken:
+    for score, value, other in scored:
+        if score > 0.0 and id(value) not in taken and id(other) not in taken:
             taken |= {id(value), id(other)}
-            rivals.append(Pair(value, other, found))
+            rivals.append(Pair(value, other, score))
     return Slots(
-        tuple(value for value in claim.values if said[id(value)]),
+        tuple(value for value in claim.values if same_values[id(value)]),
         tuple(rivals),
         tuple(value for value in left if id(value) not in taken),
     )

@@ -110,7 +110,7 @@ def values_of(text: str) -> list[Value]:
             *(match.span(1) for match in _LIST.finditer(text)),
         ):
             blocked[start:end] = b"\x01" * (end - start)
-    found: list[Value] = []
+    values: list[Value] = []
 
     def take(
         start: int, end: int, family: Family, kind: str, of: Quantity | DateMention | None
@@ -118,7 +118,7 @@ def values_of(text: str) -> list[Value]:
         if start < end and 1 not in blocked[start:end]:
             blocked[start:end] = b"\x01" * (end - start)
             counts = kind == "number" and _counts(text, end)
-            found.append(Value(start, end, text[start:end], family, kind, of, counts))
+            values.append(Value(start, end, text[start:end], family, kind, of, counts))
 
     for date in dates(text):
         take(date.start, date.end, "date", "date", date)
@@ -128,8 +128,8 @@ def values_of(text: str) -> list[Value]:
     for match in () if look.lacks(_PERIODS) else _PERIOD.finditer(text):
         name = (match["ly"] or match["noun"]).lower()
         unit = PERIOD + _PERIOD_OF.get(name, name.removesuffix("ly"))
-        one = Decimal(1)
-        often = Quantity(*match.span(), match.group(), one, one, one, "measure", unit)
+        once = Decimal(1)
+        often = Quantity(*match.span(), match.group(), once, once, once, "measure", unit)
         take(*match.span(), "quantity", "quantity", often)
     for span in identifiers(text):
         take(span.start, span.end, "name", _name_kind(span.of(text)), None)
@@ -139,7 +139,7 @@ def values_of(text: str) -> list[Value]:
         take(start, name.end, "name", _name_kind(name.text), None)
     for title in _TITLE.finditer(text):
         take(title.start(1), title.end(1), "name", "name", None)
-    return sorted(found, key=lambda value: value.start)
+    return sorted(values, key=lambda value: value.start)
 
 
 def _counts(text: str, place: int) -> bool:

@@ -130,14 +130,14 @@ def find_bridges(task: MaskedQuestion, depth: int) -> tuple[str, ...]:
 
 
 def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
-    """The first described thing in a task, as long as it goes; what is known, as short."""
+    """The first thing that a task describes: its longest match, the shortest for what is known."""
     whole = content_stems(task.text)
-    found = words(task.mask)
+    tokens = words(task.mask)
     # `X is the home of which team`: what is asked for comes last, and what is known first.
     wanted = len(task.text)
     if not opens_with_question(task):
         wanted = max((m.start() for m in _WANTED.finditer(task.mask)), default=wanted)
-    told: list[tuple[int, int, MaskedQuestion]] = []
+    candidates: list[tuple[int, int, MaskedQuestion]] = []
     for pattern in (_RELATIVE, _REDUCED, _OF, _FIRST_OF, _OWNED, _BARE):
         place = 0
         for _ in range(_MOST):
@@ -148,7 +148,7 @@ def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
             place = start + 1
             if pattern is _OWNED:
                 start = task.mask.index(SIGN, match.start())
-            end = match.end() if pattern in (_OWNED, _BARE) else _end(task, match, found)
+            end = match.end() if pattern in (_OWNED, _BARE) else _end(task, match, tokens)
             if _itself(task, match, end):
                 continue
             length = -end
@@ -157,8 +157,8 @@ def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
                 length = end
             inner = task.cut(start, end)
             if _usable(inner, match["noun"], whole):
-                told.append((start, length, inner))
-    return min(told, key=lambda one: one[:2])[2] if told else None
+                candidates.append((start, length, inner))
+    return min(candidates, key=lambda candidate: candidate[:2])[2] if candidates else None
 
 
 def _itself(task: MaskedQuestion, match: re.Match[str], end: int) -> bool:
@@ -203,7 +203,7 @@ def _end(task: MaskedQuestion, match: re.Match[str], found: list[TextWord]) -> i
         return comma.start()
     # `did the N who … go to`: the last verb is the question's, behind the last name.
     if _INVERTED.search(task.mask[: match.start("noun")]):
-        names = [one.end() for one in re.finditer(NAME, task.mask) if one.end() > begun]
+        names = [name.end() for name in re.finditer(NAME, task.mask) if name.end() > begun]
         if names:
             return names[-1]
     return len(task.text)

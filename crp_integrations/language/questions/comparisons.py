@@ -178,20 +178,20 @@ def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
 
 
 def find_measured(task: MaskedQuestion) -> QuestionComparison | None:
-    """The needs of `how many more … A than B`: the same asked of either."""
+    """The needs of `how many more … A than B`: the same question about each of the two."""
     than = _THAN.search(task.mask)
     more = _MORE.search(task.mask)
     if than is None or more is None or more.start() > than.start():
         return None
     left, right = task.cut(0, than.start()), task.cut(than.end())
     names = list(re.finditer(rf"(?:[Tt]he )?{NAME}", left.mask))
-    one = re.match(rf"(?:[Tt]he )?{NAME}", right.mask)
-    if names and one:
+    right_name = re.match(rf"(?:[Tt]he )?{NAME}", right.mask)
+    if names and right_name:
         place = names[-1]
         before, after = left.cut(0, place.start()), left.cut(place.end())
         first = left.cut(*place.span())
-        second = right.cut(*one.span())
-        rest = right.cut(one.end())
+        second = right.cut(*right_name.span())
+        rest = right.cut(right_name.end())
         shape = trim_frame(before).join(after)
         needs = (first.join(shape), second.join(shape, rest))
         items = (first, second)
@@ -285,20 +285,20 @@ def listed_conditions(task: MaskedQuestion) -> tuple[str, ...] | None:
     """`Which N did A and was B` as `Which N did A`, `N was B`."""
     if task.first not in WH - {"why", "how", "when", "where"}:
         return None
-    found = words(task.mask)
-    subject = _subject(task, found)
+    tokens = words(task.mask)
+    subject = _subject(task, tokens)
     if subject is None:
         return None
-    starts = [word.start for word in found]
+    starts = [word.start for word in tokens]
     cuts: list[tuple[int, int]] = []
     for match in _FURTHER.finditer(task.mask):
         place = bisect_left(starts, match.end())
-        if place == len(found) or match.start() <= len(subject.text):
+        if place == len(tokens) or match.start() <= len(subject.text):
             continue
-        said = task.cut(cuts[-1][1] if cuts else 0, match.start())
-        holds = is_finite(found, place) or _HOLDS.match(task.mask, found[place].start)
-        if holds and _tells(said, subject):
-            cuts.append((match.start(), found[place].start))
+        clause = task.cut(cuts[-1][1] if cuts else 0, match.start())
+        holds = is_finite(tokens, place) or _HOLDS.match(task.mask, tokens[place].start)
+        if holds and _tells(clause, subject):
+            cuts.append((match.start(), tokens[place].start))
     if not cuts or not _tells(task.cut(cuts[-1][1]), subject):
         return None
     needs = [task.cut(0, cuts[0][0]).text]

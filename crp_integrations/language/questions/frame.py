@@ -95,7 +95,7 @@ def mask_question(text: str) -> MaskedQuestion:
 
 def _names(line: str) -> list[tuple[int, int]]:
     """Runs of words with a capital, numbers among them, joined over `of` and the like."""
-    found: list[tuple[int, int, bool]] = []
+    runs: list[tuple[int, int, bool]] = []
     opening = True
     for match in _TOKEN.finditer(line):
         token, start = match.group(), match.start()
@@ -107,13 +107,13 @@ def _names(line: str) -> list[tuple[int, int]]:
             capital = False
         number = token[0].isdigit()
         if capital or number:
-            gap = line[found[-1][1] : start] if found else "?"
+            gap = line[runs[-1][1] : start] if runs else "?"
             if gap == " " or (capital and not number and _WITHIN.fullmatch(gap)):
-                found[-1] = (found[-1][0], end, found[-1][2] or not number)
+                runs[-1] = (runs[-1][0], end, runs[-1][2] or not number)
             else:
-                found.append((start, end, not number))
+                runs.append((start, end, not number))
         opening = _ENDS.match(line, end) is not None
-    return [(start, end) for start, end, named in found if named]
+    return [(start, end) for start, end, named in runs if named]
 
 
 def without_article(part: MaskedQuestion) -> MaskedQuestion:
@@ -209,13 +209,13 @@ def coordinated_phrases(part: MaskedQuestion, joints: frozenset[str]) -> SharedF
 
 def coordinated_pieces(part: MaskedQuestion) -> list[MaskedQuestion]:
     """A stretch at its commas; a comma within a name does not count."""
-    found: list[MaskedQuestion] = []
+    pieces: list[MaskedQuestion] = []
     start = 0
     for match in _COMMA.finditer(part.mask):
-        found.append(part.cut(start, match.start()))
+        pieces.append(part.cut(start, match.start()))
         start = match.end()
-    found.append(part.cut(start))
-    return [piece for piece in found if piece.text]
+    pieces.append(part.cut(start))
+    return [piece for piece in pieces if piece.text]
 
 
 def trim_frame(part: MaskedQuestion) -> MaskedQuestion:
@@ -260,24 +260,24 @@ def split_tasks(question: MaskedQuestion) -> list[MaskedQuestion]:
     Each task can be understood alone: a pronoun that points back is replaced by the name that it
     means, and where that is not sure the two tasks stay one.
     """
-    told: list[MaskedQuestion] = []
+    tasks: list[MaskedQuestion] = []
     spans: list[tuple[int, int]] = []
     for start, end in _spans(question):
         task: MaskedQuestion | None = question.cut(start, end)
-        while task is not None and told:
-            task = _resolved(task, told[-1])
+        while task is not None and tasks:
+            task = _resolved(task, tasks[-1])
             if task is not None:
                 break
             start, _ = spans.pop()
-            told.pop()
+            tasks.pop()
             task = question.cut(start, end)
-        told.append(task or question)
+        tasks.append(task or question)
         spans.append((start, end))
-    return told
+    return tasks
 
 
 def _spans(question: MaskedQuestion) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     begin = start = 0
     after_question = False
     for match in [*_END.finditer(question.mask), None]:
@@ -288,13 +288,13 @@ def _spans(question: MaskedQuestion) -> list[tuple[int, int]]:
         after_question = match is not None and "?" in match.group()
         if sentence.text and (_asks(sentence) or questioned):
             (_, first), *others = _coordinated(question, start, end)
-            found += [(begin, first), *others]
+            spans += [(begin, first), *others]
             begin = end
         start = end
     if question.cut(begin).text:
         # A statement behind the last task stays with it.
-        found[-1:] = [(found[-1][0] if found else 0, len(question.mask))]
-    return found
+        spans[-1:] = [(spans[-1][0] if spans else 0, len(question.mask))]
+    return spans
 
 
 def _asks(sentence: MaskedQuestion) -> bool:
