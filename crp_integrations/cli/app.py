@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Run the command and write all that it says."""
+    """Run the command and write all of its output."""
     try:
         app()
     except CRPError as error:

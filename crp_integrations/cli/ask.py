@@ -46,7 +46,7 @@ def ask(
 ) -> None:
     """Ask a question: answer, context, verdict per claim."""
     if receipt and Path(receipt).exists():
-        # Before a model is paid.
+        # Checked before a model is paid.
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
     judging = options.judging(judge, judge_base, judge_when, judge_failure)
     packing: dict[str, Any] = {
@@ -63,8 +63,8 @@ def ask(
             "judge": judging,
         }
         idle |= {"continue": continues, "receipt": receipt}
-        if given := [f"--{name}" for name, value in idle.items() if value]:
-            raise RequestError(f"--preview calls no model; leave {', '.join(given)} out")
+        if option_names := [f"--{name}" for name, value in idle.items() if value]:
+            raise RequestError(f"--preview calls no model; leave {', '.join(option_names)} out")
         with questioned_relay(store, tenant) as relay:
             seen = relay.preview(question, **packing)
         terminal.print_record(seen, terminal.draw_preview, as_json=as_json)
@@ -85,7 +85,7 @@ def ask(
 
 
 def _receipt_of_answer(relay: Relay, answer: Answer) -> Receipt:
-    found = relay.receipt(answer.receipt_id) if answer.receipt_id else None
-    if found is None:
+    receipt = relay.receipt(answer.receipt_id) if answer.receipt_id else None
+    if receipt is None:
         raise RequestError("there is no receipt on this answer; the setting receipts is off")
-    return found
+    return receipt

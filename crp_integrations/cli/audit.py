@@ -89,8 +89,8 @@ def verify(
     except ChainBroken as error:
         if not as_json:
             raise
-        told = {"state": ChainIntegrity.BROKEN, "index": error.index, "problem": str(error)}
-        typer.echo(json.dumps(told, indent=2))
+        fields = {"state": ChainIntegrity.BROKEN, "index": error.index, "problem": str(error)}
+        typer.echo(json.dumps(fields, indent=2))
         raise typer.Exit(1) from None
     if as_json:
         typer.echo(json.dumps(store_views.trail_fields(trail), indent=2))
@@ -181,16 +181,16 @@ def show(
 
 
 def _selected_events(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:
-    """The events as they are."""
+    """The events unchanged; an error at the end where none is of the chosen session or window."""
     named = exports.ExportSelection(session_id=chosen.session_id, window_id=chosen.window_id)
-    found = False
+    seen = False
     for event in events:
-        found = found or named.takes(event)
+        seen = seen or named.takes(event)
         yield event
-    if not found:
+    if not seen:
         of = [("session", chosen.session_id), ("window", chosen.window_id)]
-        told = " and ".join(f"{what} {name!r:.60}" for what, name in of if name)
-        raise RequestError(f"no event of {told} is in this trail")
+        wanted = " and ".join(f"{what} {name!r:.60}" for what, name in of if name)
+        raise RequestError(f"no event of {wanted} is in this trail")
 
 
 def _keys(path: str, store: str) -> KeyRing:
@@ -251,11 +251,11 @@ def conformance(
     as_json: options.AsJson = False,
 ) -> None:
     """Print the weights and thresholds in force."""
-    found = report(load(None if store is None else Path(store)))
+    conformance_report = report(load(None if store is None else Path(store)))
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(conformance_report.model_dump_json(indent=2))
         return
-    typer.echo("\n".join(_lines(found)))
+    typer.echo("\n".join(_lines(conformance_report)))
 
 
 def _lines(found: Conformance) -> Iterator[str]:

@@ -114,13 +114,13 @@ def check(
     if html is not None:
         _write_page(done, html)
     if as_json:
-        typer.echo(json.dumps({"answers": [_fields(one) for one in done]}, indent=2))
+        typer.echo(json.dumps({"answers": [_fields(checked) for checked in done]}, indent=2))
     elif github:
         _print_for_github(done)
     else:
         _draw(done, whole=not watch)
     least = len(LEVELS) if fail_on is None else LEVELS.index(fail_on)
-    if any(LEVELS.index(one.report.risk_level) >= least for one in done):
+    if any(LEVELS.index(checked.report.risk_level) >= least for checked in done):
         raise typer.Exit(1)
 
 
@@ -133,13 +133,13 @@ def _checked(
 ) -> CheckedAnswer:
     from crp_integrations import examine
 
-    # By their order, which is how a report names texts: context-1, context-2, ….
-    report = examine(text, [one for _, one in passages.values()], question, **judging)
+    # In their order, since a report names texts by number: context-1, context-2, ….
+    report = examine(text, [passage for _, passage in passages.values()], question, **judging)
     return CheckedAnswer(*place, text, passages, report)
 
 
 def _named(texts: Sequence[tuple[str, str]]) -> Passages:
-    return {f"context-{number}": one for number, one in enumerate(texts, 1)}
+    return {f"context-{number}": passage for number, passage in enumerate(texts, 1)}
 
 
 def _passages(paths: Sequence[str]) -> Passages:
@@ -196,7 +196,7 @@ def _check_log(path: str, judging: Mapping[str, Any], *, quiet: bool) -> list[Ch
     with terminal.progress_bar(quiet=quiet) as advance:
         for number, row in rows:
             texts = [row.context] if isinstance(row.context, str) else row.context
-            passages = _named([("context", one) for one in texts])
+            passages = _named([("context", text) for text in texts])
             place = (f"{path}:{number}", "")
             done.append(_checked(place, row.answer, passages, row.question, judging))
             advance("answers", len(done), len(rows))
@@ -238,9 +238,9 @@ def _write_page(done: Sequence[CheckedAnswer], path: Path) -> None:
     from crp_integrations.markup import escaped, page
 
     parts = []
-    for one in done:
-        shown = answer_html(one.text, one.report, one.passages)
-        parts.append(f"<h3>{escaped(one.name)}</h3>{shown}")
+    for checked in done:
+        shown = answer_html(checked.text, checked.report, checked.passages)
+        parts.append(f"<h3>{escaped(checked.name)}</h3>{shown}")
     path.write_text(page("Checked answers", "<hr>".join(parts)), encoding="utf-8")
 
 
@@ -248,24 +248,26 @@ def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
     """Every claim of each answer, and a table where there are several."""
     console = terminal.terminal()
     if whole:
-        for one in done:
-            sources = len({name for name, _ in one.passages.values()})
-            beside = f"{counted(len(one.passages), 'passage')} of {counted(sources, 'document')}"
-            console.print(Text(f"{plain(one.name)} against {beside}"), soft_wrap=True)
-            console.print(terminal.verdict(one.report, one.passages))
+        for checked in done:
+            sources = len({name for name, _ in checked.passages.values()})
+            beside = (
+                f"{counted(len(checked.passages), 'passage')} of {counted(sources, 'document')}"
+            )
+            console.print(Text(f"{plain(checked.name)} against {beside}"), soft_wrap=True)
+            console.print(terminal.verdict(checked.report, checked.passages))
     if whole and len(done) == 1:
         return
     title = f"{counted(len(done), 'answer')} checked"
     table = Table("answer", "risk", *COUNTED, "why", title=title, title_justify="left")
-    for one in done:
-        level = one.report.risk_level
+    for checked in done:
+        level = checked.report.risk_level
         table.add_row(
-            Text(plain(one.name)),
+            Text(plain(checked.name)),
             Text(level.value, style=terminal.RISK_STYLE[level]),
-            *(str(getattr(one.report.claim_counts, name)) for name in COUNTED),
-            Text(plain(next(iter(one.report.reasons), ""))),
+            *(str(getattr(checked.report.claim_counts, name)) for name in COUNTED),
+            Text(plain(next(iter(checked.report.reasons), ""))),
         )
-    levels = Counter(one.report.risk_level for one in done)
+    levels = Counter(checked.report.risk_level for checked in done)
     console.print(table)
     console.print(", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level]))
 
@@ -273,19 +275,19 @@ def _draw(done: Sequence[CheckedAnswer], *, whole: bool) -> None:
 def _print_for_github(done: Sequence[CheckedAnswer]) -> None:
     """Print an annotation for each flagged claim, and write a summary in Markdown."""
     lines = []
-    for one in done:
-        lines += [f"### {_cell(one.name)}: {one.report.risk_level}", ""]
-        lines += [f"{one.report.claim_counts}, by {_cell(one.report.checked_by)}", ""]
-        lines += [f"- {_cell(reason)}" for reason in one.report.reasons]
+    for checked in done:
+        lines += [f"### {_cell(checked.name)}: {checked.report.risk_level}", ""]
+        lines += [f"{checked.report.claim_counts}, by {_cell(checked.report.checked_by)}", ""]
+        lines += [f"- {_cell(reason)}" for reason in checked.report.reasons]
         lines += ["", "| status | claim | evidence |", "|---|---|---|"]
-        for claim in one.report.claims:
-            found = quotes(claim, one.passages, judged=one.report.was_read)
-            evidence = "; ".join(f"“{quote.text}” ({quote.name})" for quote in found)
+        for claim in checked.report.claims:
+            quotations = quotes(claim, checked.passages, judged=checked.report.was_read)
+            evidence = "; ".join(f"“{quote.text}” ({quote.name})" for quote in quotations)
             remarks = "; ".join(remarks_of(claim))
             beside = "; ".join(filter(None, (evidence, remarks)))
             lines.append(f"| {claim.status} | {_cell(claim.text)} | {_cell(beside)} |")
             if claim.flagged or claim.disputed or any(map(is_hidden, claim.findings)):
-                typer.echo(_annotation(one, claim, evidence, remarks))
+                typer.echo(_annotation(checked, claim, evidence, remarks))
         lines.append("")
     if path := os.environ.get(SUMMARY):
         with Path(path).open("a", encoding="utf-8") as file:
@@ -301,9 +303,9 @@ def _annotation(one: CheckedAnswer, claim: Claim, evidence: str, remarks: str) -
         line = one.text.count("\n", 0, claim.start) + 1
         place = f"file={_escaped(one.file, ':,')},line={line},"
     # Characters that no reader sees are shown by the remark that decodes them.
-    said = f"{_line(claim.text)} The context: {evidence or 'nothing of it'}"
-    said += f" ({remarks})" if remarks else ""
-    return f"::{kind} {place}title={claim.status}::{_escaped(said)}"
+    message = f"{_line(claim.text)} The context: {evidence or 'nothing of it'}"
+    message += f" ({remarks})" if remarks else ""
+    return f"::{kind} {place}title={claim.status}::{_escaped(message)}"
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -33,10 +33,10 @@ class LazyGroup(TyperGroup):
     # Typer brings its own click in newer versions and takes the distribution's in older ones.
     def resolve_command(self, ctx: Any, args: Any) -> Any:
         """Find the command of the first word and import it."""
-        name, found, rest = super().resolve_command(ctx, args)
-        if name is not None and found is not None:
-            found = load_command(self.places[name], name)
-        return name, found, rest
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            command = load_command(self.places[name], name)
+        return name, command, rest
 
 
 def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
@@ -52,14 +52,14 @@ def group(said: dict[str, tuple[str, str]], **settings: Any) -> typer.Typer:
 def load_command(place: str, name: str) -> Any:
     """Import a command."""
     module, _, attribute = place.partition(":")
-    found = getattr(import_module(f"crp_integrations.cli.{module}"), attribute)
+    target = getattr(import_module(f"crp_integrations.cli.{module}"), attribute)
     around = typer.Typer(**PLAIN)
-    # With a callback it is a group, also around one command.
+    # The callback makes it a group even around a single command.
     around.callback()(_placeholder)
-    if isinstance(found, typer.Typer):
-        around.add_typer(found, name=name)
+    if isinstance(target, typer.Typer):
+        around.add_typer(target, name=name)
     else:
-        around.command(name)(found)
+        around.command(name)(target)
     made = typer.main.get_command(around)
     assert isinstance(made, TyperGroup)
     command = made.commands[name]
@@ -73,17 +73,17 @@ def _refuse_empty_options(command: Any) -> None:
     A variable of a script that was not set is the usual cause. Taken as left out, `--key ""` would
     verify by any key, `--policy ""` ask without a policy, and `--tenant ""` act on another's facts.
     """
-    for one in getattr(command, "commands", {}).values():
-        _refuse_empty_options(one)
-        # A list of commands is wrapped, and not cut off.
-        one.short_help = " ".join((one.help or "").split("\n\n")[0].split())
+    for subcommand in getattr(command, "commands", {}).values():
+        _refuse_empty_options(subcommand)
+        # Set in full, so that a list of commands wraps the text and does not cut it off.
+        subcommand.short_help = " ".join((subcommand.help or "").split("\n\n")[0].split())
     for parameter in command.params:
         if parameter.param_type_name == "option" or parameter.default == "":
             parameter.process_value = partial(_refuse_empty, parameter, parameter.process_value)
 
 
 def _refuse_empty(parameter: Any, process: Any, context: Any, value: Any) -> Any:
-    # As it was typed: a path would be the folder that one stands in.
+    # Checked as it was typed, since an empty path becomes the current folder.
     empty = value == "" or (isinstance(value, (list, tuple)) and "" in value)
     source = context.get_parameter_source(parameter.name)
     # An option that is left out may stand as an empty text, which is its default.

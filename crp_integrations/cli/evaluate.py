@@ -96,8 +96,8 @@ def selection(
     folders = find(data, _parse_names(sets))
     cache = cache or Path(tempfile.gettempdir()) / "crp-eval-vectors"
     embedder = chosen_embedder(None, load())
-    found = measure_sets(folders, plan, cache=cache, embedder=embedder, say=_print_progress)
-    report = found.report(plan)
+    measured = measure_sets(folders, plan, cache=cache, embedder=embedder, say=_print_progress)
+    report = measured.report(plan)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
         return
@@ -120,11 +120,11 @@ def _tokens_sent(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for system, sets in report["results"].items():
         for budget in (*report["settings"]["budgets"], AUTO):
             if all(f"tokens@{budget}" in values for values in sets.values()):
-                tokens, found = (
+                tokens, evidence = (
                     fmean([values[f"{metric}@{budget}"] for values in sets.values()])
                     for metric in ("tokens", HEADLINE)
                 )
-                yield system, f"{budget}", f"{tokens:.0f}", percent(found)
+                yield system, f"{budget}", f"{tokens:.0f}", percent(evidence)
 
 
 def rot(
@@ -201,14 +201,14 @@ def drift(
 
         now = clock(relay.settings).now()
         run = run_golden(questions, retrieve, now=now, state_hash=namespace.state_hash())
-    found = compare_runs(run, before) if before else None
+    comparison = compare_runs(run, before) if before else None
     if metrics:
         _write_golden_metrics(metrics, run, before)
     if as_json:
-        typer.echo((found or run).model_dump_json(indent=2))
+        typer.echo((comparison or run).model_dump_json(indent=2))
     else:
-        _draw_golden_run(run, before, found)
-    if found and found.alerts:
+        _draw_golden_run(run, before, comparison)
+    if comparison and comparison.alerts:
         raise typer.Exit(1)
 
 
@@ -236,7 +236,7 @@ def _draw_golden_run(run: GoldenRun, before: GoldenRun | None, found: GoldenDrif
 
 
 def _parse_names(text: str) -> list[str]:
-    return [name for one in text.split(",") if (name := one.strip())]
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def _parse_numbers(option: str, text: str, least: int) -> list[int]:
@@ -328,35 +328,37 @@ def answers(
     screens = [screened(case) for case in cases]
     if prompts_to is not None:
         with prompts_to.open("w", encoding="utf-8") as file:
-            for one in prompts(screens, _judge_terms()):
-                file.write(json.dumps(one, ensure_ascii=False) + "\n")
+            for prompt in prompts(screens, _judge_terms()):
+                file.write(json.dumps(prompt, ensure_ascii=False) + "\n")
         typer.echo(f"{len(screens)} prompts are in {prompts_to}")
         return
-    plain = [verdict(one) for one in screens]
+    plain = [verdict(screen) for screen in screens]
     done = plain
     if judge:
         done = _judge_answers(screens, judge, judge_base)
     elif known:
-        done = [verdict(one, recorded(one, known[one.case.name])) for one in screens]
+        done = [verdict(screen, recorded(screen, known[screen.case.name])) for screen in screens]
     elif use_oracle is OracleKind.JUDGE:
-        done = [verdict(one, oracle(one, errs, seed)) for one in screens]
+        done = [verdict(screen, oracle(screen, errs, seed)) for screen in screens]
     elif use_oracle is OracleKind.VERIFIER:
         done = [verdict(screened(case, verifier=OracleVerifier(case))) for case in cases]
-    failed = Counter(one.failed for one in done if one.failed)
+    failed = Counter(judged.failed for judged in done if judged.failed)
     if failed:
-        told = ", ".join(f"{name} {count}" for name, count in failed.most_common())
-        typer.echo(f"the judge failed on {failed.total()} answers, left out: {told}", err=True)
-        plain = [one for one, full in zip(plain, done, strict=True) if not full.failed]
-        done = [one for one in done if not one.failed]
+        failure_counts = ", ".join(f"{name} {count}" for name, count in failed.most_common())
+        typer.echo(
+            f"the judge failed on {failed.total()} answers, left out: {failure_counts}", err=True
+        )
+        plain = [judged for judged, full in zip(plain, done, strict=True) if not full.failed]
+        done = [judged for judged in done if not judged.failed]
         if not done:
             raise RequestError("the judge failed on every answer; nothing can be scored")
-    found: dict[str, Any] = {**figures(done), "failed": dict(failed)}
+    scores: dict[str, Any] = {**figures(done), "failed": dict(failed)}
     if any(ways):
-        found["when"] = doubt_curve(plain, done)
+        scores["when"] = doubt_curve(plain, done)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(scores, indent=2))
     else:
-        _print_figures(found)
+        _print_figures(scores)
 
 
 app.command("selection")(selection)
@@ -392,10 +394,10 @@ def _print_figures(found: dict[str, Any]) -> None:
     auroc = found["all"]["auroc"]
     if auroc is not None:
         for name, what in (("typed_findings", "typed findings"), ("high", "answers at HIGH")):
-            one = found["all"][name]
-            if one["count"]:
-                shares = f"{one['right']:.1%} right (at least {one['at_least']:.1%})"
-                typer.echo(f"{one['count']} {what}, {shares}")
+            precision = found["all"][name]
+            if precision["count"]:
+                shares = f"{precision['right']:.1%} right (at least {precision['at_least']:.1%})"
+                typer.echo(f"{precision['count']} {what}, {shares}")
         typer.echo(f"\nAUROC of the risk score {auroc:.3f}; judge calls {found['all']['calls']}")
     for row in found.get("when", ()):
         typer.echo(

@@ -132,10 +132,14 @@ def erase(
 ) -> None:
     """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
     with opened_namespace(scope) as namespace:
-        chosen = {one.source_id: one for name in sources for one in sources_named(namespace, name)}
+        chosen = {
+            source.source_id: source
+            for name in sources
+            for source in sources_named(namespace, name)
+        }
         if not yes:
             _confirm(list(chosen.values()))
-        # One graph for all of them: it is built after the last.
+        # The graph is built once for all of them, after the last.
         last = list(chosen)[-1]
         reports = [namespace.erase(id_, graph=id_ == last) for id_ in chosen]
     store_views.draw_erasures(reports, as_json=as_json)
@@ -233,10 +237,12 @@ def migrate(
             f"there is no store at {printable_store(source)!r:.80}; nothing was copied"
         )
     with ExitStack() as opened:
-        old, new = (opened.enter_context(closing(_open_store(one))) for one in (source, target))
+        old, new = (
+            opened.enter_context(closing(_open_store(address))) for address in (source, target)
+        )
         if old.name == new.name:
             raise RequestError(f"{old.name} was given as both stores; nothing was copied")
-        # Before anything is copied: what a copy that was cut off has done is left as it is.
+        # Checked before anything is copied; what an interrupted copy has moved already stays.
         names = old.namespaces()
         taken = {*names} & {*new.namespaces()}
         done = {name: moved_already(old, new, name) for name in names if name in taken}
@@ -246,14 +252,14 @@ def migrate(
                 f"{new.name} has {counted(len(refused), 'namespace')} of these names already, such "
                 f"as {refused[0]!r:.80}, with other content; nothing was copied"
             )
-        told = []
+        copied = []
         for name in names:
             there = done.get(name)
             moved = there or move(old, new, name, lambda table, rows: None)
             if as_json:
                 fields = {"facts": moved.facts, "events": moved.events}
                 hashed = {"state_hash": moved.state_hash, "there_already": bool(there)}
-                told.append({"namespace": name, **fields, **hashed})
+                copied.append({"namespace": name, **fields, **hashed})
                 continue
             typer.echo(
                 f"{plain(name, whole=True)}: {counted(moved.facts, 'fact')}, "
@@ -261,7 +267,7 @@ def migrate(
                 f"{', there already' if there else ''}"
             )
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(copied, indent=2))
         return
     keys = Path(source) / "keys"
     if "://" not in source and keys.is_file():
@@ -275,8 +281,8 @@ def _open_store(name: str) -> Store:
     from crp_integrations.stores.address import place_of
     from crp_integrations.stores.sqlite import SqliteStore
 
-    found = place_of(name)
-    return SqliteStore(found) if isinstance(found, Path) else found
+    place = place_of(name)
+    return SqliteStore(place) if isinstance(place, Path) else place
 
 
 app = typer.Typer(
@@ -312,8 +318,8 @@ def stats(
             due = namespace.facts(namespace.due_for_review(least))
             store_views.list_for_review(due, as_json=as_json)
             return
-        found = namespace.stats()
-    terminal.print_record(found, store_views.draw_stats, as_json=as_json)
+        statistics = namespace.stats()
+    terminal.print_record(statistics, store_views.draw_stats, as_json=as_json)
 
 
 @app.command("doctor")
@@ -324,9 +330,9 @@ def doctor(
 ) -> None:
     """Read everything that is stored; status 1 when something is wrong."""
     with opened_namespace(scope) as namespace:
-        found = namespace.doctor()
-    terminal.print_record(found, store_views.draw_examination, as_json=as_json)
-    if found.findings:
+        examination = namespace.doctor()
+    terminal.print_record(examination, store_views.draw_examination, as_json=as_json)
+    if examination.findings:
         raise typer.Exit(1)
 
 
@@ -369,8 +375,8 @@ def maintain(
             return
         namespace = stack.enter_context(opened_namespace(scope))
         if recluster:
-            found = namespace.recluster()
-            terminal.print_record(found, store_views.draw_clusters, as_json=as_json)
+            clusters = namespace.recluster()
+            terminal.print_record(clusters, store_views.draw_clusters, as_json=as_json)
         elif compact:
             before = sum(namespace.stats().files.values())
             namespace.compact()

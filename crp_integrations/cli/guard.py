@@ -83,23 +83,23 @@ def _decide(
     if action not in get_args(Action):
         wanted = ", ".join(get_args(Action))
         raise RequestError(f"--action is {action!r:.40}, wanted one of {wanted}")
-    # A server that the settings name decides here too; a bundle that is given goes first.
+    # A server named in the settings decides here too, unless a bundle is given.
     ours = Settings().guard
     asked = guard_of(
         GuardSettings(policy=True, bundle=bundle, entrypoint=ours.entrypoint)
         if bundle is not None
         else ours.model_copy(update={"policy": True})
     )
-    found = asked.decide(subject, action, tuple(sorted(set(labels or ()))))  # type: ignore[arg-type]
-    typer.echo(json.dumps(found.model_dump(mode="json"), indent=2))
-    if not found.allowed:
+    decision = asked.decide(subject, action, tuple(sorted(set(labels or ()))))  # type: ignore[arg-type]
+    typer.echo(json.dumps(decision.model_dump(mode="json"), indent=2))
+    if not decision.allowed:
         raise typer.Exit(1)
 
 
 def _run_tests(bundle: Path | None, *, as_json: bool) -> None:
-    """Ask a policy what its `*_test.rego` files ask; status 1 when a decision is another one."""
+    """Run the `*_test.rego` files of a policy; status 1 when a decision is not the wanted one."""
     ours = Settings().guard
-    # What decides is what is to be tested: the settings' own, before the one that ships.
+    # Test the policy that decides: that of the settings, else the one that ships.
     bundle = bundle or ours.bundle
     if bundle is None and ours.opa_url:
         raise RequestError(
@@ -115,14 +115,14 @@ def _run_tests(bundle: Path | None, *, as_json: bool) -> None:
     if not tests:
         raise RequestError(f"policy {policy.name} has no *_test.rego file, so nothing holds it")
     results = list(run_tests(policy, tests))
-    wrong = [one for one in results if not one.passed]
+    wrong = [result for result in results if not result.passed]
     if as_json:
         failed = [{"module": o.module, "name": o.name, "failure": o.failure} for o in wrong]
-        told = {"policy": policy.name, "cases": len(results), "failed": failed}
-        typer.echo(json.dumps(told, indent=2))
+        fields = {"policy": policy.name, "cases": len(results), "failed": failed}
+        typer.echo(json.dumps(fields, indent=2))
     else:
-        for one in wrong:
-            typer.echo(f"{one.module}: {one.name}: {one.failure}")
+        for result in wrong:
+            typer.echo(f"{result.module}: {result.name}: {result.failure}")
         typer.echo(f"{policy.name}: {len(results)} cases, {len(wrong)} failed")
     if wrong:
         raise typer.Exit(1)
@@ -134,8 +134,8 @@ def _list_exceptions(store: str, *, as_json: bool) -> None:
         registered = relay.fabric.guard
         entries = registered.ledger() if isinstance(registered, ExceptionGuard) else ()
     uses: Counter[object] = Counter()
-    for tenant in sorted({one.scope.tenant for one in entries}):
-        # Each use stands in the journal of the tenant that it was for.
+    for tenant in sorted({entry.scope.tenant for entry in entries}):
+        # Each use is recorded in the journal of the tenant that it was for.
         with (
             _open_unmaintained(store, tenant) as relay,
             relay.fabric.begin(write=False) as transaction,
@@ -145,11 +145,11 @@ def _list_exceptions(store: str, *, as_json: bool) -> None:
                 for event in transaction.journal.events()
                 if event.event_type is EventType.EXCEPTION_USED
             )
-    found = [one.model_copy(update={"uses": uses[one.id]}) for one in entries]
+    with_uses = [entry.model_copy(update={"uses": uses[entry.id]}) for entry in entries]
     if as_json:
-        typer.echo(json.dumps([one.model_dump(mode="json") for one in found], indent=2))
+        typer.echo(json.dumps([entry.model_dump(mode="json") for entry in with_uses], indent=2))
     else:
-        _draw_exceptions(found)
+        _draw_exceptions(with_uses)
 
 
 def _open_unmaintained(store: str, tenant: str) -> Relay:
@@ -162,8 +162,14 @@ def _draw_exceptions(found: list[LedgerEntry]) -> None:
     for name in ("id", "owner", "state", "expires", "tenant", "subjects", "actions", "labels"):
         drawn.add_column(name)
     drawn.add_column("uses", justify="right")
-    for one in found:
-        cells = (one.id, one.owner, one.state, one.expires_at.isoformat(), one.scope.tenant)
-        lists = (one.scope.subjects, one.scope.actions, one.scope.labels)
-        drawn.add_row(*map(Text, cells), *(Text(" ".join(part)) for part in lists), str(one.uses))
+    for entry in found:
+        cells = (
+            entry.id,
+            entry.owner,
+            entry.state,
+            entry.expires_at.isoformat(),
+            entry.scope.tenant,
+        )
+        lists = (entry.scope.subjects, entry.scope.actions, entry.scope.labels)
+        drawn.add_row(*map(Text, cells), *(Text(" ".join(part)) for part in lists), str(entry.uses))
     terminal().print(drawn)

@@ -102,14 +102,14 @@ def quickstart(
             )
         answer = relay.ask(QUESTION)
     # A sentence of the answer, as a model might have got it wrong.
-    quoted = [one.text for claim in answer.report.claims for one in claim.quotations]
-    said = next(one for one in quoted if FIGURE.search(one))
-    changed = FIGURE.sub(lambda found: f"{float(found[0]) + 0.37:.2f}", said, count=1)
+    quoted = [quotation.text for claim in answer.report.claims for quotation in claim.quotations]
+    sentence = next(text for text in quoted if FIGURE.search(text))
+    changed = FIGURE.sub(lambda match: f"{float(match[0]) + 0.37:.2f}", sentence, count=1)
     report = examine(changed, answer.envelope, QUESTION)
     if as_json:
         parts = {"ingested": ingested, "answer": answer, "report_on_changed": report}
-        told = {name: part.model_dump(mode="json") for name, part in parts.items()}
-        typer.echo(json.dumps({**told, "changed": changed}, indent=2))
+        fields = {name: part.model_dump(mode="json") for name, part in parts.items()}
+        typer.echo(json.dumps({**fields, "changed": changed}, indent=2))
         return
     terminal.draw_ingestion(ingested, store, ())
     terminal.draw_question(QUESTION)

@@ -49,13 +49,13 @@ def _files_of(name: str) -> list[str]:
     if name == STANDARD_INPUT or "\x00" in name or not Path(name).is_dir():
         return [name]
     within = sorted(Path(name).rglob("*"))
-    found = [str(path) for path in within if path.suffix in SUFFIXES and path.is_file()]
-    if not found:
+    names = [str(path) for path in within if path.suffix in SUFFIXES and path.is_file()]
+    if not names:
         raise RequestError(
             f"folder {name!r:.200} has no file of memory items; wanted one that ends in "
             f"{', '.join(SUFFIXES)}"
         )
-    return found
+    return names
 
 
 def _items_in_file(name: str) -> Iterator[FoundItem]:
@@ -68,12 +68,12 @@ def _items_in_file(name: str) -> Iterator[FoundItem]:
         first = file.readline().removeprefix(_BOM)
         lines: Iterable[bytes] = chain([first], file)
         if not isinstance(_parse(first), dict) and first.lstrip()[:1] in (b"[", b"{"):
-            # A list, or an object over several lines; what is neither is looked at line by line.
+            # A list, or an object over several lines; anything else is read line by line.
             data = first + file.read()
             whole = _parse(data)
             if isinstance(whole, list):
-                for number, one in enumerate(whole, 1):
-                    yield f"{name}[{number}]", one if isinstance(one, dict) else NO_OBJECT
+                for number, value in enumerate(whole, 1):
+                    yield f"{name}[{number}]", value if isinstance(value, dict) else NO_OBJECT
                 return
             lines = [data] if isinstance(whole, dict) else data.split(b"\n")
         for number, line in enumerate(lines, 1):
@@ -82,10 +82,10 @@ def _items_in_file(name: str) -> Iterator[FoundItem]:
 
 
 def _parse_object(line: bytes) -> dict[str, Any] | str:
-    found = _parse(line)
-    if isinstance(found, _Unreadable):
-        return str(found)
-    return found if isinstance(found, dict) else NO_OBJECT
+    value = _parse(line)
+    if isinstance(value, _Unreadable):
+        return str(value)
+    return value if isinstance(value, dict) else NO_OBJECT
 
 
 class _Unreadable(ValueError):
@@ -129,7 +129,8 @@ def lint(
             help="Files of memory items, one JSON a line or a list; folders of them; - reads input."
         ),
     ] = None,
-    # Without the variable and the default of other commands: files are looked at alone.
+    # Without the environment variable and the default of other commands, so that giving only
+    # files checks only files.
     store: Annotated[
         str, typer.Option("--store", help="Folder or address of a store whose items are meant.")
     ] = "",
@@ -141,7 +142,7 @@ def lint(
     if not names and not store:
         raise RequestError("nothing to look at; give FILE, a folder of files, or --store")
     if "" in names:
-        # It would be the folder that one stands in.
+        # As a path it would be the current folder.
         raise RequestError("FILE is empty; give a file, a folder of files, or --store")
     if tenant and not store:
         raise RequestError("--tenant goes with --store; an item in a file names its own tenant")
@@ -156,12 +157,12 @@ def lint(
             if not as_json:
                 typer.echo(plain(f"{where}: {wrong}", whole=True))
     if not seen:
-        # A gate that looked at nothing must not stand open.
+        # A gate that checked nothing must not pass.
         sought = ", ".join([*names, *([printable_store(store)] if store else [])])
         raise RequestError(f"there is no memory item in {sought:.200}, so nothing was checked")
     if as_json:
-        told = {"items": seen, "refused": len(problems), "problems": problems}
-        typer.echo(json.dumps(told, indent=2))
+        fields = {"items": seen, "refused": len(problems), "problems": problems}
+        typer.echo(json.dumps(fields, indent=2))
     else:
         typer.echo(f"{counted(seen, 'item')}, {len(problems)} refused")
     if problems:
@@ -171,16 +172,21 @@ def lint(
 def _check_files(names: list[str]) -> Iterator[CheckedItem]:
     # By id: where an item was first, and the hash of its content.
     known: dict[str, tuple[str, str]] = {}
-    for where, found in items_in(names):
-        if isinstance(found, str):
-            yield where, found
+    for where, parsed in items_in(names):
+        if isinstance(parsed, str):
+            yield where, parsed
             continue
         try:
-            one = item(found)
+            memory_item = item(parsed)
         except FactRejected as error:
             yield where, str(error)
             continue
-        yield where, _duplicate_problem(one, known.setdefault(one.id, (where, sha256(one.text))))
+        yield (
+            where,
+            _duplicate_problem(
+                memory_item, known.setdefault(memory_item.id, (where, sha256(memory_item.text)))
+            ),
+        )
 
 
 def _duplicate_problem(one: MemoryItem, first: tuple[str, str]) -> str | None:

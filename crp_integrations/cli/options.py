@@ -26,7 +26,7 @@ def read_budget(given: str | None) -> Budget | None:
     return int(str(given))
 
 
-# A text, since a path would turn "" into the folder one stands in.
+# A text, since a path would turn "" into the current folder.
 Store = Annotated[
     str,
     typer.Option("--store", envvar="CRP_STORE", help="Folder of the store."),
@@ -122,12 +122,12 @@ _SCOPE_OPTIONS: Final = {"store": Store, "shared": Shared, "residency": Residenc
 def with_scope(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of its parameter `scope`."""
     parameters: list[inspect.Parameter] = []
-    for one in inspect.signature(command, eval_str=True).parameters.values():
-        if one.annotation is not StoreScope:
-            parameters.append(one)
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if parameter.annotation is not StoreScope:
+            parameters.append(parameter)
             continue
         parameters += (
-            one.replace(name=name, annotation=kind, default=getattr(DEFAULT_SCOPE, name))
+            parameter.replace(name=name, annotation=kind, default=getattr(DEFAULT_SCOPE, name))
             for name, kind in _SCOPE_OPTIONS.items()
         )
 
@@ -136,7 +136,7 @@ def with_scope(command: Callable[..., None]) -> Callable[..., None]:
         scope = StoreScope(**{name: given.pop(name) for name in _SCOPE_OPTIONS})
         command(scope=scope, **given)
 
-    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return called
 
@@ -154,5 +154,5 @@ def judging(
     source: Any = True if judge == OWN else judge
     if base is not None:
         source = {"model": judge, "api_base": base}
-    given = {"judge": source, "judge_when": when, "judge_failure": failure}
-    return {name: value for name, value in given.items() if value is not None}
+    arguments = {"judge": source, "judge_when": when, "judge_failure": failure}
+    return {name: value for name, value in arguments.items() if value is not None}

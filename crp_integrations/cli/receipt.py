@@ -71,23 +71,23 @@ def replay(
         else:
             receipt_views.draw_supposition(receipt, supposed)
         return
-    found = again(receipt, tools)
-    terminal.print_record(found, receipt_views.draw_replay, as_json=as_json)
-    if not found.same:
+    replayed = again(receipt, tools)
+    terminal.print_record(replayed, receipt_views.draw_replay, as_json=as_json)
+    if not replayed.same:
         raise typer.Exit(1)
 
 
 def verified_receipt(file: str) -> Receipt:
     """The receipt of a file, with signature, tree and texts checked."""
     data = read_bytes(file)
-    found = check(data)
-    if not found.ok:
-        raise ReceiptBroken(f"{file!r:.200}, {found.place}", found.reason)
+    verification = check(data)
+    if not verification.ok:
+        raise ReceiptBroken(f"{file!r:.200}, {verification.place}", verification.reason)
     return read(data)
 
 
 def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: bool) -> Tools:
-    """What is at hand."""
+    """The settings and engines at hand for a replay."""
     from crp_integrations.relay.defaults import (
         chosen_embedder,
         default_policy,
@@ -95,22 +95,22 @@ def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: boo
         tokenizers,
     )
 
-    given: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
+    arguments: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
     if not asked:
-        return Tools(**given)
-    told = receipt.content.get("model")
-    # A stranger's content has any shape until it is done again.
-    name = str(told.get("asked", "")) if isinstance(told, Mapping) else ""
+        return Tools(**arguments)
+    model = receipt.content.get("model")
+    # The content may have any shape here: only the replay checks it.
+    name = str(model.get("asked", "")) if isinstance(model, Mapping) else ""
     if name:
-        # Without the model's tokenizer the recorded counts do, and the replay says so.
+        # Without the model's tokenizer the recorded counts are used, and the replay says so.
         with suppress(CRPError):
-            given["counter"] = tokenizers(settings)(name)
+            arguments["counter"] = tokenizers(settings)(name)
     return Tools(
         embedder=chosen_embedder(None, settings),
-        # The arithmetic of `literal` needs one, which only what asks for it is given.
+        # Receipts of `literal` name `alignment`: at hand where the settings name no verifier.
         verifier=default_verifier(settings.dpe.verifier) or default_verifier("alignment"),
         policy=default_policy(),
-        **given,
+        **arguments,
     )
 
 
@@ -169,23 +169,23 @@ def show(
         if not compared.same:
             raise typer.Exit(1)
         return
-    # What is no receipt is refused here; one that does not hold gets a page that says so.
+    # A file that is no receipt is refused here; one that does not verify gets a page that says so.
     receipt = read_receipt(file)
     data = read_bytes(file)
     if html:
-        beside = [(read_receipt(one), read_bytes(one))[1] for one in others or ()]
+        beside = [(read_receipt(path), read_bytes(path))[1] for path in others or ()]
         write_text(page(data, beside).encode(), html)
         receipt_views.report_written(html, "page")
         return
-    found = check(data)
+    verification = check(data)
     if as_json:
-        # What was signed, and no text.
+        # Only what was signed, without texts.
         typer.echo(receipt.signed.payload.decode())
     else:
-        # Before anything is drawn, what a signer may have made wrong is named.
+        # Malformed content is reported before anything is drawn.
         content_of(receipt)
-        receipt_views.draw_receipt(receipt, found)
-    if not found.ok:
+        receipt_views.draw_receipt(receipt, verification)
+    if not verification.ok:
         raise typer.Exit(1)
 
 
@@ -209,20 +209,20 @@ def verify(
     if bool(proof) != bool(head):
         raise RequestError("--proof and --head go together; give both or none")
     pins = read_public_keys(key) if key else None
-    before = [check(read_bytes(one), key=pins) for one in parents or ()]
-    bad = next((n for n, one in enumerate(before) if not one.ok), None)
+    before = [check(read_bytes(path), key=pins) for path in parents or ()]
+    bad = next((n for n, parent in enumerate(before) if not parent.ok), None)
     if bad is not None:
         name = (parents or ())[bad]
         raise ReceiptBroken(f"{name!r:.200}, {before[bad].place}", before[bad].reason)
-    found = check(
+    verification = check(
         read_bytes(file),
         key=pins,
-        parents=[read_receipt(one) for one in parents or ()],
+        parents=[read_receipt(path) for path in parents or ()],
         inclusion=read_signed(proof, Inclusion.read) if proof else None,
         head=read_signed(head, SignedHead.read) if head else None,
     )
-    terminal.print_record(found, receipt_views.draw_verification, as_json=as_json)
-    if not found.ok:
+    terminal.print_record(verification, receipt_views.draw_verification, as_json=as_json)
+    if not verification.ok:
         raise typer.Exit(1)
 
 

@@ -151,14 +151,14 @@ def export(
                 _check_continued(receipts, before, now)
             made, what = now.write(), f"head of a log of {counted(now.head.size, 'receipt')}"
         else:
-            found = receipts.get(name)
-            if found is None:
+            receipt = receipts.get(name)
+            if receipt is None:
                 raise RequestError(
                     f"the store has no receipt {name!r:.80}; crp receipt show lists them"
                 )
-            made, what = write(found), found.receipt_id
+            made, what = write(receipt), receipt.receipt_id
             if proof:
-                included = receipts.inclusion(found.receipt_id, size)
+                included = receipts.inclusion(receipt.receipt_id, size)
                 made = included.write()
                 what = f"proof in a log of {counted(included.size, 'receipt')}"
     write_text(made, out)
@@ -180,5 +180,5 @@ def list_receipts(session: str, scope: options.StoreScope, *, as_json: bool) -> 
         receipts = relay.receipts()
         ids = receipts.ids(session, limit=receipts.head().head.size)
         receipt_views.draw_receipt_list(
-            (found for id_ in ids if (found := receipts.get(id_))), as_json=as_json
+            (receipt for id_ in ids if (receipt := receipts.get(id_))), as_json=as_json
         )

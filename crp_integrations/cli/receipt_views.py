@@ -39,7 +39,7 @@ MARK = {
     False: ("does not hold", "bold red"),
     None: ("not taken", "yellow"),
 }
-# What stands in the place of a text that is not in this copy.
+# Shown instead of a text that is not in this copy.
 GONE = {"redacted": "left out of this copy", "erased": "erased with its source"}
 # So many characters of an id tell a fact from the others.
 DIGITS = 12
@@ -104,9 +104,9 @@ def _printable(value: Any) -> Any:
 
 
 def _answer_leaf(receipt: Receipt) -> int:
-    """The leaf of the answer that was examined: of one that was withheld, what was."""
-    told = (receipt.content.get("examined") or {}).get("answer")
-    return told if isinstance(told, int) else receipt.number("answer")
+    """The leaf of the answer that was examined, also where that answer was withheld."""
+    leaf = (receipt.content.get("examined") or {}).get("answer")
+    return leaf if isinstance(leaf, int) else receipt.number("answer")
 
 
 def _examined(receipt: Receipt) -> str:
@@ -170,9 +170,9 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     table = Table.grid(padding=(0, 2, 0, 0))
     for claim in report["claims"]:
         start, end = claim["start"], claim["end"]
-        said = f"characters {start} to {end}" if answer is None else plain(answer[start:end])
+        text = f"characters {start} to {end}" if answer is None else plain(answer[start:end])
         status = ClaimStatus(claim.get("status") or ClaimStatus.NOT_CHECKED)
-        table.add_row(Text(status, style=STATUS_STYLE[status]), _claim(receipt, claim, said))
+        table.add_row(Text(status, style=STATUS_STYLE[status]), _claim(receipt, claim, text))
     level = RiskLevel(report["risk_level"])
     counts = ClaimCounts.model_validate(report.get("claim_counts") or {})
     risk = Text.assemble(
@@ -187,7 +187,7 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
 def _claim(receipt: Receipt, claim: Mapping[str, Any], said: str) -> Text:
     text = Text(said)
     quotations = claim.get("quotations", ())
-    for words in dict.fromkeys(_words(receipt, one) for one in quotations):
+    for words in dict.fromkeys(_words(receipt, quotation) for quotation in quotations):
         text.append(f"\n“{words}”" if words else "", style="dim")
     for finding in claim.get("findings", ()):
         words = _words(receipt, finding.get("evidence"))
@@ -208,9 +208,9 @@ def shown_text(receipt: Receipt, fact_id: str) -> str | None:
     content = receipt.content
     passages = (content.get("examined") or {}).get("passages")
     if passages is not None:
-        found = next((one for one in passages if one["id"] == fact_id), None)
-        pieces = [] if found is None else found["pieces"]
-        parts = [tuple(one) if isinstance(one, list) else one for one in pieces]
+        passage = next((entry for entry in passages if entry["id"] == fact_id), None)
+        pieces = [] if passage is None else passage["pieces"]
+        parts = [tuple(piece) if isinstance(piece, list) else piece for piece in pieces]
         return composed(parts, receipt.text) if parts else None
     for fact in (content.get("envelope") or {}).get("facts", ()):
         candidate = content["candidates"][fact["at"]]
@@ -230,8 +230,8 @@ def _policy(content: Mapping[str, Any]) -> Text:
     lines = [f"Policy: {plain(policy.get('text') or 'none', whole=True)}"]
     for kind, word in (("violations", "violated"), ("warnings", "warned of")):
         lines += [
-            f"  {word}: {one['directive']}, found {one['seen']}, wanted {one['wanted']}"
-            for one in judgement.get(kind, ())
+            f"  {word}: {finding['directive']}, found {finding['seen']}, wanted {finding['wanted']}"
+            for finding in judgement.get(kind, ())
         ]
     if policy.get("decision"):
         lines.append(f"  decision: {policy['decision']} {policy.get('reason') or ''}".rstrip())
@@ -283,15 +283,18 @@ def draw_receipt_list(receipts: Iterable[Receipt], *, as_json: bool) -> None:
     """One line a receipt, in the order of the log."""
     if as_json:
         names = ("timestamp", "session_id", "window_number", "window_id")
-        told = [
-            {"receipt_id": one.receipt_id, **{name: getattr(one.chain, name) for name in names}}
-            for one in receipts
+        rows = [
+            {
+                "receipt_id": receipt.receipt_id,
+                **{name: getattr(receipt.chain, name) for name in names},
+            }
+            for receipt in receipts
         ]
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(rows, indent=2))
         return
-    for one in receipts:
-        chain = one.chain
-        line = f"{one.receipt_id}  {chain.timestamp}  {chain.session_id}  {chain.window_number}"
+    for receipt in receipts:
+        chain = receipt.chain
+        line = f"{receipt.receipt_id}  {chain.timestamp}  {chain.session_id}  {chain.window_number}"
         terminal().print(Text(f"{line}  {chain.window_id}"), soft_wrap=True)
 
 
@@ -340,15 +343,18 @@ def draw_comparison(found: Compared) -> None:
     left_out = [Text(f"not compared, not in both copies: {_first_ids(missing)}")] if missing else []
     if found.same:
         what = "nothing that was compared" if missing else "nothing"
-        said = Text(f"{what} differs but ids, times and places in the chain", "green")
-        terminal().print(Group(*left_out, said))
+        message = Text(f"{what} differs but ids, times and places in the chain", "green")
+        terminal().print(Group(*left_out, message))
         return
     table = Table(title="First differences", title_justify="left")
     for name in ("part", "where", "left", "right"):
         table.add_column(name, overflow="fold")
-    for one in found.differences:
+    for difference in found.differences:
         table.add_row(
-            Text(one.part), Text(plain(one.place)), Text(plain(one.left)), Text(plain(one.right))
+            Text(difference.part),
+            Text(plain(difference.place)),
+            Text(plain(difference.left)),
+            Text(plain(difference.right)),
         )
     sets = (
         ("facts only in the right context", found.facts_in),
@@ -428,4 +434,4 @@ def _line_diff(before: str, after: str, names: tuple[str, str]) -> list[Text]:
 
 
 def _limits(limits: Iterable[str]) -> Text:
-    return Text("\n".join(f"limit: {one}" for one in limits), style="dim")
+    return Text("\n".join(f"limit: {limit}" for limit in limits), style="dim")

@@ -135,7 +135,7 @@ def serve(
     with ExitStack() as stack:
         opening: dict[str, Any] = options.judging(judge, judge_base, judge_when, judge_failure)
         if opening:
-            # What cannot be meant is said now, not at the first question.
+            # A mistake in the judge's options is reported now, not at the first question.
             judge_of(opening)
         if observe:
             from crp_integrations.observability.observers import serving_observer
@@ -201,15 +201,15 @@ def keys(
     if revoke:
         file.revoke(revoke)
     elif tenant:
-        made, kept = new_key(
+        made, stored_key = new_key(
             tenant,
             name=name,
             roles=tuple(role or ()),
             scopes=_scopes(scope) or EVERYTHING,
             expires_at=None if days is None else datetime.now(UTC) + timedelta(days=days),
         )
-        file.add(kept)
-        typer.echo(json.dumps({"key_id": kept.key_id, "key": made}) if as_json else made)
+        file.add(stored_key)
+        typer.echo(json.dumps({"key_id": stored_key.key_id, "key": made}) if as_json else made)
     elif as_json:
         held = [key.model_dump(mode="json", exclude={"secret_hash"}) for key in file.all().values()]
         typer.echo(json.dumps(held, indent=2))

@@ -79,7 +79,7 @@ def slo(
     if reports and not bundle:
         raise RequestError("--report goes with --bundle; give both")
     if evaluations and not Path(evaluations).exists():
-        # A log that nobody began yet is one only for who adds to it.
+        # Only the command that adds to a log may begin one.
         raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
     before = read_record(baseline, LatencyBaseline) if baseline else None
     log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}

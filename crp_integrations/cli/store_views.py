@@ -37,7 +37,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB")
 def draw_stats(found: NamespaceStats) -> None:
     """What is stored, as a table."""
     table = Table(title=f"Fabric in {found.store}", title_justify="left", show_header=False)
-    # A hash that is cut off says nothing.
+    # Long values are folded, since a hash that is cut off is of no use.
     for name in ("what", "how much"):
         table.add_column(name, overflow="fold")
     table.add_row("Namespace", Text(plain(found.namespace, whole=True)))
@@ -235,8 +235,8 @@ def draw_sessions(seals: Iterable[WindowSeal]) -> None:
     # Whole, so that it can be handed to `crp audit show`.
     whole = Column("Session", no_wrap=True, min_width=SESSION_WIDTH)
     table = Table(whole, "Windows", "First", "Last", title="Sessions", title_justify="left")
-    for one in _spans(seals):
-        table.add_row(*(Text(plain(str(cell))) for cell in one.values()))
+    for span in _spans(seals):
+        table.add_row(*(Text(plain(str(cell))) for cell in span.values()))
     terminal().print(table if table.row_count else Text("no session was sealed in this store"))
 
 
@@ -247,12 +247,12 @@ def print_sessions(seals: Iterable[WindowSeal]) -> None:
 
 def print_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
     """A session's windows and events as one JSON document."""
-    found = {
+    document = {
         "session_id": session_id,
         "windows": [seal.model_dump(mode="json") for seal in seals],
         "events": [event.model_dump(mode="json") for event in events],
     }
-    typer.echo(json.dumps(found, indent=2))
+    typer.echo(json.dumps(document, indent=2))
 
 
 def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
@@ -269,7 +269,7 @@ def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
 
 def draw_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
     """A session's windows and events, as two tables."""
-    # Here, since it brings cryptography and numpy along, which no help text needs.
+    # Imported here, since it loads cryptography and numpy, which no help text needs.
     from crp_integrations.audit.window_seals import parents_of
 
     numbers = {seal.hmac: seal.window_number for seal in seals}
@@ -289,25 +289,25 @@ def draw_session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[
             _shortened(seal.hmac),
         )
         windows.add_row(*(Text(plain(cell)) for cell in cells))
-    told = Table("Seq", "Event", "Window", "Says", title="Events", title_justify="left")
+    event_table = Table("Seq", "Event", "Window", "Says", title="Events", title_justify="left")
     for event in events:
         row = (str(event.seq), event.event_type.value, event.window_id, _event_summary(event))
-        told.add_row(*(Text(plain(cell, whole=True)) for cell in row))
-    terminal().print(Text(plain(session_id)), windows, told)
+        event_table.add_row(*(Text(plain(cell, whole=True)) for cell in row))
+    terminal().print(Text(plain(session_id)), windows, event_table)
 
 
 def _event_summary(event: Event) -> str:
-    said = []
+    parts = []
     for name, value in event.data.items():
         if name in _ELSEWHERE or value in ("", []):
             continue
         if isinstance(value, list) and len(value) > 1:
-            said.append(f"{name}: {len(value)}")
+            parts.append(f"{name}: {len(value)}")
         else:
             shown = value[0] if isinstance(value, list) else value
             text = shown if isinstance(shown, str) else json.dumps(shown)
-            said.append(f"{name}: {_shortened(text)}")
-    return ", ".join(said)
+            parts.append(f"{name}: {_shortened(text)}")
+    return ", ".join(parts)
 
 
 def _shortened(text: str) -> str:

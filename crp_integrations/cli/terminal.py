@@ -166,7 +166,7 @@ def progress_bar(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], N
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
-    # Where nobody watches, nothing is drawn: standard error holds errors only.
+    # Nothing is drawn where standard error is no terminal: it holds errors only.
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         tasks = {}
@@ -243,7 +243,7 @@ def verdict(report: Report, passages: Passages) -> Group:
         "" if report.risk_score is None else f" ({report.risk_score:.3f})",
         f" by {plain(report.checked_by)}; {report.claim_counts}",
     )
-    lines = [f"  {plain(one, whole=True)}" for one in report.reasons]
+    lines = [f"  {plain(reason, whole=True)}" for reason in report.reasons]
     lines += [plain(judge_of(report), whole=True)] if report.judge is not None else []
     return Group(Text("Verdict per claim", style="italic"), claims, summary, *map(Text, lines))
 
@@ -256,22 +256,22 @@ def _claim(claim: Claim, passages: Passages, *, judged: bool) -> tuple[Text, Tex
     own_words = " ".join(claim.text.split())
     nearest = "" if claim.status in DECIDED else "nearest: "
     shown = []
-    for one in quotes(claim, passages, judged=judged):
-        if one.text in own_words:
-            shown.append(Text(f"word for word in {plain(one.name)}", style="dim"))
+    for quote in quotes(claim, passages, judged=judged):
+        if quote.text in own_words:
+            shown.append(Text(f"word for word in {plain(quote.name)}", style="dim"))
             continue
         words = [
             (plain(part, whole=True).replace("\n", " "), "not dim bold" if marked else "")
-            for part, marked in one.parts
+            for part, marked in quote.parts
         ]
-        shown.append(Text.assemble(f"{nearest}“", *words, f"” ({plain(one.name)})", style="dim"))
+        shown.append(Text.assemble(f"{nearest}“", *words, f"” ({plain(quote.name)})", style="dim"))
     wrong, expected = findings_of(claim, judged=judged)
     if wrong:
-        said = f"{wrong}: the context has {plain(expected)}" if expected else wrong
-        shown.append(Text(said, style="red"))
+        message = f"{wrong}: the context has {plain(expected)}" if expected else wrong
+        shown.append(Text(message, style="red"))
     if claim.reason:
         shown.append(Text(plain(claim.reason, whole=True)))
-    shown += [Text(plain(one, whole=True), style="yellow") for one in remarks_of(claim)]
+    shown += [Text(plain(remark, whole=True), style="yellow") for remark in remarks_of(claim)]
     return text, Text("\n").join(shown)
 
 
@@ -286,8 +286,8 @@ def _headers(headers: dict[str, str]) -> Table:
 
 def plain(text: str, *, whole: bool = False) -> str:
     """Text without control characters, so that nothing in it can steer the terminal."""
-    kept = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    printable = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
     if whole:
-        return kept
-    line = " ".join(kept.split())
+        return printable
+    line = " ".join(printable.split())
     return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"

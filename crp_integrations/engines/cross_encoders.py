@@ -127,12 +127,12 @@ class OnnxCrossEncoder:
             raise ConfigError(f"max_tokens is {max_tokens}, wanted at least {_LEAST_TOKENS}")
         folder = Path(directory)
         places = (folder / "model.onnx", folder / "onnx" / "model.onnx")
-        found = [place for place in places if place.is_file()]
-        if not found:
+        model_files = [place for place in places if place.is_file()]
+        if not model_files:
             raise EngineError(f"there is no model.onnx in {folder}", engine="onnx")
-        self._model, self._folder = found[0], folder
+        self._model, self._folder = model_files[0], folder
         config = _config(folder / "config.json")
-        # A config that names no outputs is that of a model with one.
+        # A model whose config names no outputs has one.
         self._labels = labels_of(config, "onnx") or ("label_0",)
         self._place = fitting(self._labels, label)
         limit = config.get("max_position_embeddings")
@@ -187,7 +187,7 @@ class OnnxCrossEncoder:
             "attention_mask": run.attention_mask,
             "token_type_ids": run.type_ids,
         }
-        wanted = [given.name for given in session.get_inputs()]
+        wanted = [tensor.name for tensor in session.get_inputs()]
         try:
             feed = {name: np.array([ready[name]], dtype=np.int64) for name in wanted}
             logits = session.run(None, feed)[0]
@@ -227,7 +227,7 @@ def _config(place: Path) -> Mapping[str, Any]:
     if not place.is_file():
         return {}
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
+        config = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}

@@ -249,7 +249,7 @@ class OnnxFolderEmbedder(_Adapted):
         vocabulary = (folder / "tokenizer.json").read_bytes()
         pooling = _json(folder / "1_Pooling" / "config.json")
         ways = {n for n, on in pooling.items() if n.startswith("pooling_mode_") and on is True}
-        layers = {str(one.get("type")) for one in _json(folder / "modules.json", list)}
+        layers = {str(module.get("type")) for module in _json(folder / "modules.json", list)}
         odd = sorted(ways - _POOLED or {n for n in layers if n.rpartition(".")[2] not in _LAYERS})
         if odd or len(ways) > 1:
             asked = f"{folder} asks for {', '.join(odd or sorted(ways))}"
@@ -258,13 +258,13 @@ class OnnxFolderEmbedder(_Adapted):
         size = _json(folder / "sentence_bert_config.json").get("max_seq_length")
         self._size = size if isinstance(size, int) and size > 2 * _OVERLAP else 512
         if prefixes is None:
-            told = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
-            passage = told.get("passage") or told.get("document")
-            prefixes = (str(told.get("query") or ""), str(passage or ""))
-        # By its path, since weights of large models lie beside it.
+            prompts = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
+            passage = prompts.get("passage") or prompts.get("document")
+            prefixes = (str(prompts.get("query") or ""), str(passage or ""))
+        # Opened by its path, since weights of large models lie beside it.
         self._session, self._tokenizer = opened(str(model), vocabulary, threads=1)
-        self._inputs = {one.name for one in self._session.get_inputs()}
-        # All that decides a vector; weights of large models lie beside the model.
+        self._inputs = {tensor.name for tensor in self._session.get_inputs()}
+        # Everything that decides a vector, with the weights that lie beside a large model.
         files = [*sorted(model.parent.glob("model.onnx*")), folder / "tokenizer.json"]
         hashed = seals.digest(
             [*map(file_sha256, files), self._first, self._size, *prefixes, WINDOWS]
@@ -295,25 +295,25 @@ class OnnxFolderEmbedder(_Adapted):
 
     def _pooled(self, tokens: Sequence[int]) -> Any:
         ids = np.array([tokens], dtype=np.int64)
-        given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        given["token_type_ids"] = np.zeros_like(ids)
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        inputs["token_type_ids"] = np.zeros_like(ids)
         rows = self._session.run(
-            None, {name: row for name, row in given.items() if name in self._inputs}
+            None, {name: row for name, row in inputs.items() if name in self._inputs}
         )[0][0]
-        found = np.asarray(rows, dtype=np.float64)
-        if found.ndim == 1:
-            # The network pools by itself.
-            return found
-        return found[0] if self._first else found.mean(axis=0)
+        vectors = np.asarray(rows, dtype=np.float64)
+        if vectors.ndim == 1:
+            # The network pools its tokens already.
+            return vectors
+        return vectors[0] if self._first else vectors.mean(axis=0)
 
 
 def _json(path: Path, kind: type[Any] = dict) -> Any:
     """What a folder's settings hold; empty where there are none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return kind()
-    return found if isinstance(found, kind) else kind()
+    return value if isinstance(value, kind) else kind()
 
 
 LITELLM: Final = "litellm:"
@@ -355,13 +355,15 @@ def embedder_of(source: object) -> Embedder:
 
 def is_folder(source: object) -> bool:
     """Whether a folder is meant: by its path, or behind `onnx:`."""
-    # A text that is too long for a path is none.
-    found = isinstance(source, str) and (source.startswith(ONNX) or os.path.isdir(source))  # noqa: PTH112
-    return found or isinstance(source, Path)
+    # Not `Path.is_dir`, which raises on a text that is too long for a path.
+    named = isinstance(source, str) and (source.startswith(ONNX) or os.path.isdir(source))  # noqa: PTH112
+    return named or isinstance(source, Path)
 
 
 def named_model(library: str, source: object) -> str:
-    """A name for an object's class and model, by which stored vectors and envelopes tell it."""
-    words = (getattr(source, one, None) for one in ("model_name", "model", "deployment"))
-    model = next((one for one in words if isinstance(one, str) and one), "")
-    return "/".join(one for one in (library, type(source).__name__, model) if one)
+    """A name for an object's class and model, which identifies it in stored data."""
+    words = (
+        getattr(source, attribute, None) for attribute in ("model_name", "model", "deployment")
+    )
+    model = next((word for word in words if isinstance(word, str) and word), "")
+    return "/".join(part for part in (library, type(source).__name__, model) if part)

@@ -129,9 +129,9 @@ def facts(messages: Sequence[Message]) -> list[str]:
     closing tag counts, and only the next number in turn opens a block.
     """
     for message in reversed(messages):
-        found = _CONTEXT.search(message.content) if message.role == "system" else None
-        if found:
-            return _blocks(found.group(1).strip())
+        match = _CONTEXT.search(message.content) if message.role == "system" else None
+        if match:
+            return _blocks(match.group(1).strip())
     return []
 
 
@@ -178,21 +178,21 @@ def _blocks(context: str) -> list[str]:
     if not starts:
         return [context] if context else []
     ends = [start for start, _ in starts[1:]] + [len(context)]
-    found = [context[begin:end].strip() for (_, begin), end in zip(starts, ends, strict=True)]
-    # What was said earlier is no fact; a blank stands for it, so that the numbers stay.
-    return ["" if one.startswith(EARLIER) else one for one in found]
+    blocks = [context[begin:end].strip() for (_, begin), end in zip(starts, ends, strict=True)]
+    # An earlier message is no fact; a blank takes its place, so that the numbers stay right.
+    return ["" if block.startswith(EARLIER) else block for block in blocks]
 
 
 def _sentences(content: str) -> list[str]:
     """A fact's sentences without list marks; questions and headings are not quoted."""
-    found = []
+    sentences = []
     for span in split_sentences(content):
         text = span.of(content).strip()
         lead = _LEAD.match(text)
         text = text[lead.end() :].strip() if lead else text
         if text and not text.rstrip("\"')]”’*_ ").endswith("?") and not text.startswith("#"):
-            found.append(text)
-    return found
+            sentences.append(text)
+    return sentences
 
 
 def _form(text: str) -> float:

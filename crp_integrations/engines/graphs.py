@@ -101,9 +101,9 @@ class LeidenEngine(ABC):
         """
         low, high = np.minimum(sources, targets), np.maximum(sources, targets)
         _check(nodes, low, high, weights, initial)
-        found = np.arange(nodes, dtype=np.int64)
+        communities = np.arange(nodes, dtype=np.int64)
         if not len(low):
-            return found
+            return communities
         keys = low * nodes + high
         if np.any(np.diff(keys) <= 0):
             order = np.argsort(keys, kind="stable")
@@ -121,18 +121,20 @@ class LeidenEngine(ABC):
             initial=None if initial is None else numbered(initial[linked]),
         )
         try:
-            told = self._solve(network, resolution=resolution, iterations=iterations, seed=seed)
+            membership = self._solve(
+                network, resolution=resolution, iterations=iterations, seed=seed
+            )
         except self._failures as error:
             raise EngineError(
                 f"{self.name} could not partition {network.nodes} nodes: {error}",
                 engine=self._library,
                 version=self._version,
             ) from error
-        answer = np.asarray(told, dtype=np.int64)
+        answer = np.asarray(membership, dtype=np.int64)
         if answer.shape != linked.shape:
             raise EngineError(f"the library placed {answer.size} of {linked.size} nodes")
-        found[linked] = answer + nodes
-        return numbered(found)
+        communities[linked] = answer + nodes
+        return numbered(communities)
 
 
 def numbered(membership: Integers) -> Integers:
@@ -198,14 +200,14 @@ class GraspologicLeiden(LeidenEngine):
         )
         start = network.initial
         known = None if start is None else dict(zip(names, start.tolist(), strict=True))
-        _, found = self._graspologic.leiden(
+        _, communities = self._graspologic.leiden(
             edges,
             starting_communities=known,
             resolution=resolution,
             iterations=iterations,
             seed=seed,
         )
-        return [found[name] for name in names]
+        return [communities[name] for name in names]
 
 
 class LeidenalgLeiden(LeidenEngine):
@@ -236,7 +238,7 @@ class LeidenalgLeiden(LeidenEngine):
     ) -> list[int]:
         edges = zip(network.sources.tolist(), network.targets.tolist(), strict=True)
         start = network.initial
-        found = self._leidenalg.find_partition(
+        partition = self._leidenalg.find_partition(
             self._igraph.Graph(n=network.nodes, edges=edges),
             self._leidenalg.RBConfigurationVertexPartition,
             initial_membership=None if start is None else start.tolist(),
@@ -245,7 +247,7 @@ class LeidenalgLeiden(LeidenEngine):
             seed=seed,
             resolution_parameter=resolution,
         )
-        return list(found.membership)
+        return list(partition.membership)
 
 
 EngineName = Literal["graspologic", "leidenalg"]
@@ -381,7 +383,7 @@ class NetworkxWalker:
 
 
 def _strength(link: Link) -> tuple[int, int, str, str, str]:
-    """What is told of two nodes with several links: the strongest, of equal ones the shortest."""
+    """The order of the links between two nodes: the strongest counts, then the shortest."""
     return (link.weight, -link.length, link.kind, link.left, link.right)
 
 

@@ -49,7 +49,7 @@ def read_bundle(folder: Path, entrypoint: str) -> Bundle:
         module=modules[first],
         data=data,
         entrypoint=entrypoint,
-        further={one: modules[one] for one in others},
+        further={other: modules[other] for other in others},
         file=first,
     )
 
@@ -90,7 +90,7 @@ def guard_of(settings: GuardSettings) -> Guard:
         from crp_integrations.engines.opa import OpaEngine
 
         server = OpaEngine(settings.opa_url, timeout_s=settings.opa_timeout_s)
-        # What the server decides by is its own matter, so the bundle stands for the address.
+        # The server's policy is not known here, so the bundle holds its address only.
         remote = Bundle(
             name="opa", module="", data={"url": settings.opa_url}, entrypoint=settings.entrypoint
         )
@@ -124,12 +124,12 @@ def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:
     if path is None:
         return ()
     try:
-        told: Any = json.loads(path.read_text(encoding="utf-8"))
+        entries: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"guard.exceptions {str(path)!r:.120} cannot be read: {error}") from error
-    if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"guard.exceptions {str(path)!r:.120} is no list of objects")
-    return tuple(grant_exception(one) for one in told)
+    return tuple(grant_exception(entry) for entry in entries)
 
 
 CASES: Final = "cases"
@@ -171,14 +171,16 @@ def _failure(engine: RegoEngine, bundle: Bundle, case: Any) -> str:
         return "the case is no object with `input` and `want`"
     want = case["want"]
     if not isinstance(case["input"], dict) or not isinstance(want, dict) or not want:
-        # One that wants nothing would hold whatever is decided.
+        # A case that wants nothing would pass whatever is decided.
         return "`input` must be an object, and `want` one that names what must be decided"
     try:
-        found = engine.decide(bundle, case["input"])
+        decision = engine.decide(bundle, case["input"])
     except EngineError as error:
         return str(error)
     wrong = {
-        name: found.get(name) for name, value in want.items() if not _same(found.get(name), value)
+        name: decision.get(name)
+        for name, value in want.items()
+        if not _same(decision.get(name), value)
     }
     return f"decided {json.dumps(wrong, sort_keys=True)}" if wrong else ""
 
@@ -196,8 +198,8 @@ def _cases(module: str, source: str) -> dict[str, Any]:
     try:
         interpreter = new_interpreter()
         interpreter.add_module(module, source)
-        told = json.loads(str(interpreter.query(f"found := data.{package}.{CASES}")))
-        cases = told["bindings"]["found"]
+        answer = json.loads(str(interpreter.query(f"found := data.{package}.{CASES}")))
+        cases = answer["bindings"]["found"]
     except (regopy.RegoError, ValueError, KeyError, TypeError) as error:
         raise EngineError(f"test module {module} has no `{CASES}`", engine=LIBRARY) from error
     if not isinstance(cases, dict) or not cases:

@@ -44,9 +44,9 @@ def usage_of(response: Any, library: Any, names: Iterable[str] = ()) -> Usage:
 
 def _cost(response: Any, used: Any, library: Any, names: Iterable[str]) -> float | None:
     notes = notes_of(response)
-    told = notes.get("response_cost")
-    if isinstance(told, int | float) and told > 0:
-        return float(told)
+    stated_cost = notes.get("response_cost")
+    if isinstance(stated_cost, int | float) and stated_cost > 0:
+        return float(stated_cost)
     if used is None:
         return None
     # A deployment's own price comes before that of its model.
@@ -63,8 +63,8 @@ def _cost(response: Any, used: Any, library: Any, names: Iterable[str]) -> float
 def _priced(
     library: Any, name: str, provider: str | None, known: Sequence[str], used: Any
 ) -> float | None:
-    """LiteLLM's price of what was used; what is priced by anything but tokens is not known."""
-    prefixes = (one.partition("/")[0] for one in known if "/" in one)
+    """LiteLLM's price of the tokens used; None where the price depends on something else."""
+    prefixes = (model_name.partition("/")[0] for model_name in known if "/" in model_name)
     try:
         paid = library.cost_per_token(
             model=name, custom_llm_provider=provider or next(prefixes, None), usage_object=used
@@ -112,10 +112,10 @@ def as_chunk(response: Any) -> Any:
 
 
 def _delta(message: Any) -> dict[str, Any]:
-    said: dict[str, Any] = message.model_dump(exclude_none=True)
-    for place, call in enumerate(said.get("tool_calls") or ()):
+    delta: dict[str, Any] = message.model_dump(exclude_none=True)
+    for place, call in enumerate(delta.get("tool_calls") or ()):
         call.setdefault("index", place)
-    return said
+    return delta
 
 
 class StreamedReply:
@@ -160,8 +160,8 @@ class StreamedReply:
         if not self._finish or not ended(chunks):
             raise ModelError(f"the stream of model {self._model!r} broke off before its end")
         calls = tuple(
-            ToolCall(id=found["id"], name=found["name"], arguments=found["arguments"] or "{}")
-            for _, found in sorted(self._tools.items())
+            ToolCall(id=tool["id"], name=tool["name"], arguments=tool["arguments"] or "{}")
+            for _, tool in sorted(self._tools.items())
         )
         return Reply(
             text="".join(self._pieces),
@@ -358,11 +358,11 @@ def _translated(model: str, litellm: ModuleType) -> Iterator[None]:
 
 def message_json(message: Message) -> dict[str, Any]:
     """A message in the OpenAI shape, without empty fields."""
-    said: dict[str, Any] = {"role": message.role, "content": message.content}
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.name is not None:
-        said["name"] = message.name
+        fields["name"] = message.name
     if message.tool_calls:
-        said["tool_calls"] = [
+        fields["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -370,10 +370,10 @@ def message_json(message: Message) -> dict[str, Any]:
             }
             for call in message.tool_calls
         ]
-        said["content"] = message.content or None
+        fields["content"] = message.content or None
     if message.tool_call_id is not None:
-        said["tool_call_id"] = message.tool_call_id
-    return said
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
 
 
 def reply_of(response: Any, model: str, priced_as: Sequence[str] = ()) -> Reply:
@@ -460,11 +460,11 @@ def _handler() -> Any:
 
 def _text_messages(messages: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
     """Messages in the OpenAI shape as ours, their text parts joined; other roles left out."""
-    found = []
+    converted = []
     for message in messages:
         content = message.get("content") or ""
         if not isinstance(content, str):
             content = "".join(part.get("text") or "" for part in content)
         if message.get("role") in ("system", "user", "assistant", "tool"):
-            found.append(Message(role=message["role"], content=content))
-    return tuple(found)
+            converted.append(Message(role=message["role"], content=content))
+    return tuple(converted)

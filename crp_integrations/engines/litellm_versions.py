@@ -101,7 +101,7 @@ def proxy_router() -> Any:
 
 
 def plain_tools() -> dict[str, Any]:
-    """The argument by which LiteLLM does not look for MCP servers among a call's tools.
+    """The argument that keeps LiteLLM from looking for MCP servers among a call's tools.
 
     It imports the optional package `mcp` for that, and fails where it is not installed; our
     tools are plain ones. A version without that step would send the switch to the provider, so
@@ -129,7 +129,7 @@ def register_provider(name: str, handler: Any) -> bool:
 
 
 def callback_lists() -> tuple[list[Any], ...]:
-    """The lists by which LiteLLM tells a callback of a call's begin and its answer.
+    """The lists through which LiteLLM calls a callback at a call's begin and at its answer.
 
     LiteLLM copies `callbacks` into the others at each call, but only while these have fewer than 30
     entries, of which every router of the process takes one; its public ways to add one stop there
@@ -167,8 +167,10 @@ def ended(stream: Any) -> bool:
         if getattr(stream, name, None):
             return True
     if hasattr(stream, "_async_generator"):
-        kept = getattr(stream, "chunks", None)
-        return kept is None or any(one.choices and one.choices[0].finish_reason for one in kept)
+        chunks = getattr(stream, "chunks", None)
+        return chunks is None or any(
+            chunk.choices and chunk.choices[0].finish_reason for chunk in chunks
+        )
     return not hasattr(stream, "received_finish_reason")
 
 
@@ -262,11 +264,11 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
     status = getattr(error, "status_code", None)
     if isinstance(own, ModelError) and isinstance(status, int):
         own.provider_status = status
-        # Further classes of LiteLLM stand around the provider's own error, which has its words.
+        # LiteLLM wraps the provider's own error, which has the message, in further classes.
         for cause in _causes(error):
-            said = getattr(cause, "body", None) or getattr(cause, "message", None)
+            body = getattr(cause, "body", None) or getattr(cause, "message", None)
             headers = getattr(getattr(cause, "response", None), "headers", None) or {}
-            own.refusal = own.refusal or provider_refusal(said)
+            own.refusal = own.refusal or provider_refusal(body)
             own.retry_after = own.retry_after or headers.get("retry-after", "")
     return own
 
@@ -303,7 +305,7 @@ def _restored(
 
 
 def _reduced(error: ModelError) -> tuple[Any, ...]:
-    # A class that is made here is found under no name.
+    # A class that is made here cannot be imported by name.
     return _restored, (*type(error).__bases__, error.args, vars(error))
 
 
@@ -339,10 +341,10 @@ def _translated(error: Exception, begun: bool, model: str, library: ModuleType) 
     if refused:
         return ModelError(f"model {model!r} takes no {refused}; leave it out, or ask another model")
     status = getattr(error, "status_code", None)
-    told = f"status {status}, {type(error).__name__}" if status else type(error).__name__
+    description = f"status {status}, {type(error).__name__}" if status else type(error).__name__
     if isinstance(error, ImportError) and error.name:
-        told += f": {error.name}"
-    return ModelError(f"the call to model {model!r} failed ({told})")
+        description += f": {error.name}"
+    return ModelError(f"the call to model {model!r} failed ({description})")
 
 
 def unknown(model: str) -> ModelNotFound:

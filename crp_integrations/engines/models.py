@@ -161,9 +161,9 @@ def call_of(
     tools = of_call["tools"] or ()
     if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
         raise RequestError(f"tools is {type(tools).__name__}, wanted a list of definitions")
-    said = tuple(messages)
+    conversation = tuple(messages)
     try:
-        call = ModelCall(**{**of_call, "tools": tuple(tools)}, messages=said)
+        call = ModelCall(**{**of_call, "tools": tuple(tools)}, messages=conversation)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"]))
@@ -245,9 +245,9 @@ def model_object_name(source: object) -> str:
     metadata = getattr(inner, "metadata", None)
     for holder, names in ((inner, _NAMES), (metadata, ("model_name",))):
         for name in names:
-            found = getattr(holder, name, None)
-            if isinstance(found, str) and found:
-                return found
+            model_name = getattr(holder, name, None)
+            if isinstance(model_name, str) and model_name:
+                return model_name
     return type(source).__name__
 
 
@@ -424,14 +424,18 @@ def _of_message(message: Any, call: ModelCall) -> Reply:
     if isinstance(message, str):
         return Reply(text=message, model=call.model)
     text = message.text if isinstance(getattr(message, "text", None), str) else message.content
-    told = getattr(message, "response_metadata", None) or {}
+    metadata = getattr(message, "response_metadata", None) or {}
     used = getattr(message, "usage_metadata", None) or {}
     return Reply(
         text=str(text),
-        model=str(told.get("model_name") or told.get("model") or call.model),
+        model=str(metadata.get("model_name") or metadata.get("model") or call.model),
         tool_calls=tuple(
-            ToolCall(id=one.get("id") or "", name=one["name"], arguments=json.dumps(one["args"]))
-            for one in getattr(message, "tool_calls", None) or ()
+            ToolCall(
+                id=tool_call.get("id") or "",
+                name=tool_call["name"],
+                arguments=json.dumps(tool_call["args"]),
+            )
+            for tool_call in getattr(message, "tool_calls", None) or ()
         ),
         usage=Usage(
             prompt_tokens=int(used.get("input_tokens") or 0),

@@ -72,10 +72,10 @@ class CloudObjects:
     def list(self, prefix: str) -> Iterator[str]:
         """Names that begin with whole parts, read before the first is given."""
         try:
-            found = sorted(one["path"] for page in self._store.list(prefix) for one in page)
+            names = sorted(entry["path"] for page in self._store.list(prefix) for entry in page)
         except self._failures as error:
             raise self._failed("list", prefix, error) from error
-        yield from found
+        yield from names
 
     def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
         # The library's own message may hold an address with a signature in it.

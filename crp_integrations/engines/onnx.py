@@ -73,15 +73,17 @@ class OnnxEmbedder:
         """Read the card."""
         if threads < 1:
             raise ConfigError(f"threads is {threads}, wanted at least 1")
-        found = weights.describe_directory(directory) if directory else weights.describe("minilm")
-        card = found.card
+        model_weights = (
+            weights.describe_directory(directory) if directory else weights.describe("minilm")
+        )
+        card = model_weights.card
         if card.dimensions < 1 or card.passage < 2 or card.overlap >= card.passage - 2:
             raise EngineError(
                 f"{card.name} has {card.dimensions} dimensions, a passage of {card.passage} and "
                 f"an overlap of {card.overlap} tokens, wanted an embedder's card",
                 engine="onnx",
             )
-        self._weights = found
+        self._weights = model_weights
         self._threads = threads
         self._thresholds = MappingProxyType(dict(card.thresholds))
         decisive = {

@@ -54,7 +54,7 @@ class OpaEngine:
         """
         place = f"{self._url}/v1/data/{bundle.entrypoint}"
         try:
-            told = json.loads(self._answer(place, {"input": dict(question)}))
+            answer = json.loads(self._answer(place, {"input": dict(question)}))
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             raise self._failed(f"answered with status {status}") from error
@@ -62,10 +62,10 @@ class OpaEngine:
             raise self._failed(f"cannot be reached ({type(error).__name__})") from error
         except (ValueError, RecursionError) as error:
             raise self._failed("answered with something else than JSON") from error
-        result = told.get("result") if isinstance(told, dict) else None
+        result = answer.get("result") if isinstance(answer, dict) else None
         if not isinstance(result, dict):
             raise self._failed(f"has no object at {bundle.entrypoint}; is the policy loaded?")
-        number = told.get("decision_id")
+        number = answer.get("decision_id")
         return {**result, "decision_id": number} if isinstance(number, str) else result
 
     def _answer(self, place: str, asked: Mapping[str, Any]) -> bytes:

@@ -208,9 +208,9 @@ class _ListedLimits:
     def _read(self) -> dict[str, int] | None:
         try:
             listed = json.loads(self._server.fetched(self._url, self._timeout))["data"]
-            return {str(one["id"]): limit for one in listed if (limit := _limit_in(one))}
+            return {str(entry["id"]): limit for entry in listed if (limit := _limit_in(entry))}
         except (ModelError, httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            # Its own words may hold an address with a key.
+            # The error's own text may hold an address with a key.
             _LOG.info("the upstream's list of models was not read: %s", type(error).__name__)
             return None
 
@@ -218,8 +218,8 @@ class _ListedLimits:
 def _limit_in(entry: Mapping[str, Any]) -> int | None:
     """The limit in an entry of a list of models; None where it names none."""
     stated = (entry.get(name) for name in LIMIT_FIELDS)
-    plain = (one for one in stated if isinstance(one, int) and not isinstance(one, bool))
-    return next((one for one in plain if one > 0), None)
+    plain = (limit for limit in stated if isinstance(limit, int) and not isinstance(limit, bool))
+    return next((limit for limit in plain if limit > 0), None)
 
 
 class _Connections:
@@ -274,19 +274,19 @@ class _Connections:
         with _translated(model):
             async with self._async.stream("POST", self._url, json=body) as response:
                 if response.status_code != OK:
-                    said = b"".join([piece async for piece in self._asome(response)])
-                    raise self._refused(response, said, model)
+                    error_body = b"".join([piece async for piece in self._asome(response)])
+                    raise self._refused(response, error_body, model)
                 yield self._asome(response)
 
     def _refused(self, response: httpx.Response, said: bytes, model: str) -> ModelError:
         status = response.status_code
-        told = f"the upstream answered the call to model {model!r} with status {status}"
+        summary = f"the upstream answered the call to model {model!r} with status {status}"
         text = said.decode(errors="replace")
         for sent in self._options["headers"].values():
-            # A key of any form; what is shorter is a word of a message.
+            # A key has any form; a shorter value may be an ordinary word of the message.
             secret = str(sent).removeprefix("Bearer ")
             text = text.replace(secret, "[key]") if len(secret) >= SHORTEST_KEY else text
-        return _error(told, status, text, response.headers.get("Retry-After", ""))
+        return _error(summary, status, text, response.headers.get("Retry-After", ""))
 
     def _some(self, response: httpx.Response) -> Iterator[bytes]:
         read = 0
@@ -336,8 +336,8 @@ class _Events:
         if not self._finish:
             raise ModelError(f"the stream of model {self._called!r} broke off before its end")
         calls = tuple(
-            ToolCall(id=one["id"], name=one["name"], arguments=one["arguments"] or "{}")
-            for _, one in sorted(self._tools.items())
+            ToolCall(id=tool["id"], name=tool["name"], arguments=tool["arguments"] or "{}")
+            for _, tool in sorted(self._tools.items())
         )
         return Reply(
             text="".join(self._text),
@@ -350,10 +350,10 @@ class _Events:
     def _read(self, event: Any) -> str:
         try:
             if event.get("error"):
-                told = f"the stream of model {self._called!r} ended in an error"
+                summary = f"the stream of model {self._called!r} ended in an error"
                 code = event["error"].get("code") if isinstance(event["error"], dict) else None
-                # Where the status has gone out before, servers write it into the error.
-                raise _error(told, code if isinstance(code, int) else None, json.dumps(event))
+                # The HTTP status was sent before, so servers write the error's into the event.
+                raise _error(summary, code if isinstance(code, int) else None, json.dumps(event))
             if event.get("usage"):
                 self._usage = _usage(event)
             if not event.get("choices"):
@@ -364,10 +364,10 @@ class _Events:
             delta = choice.get("delta") or {}
             for call in delta.get("tool_calls") or ():
                 known = self._tool(int(call.get("index") or 0), call.get("id") or "")
-                said = call.get("function") or {}
+                function = call.get("function") or {}
                 known["id"] = call.get("id") or known["id"]
-                known["name"] = said.get("name") or known["name"]
-                known["arguments"] += said.get("arguments") or ""
+                known["name"] = function.get("name") or known["name"]
+                known["arguments"] += function.get("arguments") or ""
             return str(delta.get("content") or "")
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise _no_answer(self._called) from None
@@ -388,11 +388,11 @@ def _no_cookies() -> CookieJar:
 
 def _whole(data: bytes, model: str) -> Reply:
     """A completion as a reply."""
-    said = _json(data, model)
+    completion = _json(data, model)
     try:
-        if not said["choices"]:
+        if not completion["choices"]:
             raise ModelError(f"model {model!r} sent no choice in its answer")
-        choice = said["choices"][0]
+        choice = completion["choices"][0]
         message = choice["message"]
         calls = tuple(
             ToolCall(
@@ -404,9 +404,9 @@ def _whole(data: bytes, model: str) -> Reply:
         )
         return Reply(
             text=message.get("content") or "",
-            model=said.get("model") or model,
+            model=completion.get("model") or model,
             tool_calls=calls,
-            usage=_usage(said),
+            usage=_usage(completion),
             finish_reason=choice.get("finish_reason") or "stop",
         )
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
@@ -414,10 +414,10 @@ def _whole(data: bytes, model: str) -> Reply:
 
 
 def _usage(said: Mapping[str, Any]) -> Usage:
-    told = said.get("usage") or {}
+    usage = said.get("usage") or {}
     return Usage(
-        prompt_tokens=told.get("prompt_tokens") or 0,
-        completion_tokens=told.get("completion_tokens") or 0,
+        prompt_tokens=usage.get("prompt_tokens") or 0,
+        completion_tokens=usage.get("completion_tokens") or 0,
     )
 
 

@@ -107,7 +107,7 @@ class PresidioRecogniser:
         return {kind: KINDS[kind] for kind in kinds}
 
     def find(self, text: str) -> Sequence[PersonalSpan]:
-        """Presidio's places, as far as the package has a kind for them."""
+        """Presidio's findings of the kinds that this package knows."""
         if not text.strip():
             return ()
         with self._lock:
@@ -119,15 +119,15 @@ class PresidioRecogniser:
                 ) from error
         return [
             PersonalSpan(
-                KINDS[_KINDS[one.entity_type]],
-                _KINDS[one.entity_type],
-                one.start,
-                one.end,
+                KINDS[_KINDS[result.entity_type]],
+                _KINDS[result.entity_type],
+                result.start,
+                result.end,
                 "presidio",
-                min(1.0, max(0.0, float(one.score))),
+                min(1.0, max(0.0, float(result.score))),
             )
-            for one in results
-            if one.entity_type in _KINDS and one.start < one.end
+            for result in results
+            if result.entity_type in _KINDS and result.start < result.end
         ]
 
 

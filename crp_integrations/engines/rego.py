@@ -107,9 +107,9 @@ def _escaped(value: Any) -> Any:
         value.encode()
         return encode_basestring(value)[1:-1]
     if isinstance(value, dict):
-        return {_escaped(name): _escaped(one) for name, one in value.items()}
+        return {_escaped(name): _escaped(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_escaped(one) for one in value]
+        return [_escaped(item) for item in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError("a number of the input is above 64 bits")
     return value
@@ -132,15 +132,15 @@ def _failed(what: str) -> EngineError:
 
 
 def _why(error: Exception, sources: Mapping[str, str]) -> str:
-    """What the interpreter complains of, with the place in the file; no value of an input."""
-    told = str(error)
-    place, said = _PLACE.search(told), _COMPLAINT.search(told)
-    if said is None:
-        return told[:200]
+    """The interpreter's complaint with the place in the file, without values of an input."""
+    message = str(error)
+    place, complaint = _PLACE.search(message), _COMPLAINT.search(message)
+    if complaint is None:
+        return message[:200]
     if place is None or place[1] not in sources:
-        return said[1]
+        return complaint[1]
     line = sources[place[1]].encode().count(b"\n", 0, int(place[2])) + 1
-    return f"{said[1]} in {place[1]}, line {line}"
+    return f"{complaint[1]} in {place[1]}, line {line}"
 
 
 def new_interpreter() -> Any:
@@ -212,9 +212,9 @@ def misread(source: str) -> str:
     """Why a source would be misread; empty where nothing is known against it.
 
     Five things are known. A `not` within an `every` counts as true. A comprehension within an
-    `every` is evaluated before the variable of that has a value. So is one that gives a variable of
-    what is around it and does not name it in its body. What a function says that asks for the time,
-    for chance or for the world outside would be kept as if the policy alone had decided. And a
+    `every` is evaluated before the `every`'s variable has a value. So is one that gives a variable
+    from around it without naming it in its body. The answer of a function that asks for the time,
+    a random number or the outside world would be kept as if the policy alone had decided. And a
     variable that gets its value by `=` within an `every`, from one outside, ends the process.
 
     >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
@@ -229,14 +229,14 @@ def misread(source: str) -> str:
             f"`{''.join(changing[1].split())}`, whose answer changes while decisions are kept; ask "
             "a server for what changes, or let a governed exception expire"
         )
-    given = list(_comprehensions(plain))
+    comprehensions = list(_comprehensions(plain))
     for start, end in _bodies(plain):
         if _NOT.search(plain, start, end):
             return (
                 "a `not` in an `every`, which this interpreter takes for true whatever follows; "
                 "count what does not hold instead"
             )
-        if any(start <= one.start < end for one in given):
+        if any(start <= comprehension.start < end for comprehension in comprehensions):
             return (
                 "a comprehension in an `every`, which this interpreter evaluates before the "
                 "`every` has a value; put it into a function that is called there"
@@ -246,7 +246,7 @@ def misread(source: str) -> str:
                 "a `=` between what are no values in an `every`, at which this interpreter may end "
                 "the process; say `:=` for a new name and `==` for a comparison"
             )
-    for name in _unnamed(plain, given):
+    for name in _unnamed(plain, comprehensions):
         return (
             f"a comprehension that gives `{name:.60}` and does not name it in its body, which this "
             f"interpreter evaluates too early; say `given := {name:.60}` there and give that"
@@ -294,7 +294,7 @@ def _bodies(plain: str) -> Iterator[tuple[int, int]]:
 def _comprehensions(plain: str) -> Iterator[_Comprehension]:
     """Brackets with a bar of their own, but for bodies of rules and of `every`."""
     bodies = {start for start, _ in _bodies(plain)}
-    # Brackets that wait to be closed: where each opens, and where its first bar stands.
+    # Open brackets: the position of each, and that of its first bar.
     waiting: list[list[int]] = []
     for place, sign in enumerate(plain):
         if sign in _CLOSES:
@@ -315,13 +315,15 @@ def _unnamed(plain: str, given: list[_Comprehension]) -> Iterator[str]:
     A variable may get its value in many ways, as an argument and in brackets too; the name of a
     rule has one wherever it is read, unless a variable of that name hides it.
     """
-    known = _KNOWN | {found[1] for found in _RULE.finditer(plain)}
-    known |= {found[2] or found[1] for found in _IMPORT.finditer(plain)}
-    for one in given:
-        around = _inner(plain[: one.start] + plain[one.end :])
-        for found in _VARIABLE.finditer(one.head):
-            name = found[0]
-            if re.search(rf"\b{name}\b", one.body) or re.search(_BOUND.format(name), one.head):
+    known = _KNOWN | {match[1] for match in _RULE.finditer(plain)}
+    known |= {match[2] or match[1] for match in _IMPORT.finditer(plain)}
+    for comprehension in given:
+        around = _inner(plain[: comprehension.start] + plain[comprehension.end :])
+        for match in _VARIABLE.finditer(comprehension.head):
+            name = match[0]
+            if re.search(rf"\b{name}\b", comprehension.body) or re.search(
+                _BOUND.format(name), comprehension.head
+            ):
                 continue
             if name not in known or re.search(_BOUND.format(name), around):
                 yield name

@@ -84,12 +84,12 @@ class WrappedReranker:
             return []
         try:
             with self._turn:
-                kept = list(self._keep(query, list(texts)))
+                ranking = list(self._keep(query, list(texts)))
         except CRPError:
             raise
         except Exception as error:  # any class of any library, or of the service behind it
             raise EngineError.of(f"the reranker {self._identity}", error, self._library) from error
-        return self._spread(kept, len(texts))
+        return self._spread(ranking, len(texts))
 
     def _spread(self, kept: Kept, count: int) -> list[float]:
         """Scores by place; of a text that came back in pieces the best one counts."""
@@ -154,7 +154,9 @@ class LiteLLMReranker(WrappedReranker):
         answer = library("LiteLLMReranker").rerank(
             model=self._model, query=query, documents=texts, top_n=len(texts), **self._options
         )
-        return [(int(one["index"]), float(one["relevance_score"])) for one in answer.results]
+        return [
+            (int(result["index"]), float(result["relevance_score"])) for result in answer.results
+        ]
 
 
 # The base class of such objects, and the class of what they are handed.
@@ -220,21 +222,21 @@ class LangChainReranker(WrappedReranker):
             for place, text in enumerate(texts)
         ]
         first = {text: place for place, text in reversed(list(enumerate(texts)))}
-        found: Sequence[Any] = self._compressor.compress_documents(documents, query)
+        ranked: Sequence[Any] = self._compressor.compress_documents(documents, query)
         return [
             (
                 document.metadata.get(_PLACE, first.get(document.page_content, -1)),
                 self._of(document),
             )
-            for document in found
+            for document in ranked
         ]
 
     def _of(self, document: Any) -> float | None:
         state = getattr(document, "state", None)
-        for said in (document.metadata, state if isinstance(state, dict) else {}):
+        for fields in (document.metadata, state if isinstance(state, dict) else {}):
             for key in self._keys:
-                if said.get(key) is not None:
-                    score = float(said[key])
+                if fields.get(key) is not None:
+                    score = float(fields[key])
                     # A cosine below 0 counts as 0, as everywhere; rounding can bring it above 1.
                     return min(1.0, max(0.0, score)) if key == _COSINE else score
         return None
@@ -279,8 +281,10 @@ class LlamaIndexReranker(WrappedReranker):
                 zip(texts, self._scores_before(query, texts), strict=True)
             )
         ]
-        found = self._postprocessor.postprocess_nodes(nodes, query_bundle=schema.QueryBundle(query))
-        return [(_place(scored.node.node_id), scored.score) for scored in found]
+        ranked = self._postprocessor.postprocess_nodes(
+            nodes, query_bundle=schema.QueryBundle(query)
+        )
+        return [(_place(scored.node.node_id), scored.score) for scored in ranked]
 
     def _scores_before(self, query: str, texts: list[str]) -> list[float | None]:
         if self._embedder is None:

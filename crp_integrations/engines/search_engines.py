@@ -241,9 +241,9 @@ class TantivyIndex:
         wanted = k + 1
         try:
             while True:
-                found = self._searcher.search(query, wanted, count=False).hits
-                hits = [(round(float(score), _DIGITS), place) for score, place in found]
-                # Of what has the k-th score the ids decide, so all of it must be there.
+                results = self._searcher.search(query, wanted, count=False).hits
+                hits = [(round(float(score), _DIGITS), place) for score, place in results]
+                # Ids decide among texts with the k-th score, so all of those must be read.
                 if len(hits) < wanted or hits[-1][0] < hits[k - 1][0]:
                     break
                 wanted *= 4

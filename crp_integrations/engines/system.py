@@ -45,7 +45,7 @@ class RandomIds:
 
     def new(self, prefix: str) -> str:
         """The prefix and 25 random lower-case letters and digits (129 bits)."""
-        found = b""
-        while len(found) < ID_LENGTH:
-            found += secrets.token_bytes(ID_LENGTH + 8).translate(_SYMBOLS, _UNEVEN)
-        return prefix + found[:ID_LENGTH].decode()
+        symbols = b""
+        while len(symbols) < ID_LENGTH:
+            symbols += secrets.token_bytes(ID_LENGTH + 8).translate(_SYMBOLS, _UNEVEN)
+        return prefix + symbols[:ID_LENGTH].decode()

@@ -135,7 +135,7 @@ class HttpReports:
 
     def _start(self, uri: str, body: bytes, window_id: str) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(uri, body))
-        # The loop itself holds its tasks weakly.
+        # Kept here, since the event loop only holds weak references to its tasks.
         self._tasks.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, window_id))
 
@@ -150,7 +150,7 @@ class HttpReports:
             self._changed.notify_all()
 
     async def _end(self) -> None:
-        """Cancel what is under way, and stop once that has been told."""
+        """Cancel the posts under way, and stop once they have been reported."""
         under_way = tuple(self._tasks)
         for task in under_way:
             task.cancel()
@@ -235,8 +235,8 @@ def _host_of(uri: str) -> str:
 
 async def _public(host: str, port: int) -> str:
     """The first address of a host, all of whose addresses are public."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(one[4][0]) for one in found]
+    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in resolved]
     if not addresses or not all(is_public(address) for address in addresses):
         raise _Refused("the receiver's host is private and not listed")
     return addresses[0]

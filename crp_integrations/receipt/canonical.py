@@ -55,7 +55,7 @@ def dumps(value: Any, *, texts_alone: bool = False) -> bytes:
             _check_keys(data, value)
             return data
     except TypeError:
-        # What stops it is told below.
+        # `_carefully` names the value that cannot be written.
         pass
     return _carefully(value)
 
@@ -70,7 +70,7 @@ def as_written(data: str | bytes) -> Any:
 
 
 def is_bare(text: str) -> bool:
-    """Whether a text stands between its quotation marks as it is."""
+    """Whether a text needs no escapes between its quotation marks."""
     return text.isprintable() and '"' not in text and "\\" not in text
 
 
@@ -85,7 +85,7 @@ def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
                 _check_keys(data, value)
                 return value
     except (ValueError, TypeError):
-        # The place is found below.
+        # The slower reading below finds the place of the fault.
         pass
     try:
         text = data.decode()
@@ -116,13 +116,13 @@ def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
 def kind_of(data: bytes) -> str:
     """The `schema` that a file of any JSON object names, "" where it names none.
 
-    For the error about a file that is not of the kind that was wanted, however it is written.
+    Used in the error about a file of another kind than was wanted; it need not be canonical.
     """
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return ""
-    named = found.get("schema") if isinstance(found, dict) else None
+    named = value.get("schema") if isinstance(value, dict) else None
     return named if isinstance(named, str) else ""
 
 
@@ -139,7 +139,7 @@ def unb64(text: Any, place: str, length: int | None = None) -> bytes:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
         raise ReceiptBroken(place, "no base64") from None
-    # What is left to be written otherwise: bits behind the last byte.
+    # Bits behind the last byte are the one thing left that could be written in another way.
     if b64(data[len(data) // 3 * 3 :]) != text[len(data) // 3 * 4 :]:
         raise ReceiptBroken(place, "not the canonical base64")
     if length is not None and len(data) != length:
@@ -201,9 +201,9 @@ def listed(kind: Kind) -> Kind:
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise ReceiptBroken(place, "no list")
-        return tuple(kind.read(one, f"{place}[{n}]") for n, one in enumerate(value))
+        return tuple(kind.read(item, f"{place}[{n}]") for n, item in enumerate(value))
 
-    return Kind(lambda value: [kind.write(one) for one in value], read)
+    return Kind(lambda value: [kind.write(item) for item in value], read)
 
 
 TEXT: Final = Kind(str, text_of)
@@ -220,16 +220,16 @@ class Shape:
 
     def write(self, value: Any) -> dict[str, Any]:
         """The object of a value that has the declared fields as attributes."""
-        told = {name: kind.write(getattr(value, name)) for name, kind in self._kinds.items()}
-        return {"schema": self._schema, **told} if self._schema else told
+        members = {name: kind.write(getattr(value, name)) for name, kind in self._kinds.items()}
+        return {"schema": self._schema, **members} if self._schema else members
 
     def read(self, value: Any, place: str) -> dict[str, Any]:
-        """The values of the declared fields; every other object is refused at its place."""
-        found = fields(value, self._names, place)
-        if self._schema and found["schema"] != self._schema:
+        """The values of the declared fields; an object with other fields is refused."""
+        members = fields(value, self._names, place)
+        if self._schema and members["schema"] != self._schema:
             raise ReceiptBroken(f"{place}.schema", f"is not {self._schema!r}")
         return {
-            name: kind.read(found[name], f"{place}.{name}") for name, kind in self._kinds.items()
+            name: kind.read(members[name], f"{place}.{name}") for name, kind in self._kinds.items()
         }
 
 
@@ -268,13 +268,13 @@ def _check_keys(data: bytes, value: Any) -> None:
         return
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if not all(key.isascii() for key in one):
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if not all(key.isascii() for key in item):
                 raise ValueError("a key that is not ASCII")
-            waiting.extend(one.values())
-        elif isinstance(one, list | tuple):
-            waiting.extend(one)
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
 
 
 def _no_float(text: str) -> NoReturn:
@@ -306,8 +306,8 @@ class Written(Mapping[str, Any]):
     @cached_property
     def told(self) -> dict[str, Any]:
         """The object, read on first use."""
-        found: dict[str, Any] = orjson.loads(self.data)
-        return found
+        members: dict[str, Any] = orjson.loads(self.data)
+        return members
 
     def __getitem__(self, name: str) -> Any:
         return self.told[name]
@@ -325,7 +325,7 @@ def part(value: Any) -> Any:
 
 
 def together(parts: Mapping[str, Any], rest: Mapping[str, Any]) -> Written:
-    """An object of parts that are written, and of others."""
+    """The object of parts that are written as JSON already, and of the rest."""
     dumps(rest)
-    # Everything has been looked at, alone.
+    # The parts were checked when they were written, and the rest just now.
     return Written(dumps({**rest, **parts}, texts_alone=True))

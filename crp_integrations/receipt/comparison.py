@@ -53,12 +53,13 @@ class Comparable:
     """
 
     def __init__(self, receipt: Receipt) -> None:
-        """Take a receipt whose content has its shape."""
+        """Take a receipt whose content was checked for its shape."""
         self._content = receipt.content
         self._names = [leaf.name for leaf in receipt.leaves]
-        self._ids = [one["id"] for one in self._content["candidates"]]
+        self._ids = [candidate["id"] for candidate in self._content["candidates"]]
         self.candidates: dict[str, Told] = {
-            one["id"]: self._laid(CandidateTold, one) for one in self._content["candidates"]
+            candidate["id"]: self._laid(CandidateTold, candidate)
+            for candidate in self._content["candidates"]
         }
 
     def part(self, name: str) -> Any:
@@ -76,10 +77,10 @@ class Comparable:
         envelope, examined = self._content["envelope"], self._content["examined"]
         if envelope is not None:
             return [self._ids[fact["at"]] for fact in envelope["facts"]]
-        return [] if examined is None else [one["id"] for one in examined["passages"] or ()]
+        return [] if examined is None else [passage["id"] for passage in examined["passages"] or ()]
 
     def _laid(self, kind: type[Part], value: Mapping[str, Any]) -> Told:
-        """A part of the content with names and ids in the place of numbers."""
+        """A part of the content with names and ids instead of numbers."""
         fields, apart = kind.model_fields, _APART.get(kind, ())
         return {n: self._told(fields[n], inner) for n, inner in value.items() if n not in apart}
 
@@ -95,7 +96,7 @@ class Comparable:
         if kind is None:
             return value
         if isinstance(value, (list, tuple)):
-            return [self._laid(kind, one) for one in value]
+            return [self._laid(kind, item) for item in value]
         return self._laid(kind, value)
 
     def _named(self, value: Any) -> Any:
@@ -105,8 +106,10 @@ class Comparable:
         if not isinstance(value, (list, tuple)):
             return value
         return [
-            [self._names[one[0]], *one[1:]] if isinstance(one, (list, tuple)) else self._named(one)
-            for one in value
+            [self._names[item[0]], *item[1:]]
+            if isinstance(item, (list, tuple))
+            else self._named(item)
+            for item in value
         ]
 
 
@@ -118,7 +121,7 @@ def _part_in(annotation: Any) -> type[Part] | None:
     return next(filter(None, map(_part_in, get_args(annotation))), None)
 
 
-# Parts of the content that are laid beside each other, in the order of a window.
+# Parts of the content that are compared, in the order of a window.
 _PARTS: Final = (
     "package", "request", "model", "settings", "selected", "fit", "envelope", "calls", "report",
     "examined", "policy",
@@ -176,13 +179,13 @@ class Compared(Record):
 
 
 def diff(left: Receipt, right: Receipt) -> Compared:
-    """Lay two receipts beside each other.
+    """Compare two receipts.
 
     Raises:
         ReceiptBroken: the content of one is malformed.
     """
-    for one in (left, right):
-        content_of(one)
+    for receipt in (left, right):
+        content_of(receipt)
     try:
         return _compared(left, right)
     except MALFORMED as error:
@@ -190,11 +193,11 @@ def diff(left: Receipt, right: Receipt) -> Compared:
 
 
 def _compared(left: Receipt, right: Receipt) -> Compared:
-    one, other = Comparable(left), Comparable(right)
-    old, new = one.candidates, other.candidates
-    was, is_ = one.shown, other.shown
+    left_side, right_side = Comparable(left), Comparable(right)
+    old, new = left_side.candidates, right_side.candidates
+    was, is_ = left_side.shown, right_side.shown
     lacking: list[str] = []
-    differences = (*_of_parts(one, other), *_of_texts(left, right, lacking))
+    differences = (*_of_parts(left_side, right_side), *_of_texts(left, right, lacking))
     rescored = tuple(id_ for id_ in old if id_ in new and old[id_] != new[id_])
     return Compared(
         left=left.receipt_id,
@@ -217,21 +220,26 @@ def _of_parts(left: Comparable, right: Comparable) -> Iterator[Unlike]:
         old, new = left.part(part), right.part(part)
         if part == "envelope" and old and new and (left.salted or right.salted):
             old["etag"] = new["etag"] = ""
-        found = first(old, new, part)
-        if found is not None:
-            yield Unlike(part=part, place=found.place, left=found.recorded, right=found.replayed)
+        difference = first(old, new, part)
+        if difference is not None:
+            yield Unlike(
+                part=part,
+                place=difference.place,
+                left=difference.recorded,
+                right=difference.replayed,
+            )
 
 
 def _of_texts(left: Receipt, right: Receipt, lacking: list[str]) -> Iterator[Unlike]:
-    """Texts by the names of their leaves; of facts those that both receipts have."""
+    """Compare texts by the names of their leaves; facts only where both receipts have them."""
     names = dict.fromkeys([leaf.name for leaf in (*left.leaves, *right.leaves)])
     for name in names:
         here, there = name in left.numbers, name in right.numbers
         if name == _HASHES or (name.startswith(FACT) and not (here and there)):
             continue
         if not (here and there):
-            told = (_A_TEXT, _NOTHING) if here else (_NOTHING, _A_TEXT)
-            yield Unlike(part="text", place=name, left=told[0], right=told[1])
+            sides = (_A_TEXT, _NOTHING) if here else (_NOTHING, _A_TEXT)
+            yield Unlike(part="text", place=name, left=sides[0], right=sides[1])
             continue
         old, new = _text(left, name), _text(right, name)
         if old is None or new is None:
@@ -239,9 +247,9 @@ def _of_texts(left: Receipt, right: Receipt, lacking: list[str]) -> Iterator[Unl
             continue
         if name.endswith(_FRAME):
             old, new = _frame(old), _frame(new)
-        found = in_text(old, new, name)
-        if found is not None:
-            yield Unlike(part="text", place=found.place)
+        difference = in_text(old, new, name)
+        if difference is not None:
+            yield Unlike(part="text", place=difference.place)
 
 
 def _frame(text: str) -> str:

@@ -91,13 +91,13 @@ def draft(told: Told, version: str) -> Draft:
     texts = TextLeaves()
     labels = _labels(told.fit)
     candidates = part(_candidates(told.fit, labels, texts))
-    # Of passages that no envelope tells of.
+    # Parts of passages that no envelope lists.
     shown: list[tuple[Part, ...]] = []
     packed: tuple[Part, ...] = ()
     envelope = None
     if told.envelope is not None and told.fit is not None:
         facts = told.fit.candidates.facts
-        places = {one.fact_id: n for n, one in enumerate(facts)}
+        places = {fact.fact_id: n for n, fact in enumerate(facts)}
         envelope = part(outline.envelope(told.envelope, places, labels))
         context = packed = texts.rendered(told.envelope)
     else:
@@ -180,11 +180,11 @@ def _pairs(pairs: PairRelation, *, every: bool) -> list[list[int]]:
 
 
 def _labels(fit: EnvelopeInputs | None) -> dict[str, int]:
-    """A number for the label of each community; the label is made of words of its facts."""
-    labels = (one.community for one in fit.candidates.facts) if fit else ()
-    found = {label: number for number, label in enumerate(dict.fromkeys(filter(None, labels)))}
-    # A community without a name is one all the same, and is not told of.
-    return {**found, "": outline.NAMELESS}
+    """A number for each community's label, since the label is made of words of its facts."""
+    labels = (fact.community for fact in fit.candidates.facts) if fit else ()
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(filter(None, labels)))}
+    # A community without a name has a number too, but its label is not recorded.
+    return {**numbers, "": outline.NAMELESS}
 
 
 def _candidates(
@@ -194,48 +194,48 @@ def _candidates(
         return []
     facts = fit.candidates.facts
     # Facts of one ingestion share their time.
-    times = {time: iso(time) for time in {one.ingested_at for one in facts} if time}
-    found = []
+    times = {time: iso(time) for time in {fact.ingested_at for fact in facts} if time}
+    candidates = []
     # In one loop: a receipt has hundreds of candidates, and a call of each takes a third as long.
-    for leaf, one in zip(texts.facts(facts), facts, strict=True):
-        told: dict[str, Any] = {
-            "characters": len(one.content),
-            "id": one.fact_id,
-            "importance": one.importance,
+    for leaf, fact in zip(texts.facts(facts), facts, strict=True):
+        content: dict[str, Any] = {
+            "characters": len(fact.content),
+            "id": fact.fact_id,
+            "importance": fact.importance,
             "leaf": leaf,
-            "relevance": one.relevance,
-            "source": one.source_id,
-            "tokens": one.tokens,
+            "relevance": fact.relevance,
+            "source": fact.source_id,
+            "tokens": fact.tokens,
         }
-        if one.score is not None:
-            told["score"] = one.score
-        if one.lexical:
-            told["lexical"] = one.lexical
-        if one.hop:
-            told["hop"] = one.hop
-        if one.ingested_at is not None:
-            told["ingested_at"] = times[one.ingested_at]
-        if one.stale:
-            told["stale"] = True
-        if one.community is not None:
-            told["community"] = labels[one.community]
-        if stretches := _flat(one.stretches):
-            told["stretches"] = stretches
-        if one.spans:
-            told["spans"] = [list(span) for span in one.spans]
-        if one.decay is not None:
-            told["decay"] = one.decay
-        if one.decision:
-            told["decision"] = one.decision
-        if one.refused is not None:
-            told["refused"] = one.refused.value
-        if passages := _flat(one.passages):
-            told["passages"] = passages
-        found.append(told)
+        if fact.score is not None:
+            content["score"] = fact.score
+        if fact.lexical:
+            content["lexical"] = fact.lexical
+        if fact.hop:
+            content["hop"] = fact.hop
+        if fact.ingested_at is not None:
+            content["ingested_at"] = times[fact.ingested_at]
+        if fact.stale:
+            content["stale"] = True
+        if fact.community is not None:
+            content["community"] = labels[fact.community]
+        if stretches := _flat(fact.stretches):
+            content["stretches"] = stretches
+        if fact.spans:
+            content["spans"] = [list(span) for span in fact.spans]
+        if fact.decay is not None:
+            content["decay"] = fact.decay
+        if fact.decision:
+            content["decision"] = fact.decision
+        if fact.refused is not None:
+            content["refused"] = fact.refused.value
+        if passages := _flat(fact.passages):
+            content["passages"] = passages
+        candidates.append(content)
     named = [label for label in labels if label]
     if named:
         texts.add("communities", texts_as_json(named), of=range(len(texts.leaves)))
-    return found
+    return candidates
 
 
 def _flat(found: Sequence[tuple[int, ...]]) -> list[int]:
@@ -294,7 +294,7 @@ def _message(
 ) -> dict[str, Any]:
     if leaf is None:
         leaf = texts.add(name, message.content, of=texts.of, follows=not parts, parts=parts)
-    told: dict[str, Any] = {"role": str(message.role), "leaf": leaf}
+    content: dict[str, Any] = {"role": str(message.role), "leaf": leaf}
     frame: dict[str, Any] = {}
     if message.name is not None:
         frame["name"] = message.name
@@ -303,10 +303,10 @@ def _message(
     if message.failed:
         frame["failed"] = True
     if message.tool_calls:
-        frame["tool_calls"] = [_tool_call(one) for one in message.tool_calls]
+        frame["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
     if frame:
-        told["frame"] = texts.add(f"{name}/frame", as_json(frame), of=texts.of, follows=True)
-    return told
+        content["frame"] = texts.add(f"{name}/frame", as_json(frame), of=texts.of, follows=True)
+    return content
 
 
 def _tool_call(one: ToolCall) -> dict[str, str]:
@@ -316,8 +316,8 @@ def _tool_call(one: ToolCall) -> dict[str, str]:
 def calls_told(
     told: Told, texts: TextLeaves, question: int, parts: Sequence[Part]
 ) -> list[dict[str, Any]]:
-    """The calls of the answer; what a later one repeats of the first is told once."""
-    found = []
+    """The calls of the answer; messages that a later call repeats are recorded once."""
+    calls = []
     first: tuple[Message, ...] = ()
     earlier: dict[Message, int] = {}
     for place, message in enumerate(told.asked.history, start=1):
@@ -329,7 +329,7 @@ def calls_told(
             _sent(message, texts, f"call/{number + 1}/{at}", told, earlier, question, parts)
             for at, message in enumerate(own, start=1)
         ]
-        found.append(
+        calls.append(
             {
                 "purpose": str(call.purpose),
                 "model": call.model,
@@ -338,7 +338,7 @@ def calls_told(
             }
         )
         first = first or call.messages
-    return found
+    return calls
 
 
 def _sent(
@@ -386,9 +386,9 @@ def _around(
     before: str, after: str, texts: TextLeaves, name: str, parts: Sequence[Part]
 ) -> list[Part]:
     """A caller's own message around a context, as parts."""
-    found: list[Part] = list(parts)
+    pieces: list[Part] = list(parts)
     if before:
-        found.insert(0, texts.add(f"{name}/before", before, of=texts.of, follows=True))
+        pieces.insert(0, texts.add(f"{name}/before", before, of=texts.of, follows=True))
     if after:
-        found.append(texts.add(f"{name}/after", after, of=texts.of, follows=True))
-    return found
+        pieces.append(texts.add(f"{name}/after", after, of=texts.of, follows=True))
+    return pieces

@@ -92,60 +92,60 @@ class Entry(NamedTuple):
     def from_json(cls, value: Any, count: int, place: str) -> Entry:
         """Read a leaf."""
         if isinstance(value, dict) and "fact" in value:
-            found = fields(value, _OF_FACT, place)
-            fact_id = text_of(found["fact"], f"{place}.fact")
+            members = fields(value, _OF_FACT, place)
+            fact_id = text_of(members["fact"], f"{place}.fact")
             if not fact_id:
                 raise ReceiptBroken(f"{place}.fact", "is empty")
-            return cls(FACT + fact_id, hex_of(found["hash"], f"{place}.hash"), fact_id)
-        found = fields(value, _OF_TEXT, place)
-        name = text_of(found["name"], f"{place}.name")
+            return cls(FACT + fact_id, hex_of(members["hash"], f"{place}.hash"), fact_id)
+        members = fields(value, _OF_TEXT, place)
+        name = text_of(members["name"], f"{place}.name")
         if not name or name.startswith(FACT):
             raise ReceiptBroken(f"{place}.name", "is empty or that of a fact")
-        if not isinstance(found["follows"], bool):
+        if not isinstance(members["follows"], bool):
             raise ReceiptBroken(f"{place}.follows", "neither true nor false")
         return cls(
             name,
-            hex_of(found["hash"], f"{place}.hash"),
+            hex_of(members["hash"], f"{place}.hash"),
             "",
-            _numbers(found["of"], count, f"{place}.of"),
-            found["follows"],
-            _parts(_list(found["parts"], f"{place}.parts"), count, place),
+            _numbers(members["of"], count, f"{place}.of"),
+            members["follows"],
+            _parts(_list(members["parts"], f"{place}.parts"), count, place),
         )
 
 
 def entries_of(listed: Any, place: str) -> tuple[Entry, ...]:
     """Read the leaves of a receipt."""
     listed = _list(listed, place)
-    found = _of_facts(listed)
+    entries = _of_facts(listed)
     count = len(listed)
-    found += [
-        Entry.from_json(one, count, f"{place}[{number}]")
-        for number, one in enumerate(listed[len(found) :], start=len(found))
+    entries += [
+        Entry.from_json(value, count, f"{place}[{number}]")
+        for number, value in enumerate(listed[len(entries) :], start=len(entries))
     ]
-    check_parts(found, place)
-    return tuple(found)
+    check_parts(entries, place)
+    return tuple(entries)
 
 
 def _of_facts(listed: Sequence[Any]) -> list[Entry]:
-    """The leaves of facts in front of all others; none where one of them is odd.
+    """The leaves of facts, which come before all others; empty where one of them is malformed.
 
-    They are most of a receipt's leaves, and their hashes are read as one.
+    They are most of a receipt's leaves, so their hashes are decoded in one call.
     """
     count = 0
-    for one in listed:
-        if type(one) is not dict or len(one) != 2:
+    for value in listed:
+        if type(value) is not dict or len(value) != 2:
             break
         count += 1
     try:
-        ids = [one["fact"] for one in listed[:count]]
-        digits = [one["hash"] for one in listed[:count]]
+        ids = [value["fact"] for value in listed[:count]]
+        digits = [value["hash"] for value in listed[:count]]
         joined = "".join(digits)
         data = bytes.fromhex(joined)
-        # What is no text cannot be put behind a name.
+        # An id that is no text raises TypeError here.
         names = [FACT + id_ for id_ in ids]
     except (KeyError, TypeError, ValueError):
         return []
-    if "" in ids or data.hex() != joined or any(len(one) != 64 for one in digits):
+    if "" in ids or data.hex() != joined or any(len(hex_hash) != 64 for hex_hash in digits):
         return []
     hashes = [data[at : at + 32] for at in range(0, len(data), 32)]
     # As tuples, without a call of their class for each.
@@ -201,8 +201,8 @@ def composed(
             piece = text(part)
         else:
             number, start, end = part
-            found = text(number)
-            piece = None if found is None or end > len(found) else found[start:end]
+            leaf_text = text(number)
+            piece = None if leaf_text is None or end > len(leaf_text) else leaf_text[start:end]
         if piece is None:
             return None
         pieces.append(piece)
@@ -213,7 +213,7 @@ def composed(
 
 
 def _of_whole(parts: Sequence[Part], text: Callable[[int], str | None], most: int) -> str | None:
-    """The same of literals and whole leaves, of which nothing is copied before it is summed up."""
+    """The same for literals and whole leaves; their lengths are summed before any is copied."""
     shown = [
         part if isinstance(part, str) else text(part) if isinstance(part, int) else None
         for part in parts
@@ -269,7 +269,7 @@ def _number(value: Any, count: int, place: str) -> int:
 
 def _numbers(value: Any, count: int, place: str) -> tuple[int, ...]:
     numbers = _list(value, place)
-    # Lists of hundreds are mostly right.
+    # Checked in one go, since lists of hundreds are mostly right.
     right = {*map(type, numbers)} <= {int}
     if numbers and not (right and min(numbers) >= 0 and max(numbers) < count):
         for number in numbers:
@@ -280,7 +280,7 @@ def _numbers(value: Any, count: int, place: str) -> tuple[int, ...]:
 def _parts(values: Sequence[Any], count: int, place: str) -> tuple[Part, ...]:
     """What a composed leaf is put together from."""
     numbers = [part for part in values if type(part) is int]
-    # Mostly literals and whole leaves, whose numbers are right.
+    # Most are literals and whole leaves with right numbers.
     if {*map(type, values)} <= _LITERALS and (
         not numbers or (min(numbers) >= 0 and max(numbers) < count)
     ):
@@ -343,20 +343,20 @@ class TextLeaves:
             made(
                 Leaf,
                 (
-                    FACT + one.fact_id,
-                    one.content if one.content.isascii() else _written(one.content),
-                    one.fact_id,
-                    one.source_id,
+                    FACT + fact.fact_id,
+                    fact.content if fact.content.isascii() else _written(fact.content),
+                    fact.fact_id,
+                    fact.source_id,
                     (),
                     False,
                     (),
                 ),
             )
-            for one in facts
+            for fact in facts
         ]
-        found = list(range(first, len(leaves)))
-        self._facts.update(zip([leaf[2] for leaf in leaves[first:]], found, strict=True))
-        return found
+        numbers = list(range(first, len(leaves)))
+        self._facts.update(zip([leaf[2] for leaf in leaves[first:]], numbers, strict=True))
+        return numbers
 
     def add(
         self,
@@ -382,8 +382,8 @@ class TextLeaves:
 
     def named(self, text: str, prefix: str) -> str:
         """The name of a leaf of this text whose name begins so; empty for none."""
-        found = (leaf for leaf in self.leaves if leaf.text == text)
-        return next((leaf.name for leaf in found if leaf.name.startswith(prefix)), "")
+        matching = (leaf for leaf in self.leaves if leaf.text == text)
+        return next((leaf.name for leaf in matching if leaf.name.startswith(prefix)), "")
 
     def composed(self, parts: Sequence[Part]) -> str:
         """The text of parts."""
@@ -432,7 +432,7 @@ def stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
 
 @lru_cache(maxsize=1024)
 def _marker(number: int) -> str:
-    """What stands in front of a fact in the context."""
+    """The text in front of a fact in the context."""
     return f"[{number}] " if number == 1 else f"{SEPARATOR}[{number}] "
 
 

@@ -82,7 +82,7 @@ class SignedHead:
             raise ReceiptBroken("head", "is not what was signed")
         self.signed.verify(self.key, "head.envelope")
         if self.key not in keys:
-            wanted = " or ".join(keyid_of(one)[:16] for one in keys) or "none"
+            wanted = " or ".join(keyid_of(key)[:16] for key in keys) or "none"
             raise ReceiptBroken("head.key", f"is {keyid_of(self.key)[:16]}…, wanted {wanted}")
 
     def write(self) -> bytes:
@@ -94,12 +94,12 @@ class SignedHead:
     @classmethod
     def read(cls, data: bytes) -> SignedHead:
         """Read a head; its signature is not checked yet."""
-        found = fields(_read(data, "head", HEAD_SCHEMA), _SIGNED, "head")
-        if found["schema"] != HEAD_SCHEMA:
+        members = fields(_read(data, "head", HEAD_SCHEMA), _SIGNED, "head")
+        if members["schema"] != HEAD_SCHEMA:
             raise ReceiptBroken("head.schema", f"is not {HEAD_SCHEMA!r}")
-        signed = Signed.from_json(found["envelope"], HEAD_TYPE, "head.envelope")
+        signed = Signed.from_json(members["envelope"], HEAD_TYPE, "head.envelope")
         head = Head(**_HEAD.read(loads(signed.payload, "head.payload"), "head.payload"))
-        return cls(head, signed, unb64(found["key"], "head.key", KEY_BYTES))
+        return cls(head, signed, unb64(members["key"], "head.key", KEY_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ EMPTY = sha256(b"").digest()
 
 def leaf_hash(entry: bytes) -> bytes:
     """The hash of a leaf (RFC 9162 §2.1.1)."""
-    found = sha256(b"\x00")
-    # Not put together first: an entry may be a whole receipt.
-    found.update(entry)
-    return found.digest()
+    hasher = sha256(b"\x00")
+    # Not joined to the prefix first, since an entry may be a whole receipt.
+    hasher.update(entry)
+    return hasher.digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
@@ -41,7 +41,7 @@ def grown(size: int, leaf: bytes, nodes: Nodes) -> Iterator[tuple[int, int, byte
 
 
 def position(level: int, place: int) -> int:
-    """Where the root of a complete subtree stands among all of them in the order they come in.
+    """The place of a complete subtree's root among all of them, in the order they are completed.
 
     Appending never changes one, so a log of them is append-only as well.
 

@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:
     if kind is float:
         return round(value * SCALE)
     if kind is dict:
-        # Dozens of controls have nothing behind them.
+        # Empty tuples are common here: dozens of controls have nothing recorded.
         return {
             str(name): inner if type(inner) in _AS_THEY_ARE else [] if inner == () else plain(inner)
             for name, inner in value.items()
@@ -82,20 +82,20 @@ def plain(value: Any) -> Any:
 
 
 def declared(kind: type[Part], value: Any, **made: Any) -> dict[str, Any]:
-    """A part of the content out of the record that it tells of: the fields that `kind` declares."""
-    told = {}
+    """A part of the content, made of the fields of a record that `kind` declares."""
+    content = {}
     for name, is_share in _declared(kind):
         if name in made:
-            told[name] = made.pop(name)
+            content[name] = made.pop(name)
             continue
-        found = getattr(value, name)
+        field = getattr(value, name)
         if is_share:
-            told[name] = fixed(found)
+            content[name] = fixed(field)
         else:
-            told[name] = small(found) if type(found) is int else plain(found)
+            content[name] = small(field) if type(field) is int else plain(field)
     if made:
         raise TypeError(f"{kind.__name__} declares no field {min(made)}")
-    return told
+    return content
 
 
 @cache
@@ -105,9 +105,9 @@ def _declared(kind: type[Part]) -> tuple[tuple[str, bool], ...]:
 
 
 def written(value: Any) -> Any:
-    """What is written to the same bytes as `plain` of it: without floats and records.
+    """A value without floats and records, which is written to the same bytes as `plain` of it.
 
-    Words, tuples and what holds nothing else stay as they are, so little of it is looked at.
+    Text, tuples and what holds only these stay as they are, so most values need no conversion.
     """
     kind = type(value)
     if kind in _AS_THEY_ARE:
@@ -116,15 +116,15 @@ def written(value: Any) -> Any:
         return round(value * SCALE)
     if not isinstance(value, Part):
         return plain(value)
-    told = dict(value.__dict__)
+    content = dict(value.__dict__)
     for name in changing(type(value)):
-        told[name] = written(told[name])
-    return told
+        content[name] = written(content[name])
+    return content
 
 
 @cache
 def changing(kind: type[Part]) -> tuple[str, ...]:
-    """Fields of a record that may hold what is written as something else."""
+    """Fields of a record that may hold values that need conversion."""
     fields = kind.model_fields.items()
     return tuple(name for name, field in fields if not _stays(field.annotation))
 
@@ -136,12 +136,12 @@ def _stays(kind: Any) -> bool:
         return isinstance(kind, type) and (kind in _AS_THEY_ARE or issubclass(kind, str))
     if get_origin(kind) is dict:
         return inner[0] is str and _stays(inner[1])
-    return all(one is Ellipsis or _stays(one) for one in inner)
+    return all(argument is Ellipsis or _stays(argument) for argument in inner)
 
 
 @cache
 def _of_report() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Fields of a report that are told as they are, and those that are written otherwise."""
+    """Fields of a report that are recorded as they are, and those that are converted."""
     others = changing(Report)
     return (
         tuple([name for name in OF_REPORT if name not in others]),
@@ -156,19 +156,19 @@ def report(
     numbers = {need: number for number, need in enumerate(needs)}
     fields = found.__dict__
     as_they_are, others = _of_report()
-    told = {name: fields[name] for name in as_they_are}
+    content = {name: fields[name] for name in as_they_are}
     if told_as is plain:
-        told = plain(told)
+        content = plain(content)
     for name in others:
-        told[name] = told_as(fields[name])
+        content[name] = told_as(fields[name])
     quality = found.quality
     coherence = quality.coherence
-    told["quality"] = {
+    content["quality"] = {
         "coherence": {
             **{name: getattr(coherence, name) for name in _OF_COHERENCE},
             "contradictions": [
-                {name: told_as(getattr(one, name)) for name in _OF_CONTRADICTION}
-                for one in coherence.contradictions
+                {name: told_as(getattr(contradiction, name)) for name in _OF_CONTRADICTION}
+                for contradiction in coherence.contradictions
             ],
         },
         "repetition": told_as(quality.repetition),
@@ -181,31 +181,36 @@ def report(
         },
         "flow": told_as(quality.flow),
     }
-    told["claims"] = [_claim(claim) for claim in found.claims]
-    told["omissions"] = [told_as(one) for one in found.omissions]
-    told["personal"] = told_as(found.personal)
-    told["classification"] = told_as(found.classification)
-    told["stages"] = [[run.number, run.name, run.engine] for run in found.stages]
-    return told
+    content["claims"] = [_claim(claim) for claim in found.claims]
+    content["omissions"] = [told_as(omission) for omission in found.omissions]
+    content["personal"] = told_as(found.personal)
+    content["classification"] = told_as(found.classification)
+    content["stages"] = [[run.number, run.name, run.engine] for run in found.stages]
+    return content
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    told = {name: plain(getattr(claim, name)) for name in _OF_CLAIM}
-    told |= {name: fixed(getattr(claim, name)) for name in _SHARES_OF_CLAIM}
-    told["evidence"] = [_evidence(one) for one in claim.evidence]
-    told["findings"] = [_finding(one) for one in claim.findings]
+    content = {name: plain(getattr(claim, name)) for name in _OF_CLAIM}
+    content |= {name: fixed(getattr(claim, name)) for name in _SHARES_OF_CLAIM}
+    content["evidence"] = [_evidence(evidence) for evidence in claim.evidence]
+    content["findings"] = [_finding(finding) for finding in claim.findings]
     if claim.error is not None:
-        told["error"] = claim.error.value
+        content["error"] = claim.error.value
     if claim.disputed:
-        told["disputed"] = True
+        content["disputed"] = True
     if claim.wrong is not None:
-        told["wrong"] = list(claim.wrong)
+        content["wrong"] = list(claim.wrong)
     if claim.quotations:
-        told["quotations"] = [
-            {"fact_id": one.fact_id, "passage": one.passage, "start": one.start, "end": one.end}
-            for one in claim.quotations
+        content["quotations"] = [
+            {
+                "fact_id": quotation.fact_id,
+                "passage": quotation.passage,
+                "start": quotation.start,
+                "end": quotation.end,
+            }
+            for quotation in claim.quotations
         ]
-    return told
+    return content
 
 
 def _evidence(one: Evidence) -> dict[str, Any]:
@@ -219,7 +224,7 @@ def _evidence(one: Evidence) -> dict[str, Any]:
 
 
 def _finding(one: Finding) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "stage": one.stage,
         "kind": one.kind,
         "start": one.start,
@@ -227,8 +232,8 @@ def _finding(one: Finding) -> dict[str, Any]:
         "evidence": None if one.evidence is None else _evidence(one.evidence),
     }
     if one.other_claim_id is not None:
-        told["other_claim_id"] = one.other_claim_id
-    return told
+        content["other_claim_id"] = one.other_claim_id
+    return content
 
 
 def envelope(
@@ -240,20 +245,20 @@ def envelope(
         made,
         facts=_facts(made.facts, place_of),
         dropped=[_drop(drop, place_of) for drop in made.dropped],
-        conflicts=[[one.left, one.right] for one in made.conflicts],
-        caps=[[one.ceiling.value, one.reason] for one in made.caps],
-        advice=[[one.word.value, one.reason] for one in made.advice],
+        conflicts=[[conflict.left, conflict.right] for conflict in made.conflicts],
+        caps=[[cap.ceiling.value, cap.reason] for cap in made.caps],
+        advice=[[advice.word.value, advice.reason] for advice in made.advice],
         communities=[labels[label] for label in made.ckf_communities],
         facts_available=made.total_facts_available,
     )
 
 
 def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dict[str, Any]]:
-    found = []
+    contents = []
     for fact in facts:
-        # A record's values, without its class being asked for each.
+        # The record's values from its dictionary, which is faster than one attribute at a time.
         values = fact.__dict__
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "at": place_of[values["fact_id"]],
             "composite": round(values["composite_score"] * SCALE),
             "diversity": round(values["diversity_bonus"] * SCALE),
@@ -262,13 +267,13 @@ def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dic
             "tokens": values["token_count"],
         }
         if values["spans"]:
-            told["spans"] = [list(span) for span in values["spans"]]
-        found.append(told)
-    return found
+            content["spans"] = [list(span) for span in values["spans"]]
+        contents.append(content)
+    return contents
 
 
 def _drop(drop: Drop, place_of: Mapping[str, int]) -> dict[str, Any]:
-    told: dict[str, Any] = {"at": place_of[drop.fact_id], "reason": drop.reason.value}
+    content: dict[str, Any] = {"at": place_of[drop.fact_id], "reason": drop.reason.value}
     if drop.kept is not None:
-        told["kept"] = place_of[drop.kept]
-    return told
+        content["kept"] = place_of[drop.kept]
+    return content

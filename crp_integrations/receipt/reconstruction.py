@@ -56,7 +56,7 @@ def run_of(told: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
         )
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(one) for one in ("content.examined.judged", *first["loc"]))
+        place = ".".join(str(part) for part in ("content.examined.judged", *first["loc"]))
         raise ReceiptBroken(place, str(first["msg"])) from None
 
 
@@ -73,11 +73,11 @@ def _exchange(call: JudgeCallTold, text: Callable[[int], str]) -> JudgeExchange:
 
 
 def _fields(told: Part, *but: str, **made: Any) -> dict[str, Any]:
-    """The declared fields of a part, for the record that it tells of."""
+    """The declared fields of a part, as arguments of the record that it was made of."""
     return {name: value for name, value in told if name not in but} | made
 
 
-# In the place of a question that was left out, so that the same rules for time hold.
+# Replaces a question that was left out, so that the same rules for time apply.
 _TEMPORAL: Final = "current"
 _FILLER: Final = 0xF0000
 _FILLERS: Final = 65_000
@@ -91,7 +91,7 @@ MALFORMED: Final = (
 
 
 def malformed(place: str, error: Exception) -> ReceiptBroken:
-    """The refusal of content that nothing can be computed with."""
+    """The error for content that cannot be computed with."""
     return ReceiptBroken(place, f"cannot be computed with: {type(error).__name__}")
 
 
@@ -118,15 +118,15 @@ class Texts:
         """A text; None for one that was left out."""
         if not 0 <= number < len(self._plain):
             raise ReceiptBroken("content", f"names leaf {number}, and there is none")
-        found = self._plain[number]
-        return self._receipt.text(number) if found is None else found
+        text = self._plain[number]
+        return self._receipt.text(number) if text is None else text
 
     def __getitem__(self, number: int) -> str:
-        found = self.get(number)
-        if found is None:
+        text = self.get(number)
+        if text is None:
             receipt = self._receipt
             raise LeftOutError(receipt.leaves[number].name, self.state(number))
-        return found
+        return text
 
     def state(self, number: int) -> str:
         """`shown`, `redacted` or `erased`; of a composed text the first of its parts that is."""
@@ -146,12 +146,12 @@ class Texts:
         for piece in pieces:
             if not isinstance(piece, str):
                 self[piece if isinstance(piece, int) else piece[0]]
-        found = composed(pieces, self.get, most)
-        if found is None:
+        text = composed(pieces, self.get, most)
+        if text is None:
             raise ReceiptBroken(
                 "content", "a stretch is longer than its leaf, or too much is shown"
             )
-        return found
+        return text
 
     def named(self, name: str) -> str:
         """A text by its leaf's name."""
@@ -170,7 +170,7 @@ def content_of(receipt: Receipt) -> Content:
         return Content.model_validate(receipt.content)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(str(one) for one in ("content", *first["loc"]))
+        place = ".".join(str(part) for part in ("content", *first["loc"]))
         raise ReceiptBroken(place, str(first["msg"])) from None
 
 
@@ -183,7 +183,7 @@ def _names() -> frozenset[str]:
 def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str, ...]]:
     """The candidates as they were ranked, and ids of those whose text was left out.
 
-    A text that was left out has a filler of its length, so that everything but bytes is as it was.
+    A filler of the same length replaces each text that was left out, so that only its bytes differ.
     """
     selected, fit, tokenizer = content.selected, content.fit, content.model.tokenizer
     if selected is None or fit is None or tokenizer is None:
@@ -194,18 +194,18 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
     times: dict[str | None, datetime | None] = {None: None}
     labels: dict[int | None, str | None] = {None: None}
     left = _MOST
-    for place, one in enumerate(content.candidates):
-        text = texts.get(one.leaf)
+    for place, candidate in enumerate(content.candidates):
+        text = texts.get(candidate.leaf)
         if text is None:
-            left -= one.characters
+            left -= candidate.characters
             if left < 0:
                 raise ReceiptBroken(
-                    f"content.candidates[{one.id:.80}].characters",
+                    f"content.candidates[{candidate.id:.80}].characters",
                     f"more than {_MOST} are left out",
                 )
-            hidden.append(one.id)
-            text = _filler(place, one.characters)
-        facts.append(_candidate(one, text, times, labels))
+            hidden.append(candidate.id)
+            text = _filler(place, candidate.characters)
+        facts.append(_candidate(candidate, text, times, labels))
     question = texts.get(content.request.question)
     if question is None:
         question = _TEMPORAL if fit.temporal else ""
@@ -231,12 +231,12 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
 def moment(text: str, place: str) -> datetime:
     """A moment of content."""
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise ReceiptBroken(place, "no moment") from None
-    if found.tzinfo is None:
+    if parsed.tzinfo is None:
         raise ReceiptBroken(place, "has no time zone")
-    return found
+    return parsed
 
 
 def _candidate(
@@ -281,18 +281,18 @@ def _candidate(
 
 
 def _cut(one: CandidateTold) -> tuple[ScoredPassage, ...]:
-    """The passages of a candidate, in order and apart."""
+    """The passages of a candidate, in order and without overlap."""
     size = len(ScoredPassage._fields)
     flat = iter(one.passages)
-    found = tuple(map(ScoredPassage, *[flat] * size)) if one.passages else ()
-    ends = [0, *(end for passage in found for end in passage[:2])]
+    passages = tuple(map(ScoredPassage, *[flat] * size)) if one.passages else ()
+    ends = [0, *(end for passage in passages for end in passage[:2])]
     if len(one.passages) % size or ends != sorted(ends) or ends[-1] > one.characters:
         raise ReceiptBroken(f"content.candidates[{one.id}].passages", "no passages of its leaf")
-    return found
+    return passages
 
 
 def label_of(community: int) -> str:
-    """What stands for the label of a community in a replay."""
+    """The stand-in for the label of a community in a replay."""
     return "" if community == NAMELESS else f"community {community}"
 
 
@@ -320,9 +320,9 @@ def message_of(sent: MessageSent, texts: Texts) -> Message:
 def examination_of(content: Content, examined: Examined, texts: Texts) -> Examination:
     """What was examined."""
     shown = _passages(content, examined)
-    importances = [one.importance for one in shown]
+    importances = [passage.importance for passage in shown]
     known = [from_fixed(value) for value in importances if value is not None]
-    heard = examined.judged or JudgedTold()
+    judged = examined.judged or JudgedTold()
     try:
         dossier = Dossier(
             question="" if examined.question is None else texts[examined.question],
@@ -332,17 +332,18 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
             importances=tuple(known) if len(known) == len(importances) else (),
             sub_queries=tuple(texts[number] for number in examined.needs),
             prior=tuple(
-                PriorWindow(**_fields(one, "leaf", text=texts[one.leaf])) for one in examined.prior
+                PriorWindow(**_fields(window, "leaf", text=texts[window.leaf]))
+                for window in examined.prior
             ),
             rejected=tuple(
                 RejectedClaim(
-                    text=texts[one.leaf],
-                    said="" if one.said is None else texts[one.said],
-                    wrong="" if one.wrong is None else texts[one.wrong],
-                    reason="" if one.reason is None else texts[one.reason],
-                    window_id=one.window_id,
+                    text=texts[claim.leaf],
+                    said="" if claim.said is None else texts[claim.said],
+                    wrong="" if claim.wrong is None else texts[claim.wrong],
+                    reason="" if claim.reason is None else texts[claim.reason],
+                    window_id=claim.window_id,
                 )
-                for one in examined.rejected
+                for claim in examined.rejected
             ),
             windows_left=examined.windows_left,
             prompt=_prompt(content, examined, texts),
@@ -355,45 +356,53 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
             ),
             loop_depth=examined.loop_depth,
             no_store=examined.no_store,
-            conversation=tuple((one.role, texts[one.leaf]) for one in heard.conversation),
-            instructions="" if heard.instructions is None else texts[heard.instructions],
+            conversation=tuple(
+                (message.role, texts[message.leaf]) for message in judged.conversation
+            ),
+            instructions="" if judged.instructions is None else texts[judged.instructions],
         )
     except (ValueError, CRPError) as error:
         if isinstance(error, ReceiptBroken):
             raise
         raise ReceiptBroken("content.examined", f"malformed: {error}") from None
-    entries = tuple(Entry(one.at, one.value) for one in examined.signals)
+    entries = tuple(Entry(signal.at, signal.value) for signal in examined.signals)
     run = None if examined.judged is None else run_of(examined.judged, texts.__getitem__)
     return Examination(dossier, entries, engines_of(examined.engines), run)
 
 
 def _put_together(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, str], ...]:
     """Passages by their ids; together they are no longer than a context may be."""
-    found = []
+    passages = []
     left = LONGEST
-    for one in shown:
-        text = texts.pieces(one.pieces, left)
+    for passage in shown:
+        text = texts.pieces(passage.pieces, left)
         left -= len(text)
-        found.append((one.id, text))
-    return tuple(found)
+        passages.append((passage.id, text))
+    return tuple(passages)
 
 
 def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
-    """What the answer was examined beside: told, or the facts of the envelope."""
+    """What the answer was examined beside: recorded passages, or the facts of the envelope."""
     if examined.passages is not None:
         return examined.passages
-    found = []
+    passages = []
     for fact in content.envelope.facts if content.envelope else ():
         if fact.at >= len(content.candidates):
             raise ReceiptBroken("content.envelope.facts", f"names candidate {fact.at}")
-        one = content.candidates[fact.at]
-        pieces: list[Piece] = [one.leaf]
-        if fact.spans and fact.spans != one.spans:
+        candidate = content.candidates[fact.at]
+        pieces: list[Piece] = [candidate.leaf]
+        if fact.spans and fact.spans != candidate.spans:
             pieces = []
             for start, end in fact.spans:
-                pieces += [ELLIPSIS, (one.leaf, start, end)] if pieces else [(one.leaf, start, end)]
-        found.append(Passage(id=one.id, pieces=tuple(pieces), importance=one.importance))
-    return tuple(found)
+                pieces += (
+                    [ELLIPSIS, (candidate.leaf, start, end)]
+                    if pieces
+                    else [(candidate.leaf, start, end)]
+                )
+        passages.append(
+            Passage(id=candidate.id, pieces=tuple(pieces), importance=candidate.importance)
+        )
+    return tuple(passages)
 
 
 def engines_of(told: EnginesTold) -> Engines:
@@ -413,23 +422,23 @@ def _prompt(content: Content, examined: Examined, texts: Texts) -> str:
     if isinstance(examined.prompt, int):
         return texts[examined.prompt]
     request = content.request
-    said = [
+    parts = [
         "" if request.system_prompt is None else texts[request.system_prompt],
-        *(texts[one.leaf] for one in request.history),
+        *(texts[message.leaf] for message in request.history),
         texts[request.question],
     ]
-    return BETWEEN.join(part for part in said if part)
+    return BETWEEN.join(part for part in parts if part)
 
 
 def sealed(texts: Texts) -> dict[str, Any]:
     """The hashes that the window's seal holds."""
     try:
-        found = json.loads(texts.named("seal"))
+        hashes = json.loads(texts.named("seal"))
     except ValueError:
         raise ReceiptBroken("seal", "no JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(hashes, dict):
         raise ReceiptBroken("seal", "no object")
-    return found
+    return hashes
 
 
 def budget_of(value: int) -> float:

@@ -145,8 +145,8 @@ class Receipt:
 
     @cached_property
     def plain(self) -> Sequence[str | None]:
-        """The text of each leaf that has one of its own; None for others, and for what is gone."""
-        return [None if isinstance(one, LeftOut) else one.text for one in self.texts]
+        """The text of each leaf that has one of its own; None for others and for left-out ones."""
+        return [None if isinstance(text, LeftOut) else text.text for text in self.texts]
 
     def number(self, name: str) -> int:
         """The number of a leaf."""
@@ -154,20 +154,20 @@ class Receipt:
 
     def text(self, number: int) -> str | None:
         """A leaf's text; None when it, or something that it is put together from, is left out."""
-        found = self.plain[number]
-        if found is not None or isinstance(self.texts[number], LeftOut):
-            return found
+        text = self.plain[number]
+        if text is not None or isinstance(self.texts[number], LeftOut):
+            return text
         # No leaf in a composed one is composed itself.
         return composed(self.leaves[number].parts, self.plain.__getitem__)
 
     def state(self, number: int) -> str:
         """`shown`, `redacted` or `erased`."""
-        one = self.texts[number]
-        return one.value if isinstance(one, LeftOut) else "shown"
+        text = self.texts[number]
+        return text.value if isinstance(text, LeftOut) else "shown"
 
     def without(self, gone: Mapping[int, LeftOut]) -> Receipt:
-        """The same receipt with other words in the place of some texts."""
-        texts = tuple(gone.get(number, one) for number, one in enumerate(self.texts))
+        """The same receipt with some texts replaced by the word for why they are left out."""
+        texts = tuple(gone.get(number, text) for number, text in enumerate(self.texts))
         return replace(self, texts=texts)
 
 
@@ -228,19 +228,19 @@ def read(data: bytes) -> Receipt:
 def _read(data: bytes) -> Receipt:
     if not data.endswith(b"\n"):
         raise ReceiptBroken(f"file, byte {len(data)}", "does not end with a line feed")
-    # Of a file all keys are known, and all values are texts: each is asked for as one below.
-    found = loads(data[:-1], "file", texts_alone=True)
-    if isinstance(found, dict) and found.get("schema") != SCHEMA:
+    # A file has only known keys and text values; each value is checked to be a text below.
+    document = loads(data[:-1], "file", texts_alone=True)
+    if isinstance(document, dict) and document.get("schema") != SCHEMA:
         raise ReceiptBroken("schema", f"is not {SCHEMA!r}")
-    found = fields(found, _FILE, "file")
-    signed = Signed.from_json(found["envelope"], IN_TOTO)
+    document = fields(document, _FILE, "file")
+    signed = Signed.from_json(document["envelope"], IN_TOTO)
     statement = Statement.from_payload(signed.payload)
-    texts = found["texts"]
+    texts = document["texts"]
     if not isinstance(texts, list) or len(texts) != len(statement.leaves):
         raise ReceiptBroken("texts", f"wanted one for each of {len(statement.leaves)} leaves")
     return Receipt(
         signed,
-        unb64(found["key"], "key", KEY_BYTES),
+        unb64(document["key"], "key", KEY_BYTES),
         statement,
         texts_from_json(texts, statement.leaves),
     )
@@ -249,34 +249,34 @@ def _read(data: bytes) -> Receipt:
 def texts_to_json(texts: Sequence[Text]) -> list[Any]:
     """Texts, or the words in their places, as JSON."""
     encoded = binascii.b2a_base64
-    found: list[Any] = []
-    for one in texts:
-        if isinstance(one, LeftOut):
-            found.append(one.value)
+    values: list[Any] = []
+    for leaf_text in texts:
+        if isinstance(leaf_text, LeftOut):
+            values.append(leaf_text.value)
             continue
-        salt, text = one
+        salt, text = leaf_text
         word = encoded(salt, newline=False).decode()
-        found.append({"salt": word} if text is None else {"salt": word, "text": text})
-    return found
+        values.append({"salt": word} if text is None else {"salt": word, "text": text})
+    return values
 
 
 def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Text, ...]:
     """Read the texts of a receipt, one for each leaf."""
     decoded, made = binascii.a2b_base64, tuple.__new__
-    found: list[Text] = []
-    for number, (one, leaf) in enumerate(zip(values, leaves, strict=True)):
-        # Most are plain texts that are there; what is anything else is looked at with care.
+    texts: list[Text] = []
+    for number, (value, leaf) in enumerate(zip(values, leaves, strict=True)):
+        # Most are plain texts that are present; `text_from_json` checks all others in full.
         try:
-            salt, text = one["salt"], one["text"]
+            salt, text = value["salt"], value["text"]
             key = decoded(salt, strict_mode=True)
             plain = len(salt) == _SALT_DIGITS and salt[-2] in _LAST and salt[-1] == "="
-            plain = plain and type(text) is str and len(one) == 2 and not leaf.parts
+            plain = plain and type(text) is str and len(value) == 2 and not leaf.parts
         except (KeyError, TypeError, ValueError):
             plain = False
-        found.append(
-            made(Shown, (key, text)) if plain else text_from_json(one, leaf, f"texts[{number}]")
+        texts.append(
+            made(Shown, (key, text)) if plain else text_from_json(value, leaf, f"texts[{number}]")
         )
-    return tuple(found)
+    return tuple(texts)
 
 
 def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
@@ -286,21 +286,21 @@ def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
             return LeftOut(value)
         except ValueError:
             raise ReceiptBroken(place, f"neither a text nor {' or '.join(LeftOut)}") from None
-    found = fields(value, _COMPOSED if leaf.parts else _PLAIN, place)
-    salt = unb64(found["salt"], f"{place}.salt", SALT_BYTES)
-    return Shown(salt, None if leaf.parts else text_of(found["text"], f"{place}.text"))
+    members = fields(value, _COMPOSED if leaf.parts else _PLAIN, place)
+    salt = unb64(members["salt"], f"{place}.salt", SALT_BYTES)
+    return Shown(salt, None if leaf.parts else text_of(members["text"], f"{place}.text"))
 
 
 def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Receipt:
-    """Sign what a window leaves."""
+    """Sign the receipt of a window."""
     leaves = draft.leaves
     try:
         check_parts(leaves, "leaves")
     except ReceiptBroken as error:
         raise ValueError(str(error)) from None
     hidden = salts(salt_key, chain.hmac, len(leaves))
-    said = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
-    digests = leaf_hashes(zip(hidden, said, strict=True))
+    leaf_texts = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
+    digests = leaf_hashes(zip(hidden, leaf_texts, strict=True))
     names, _, ids, _, ofs, follows, parts = zip(*leaves, strict=True) if leaves else [()] * 7
     # As tuples, without a call of their class for each.
     columns = zip(names, digests, ids, ofs, follows, parts, strict=True)
@@ -317,16 +317,16 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         draft.content,
     )
     signed = key.sign(IN_TOTO, statement.to_payload())
-    texts = [None if own else text for own, text in zip(parts, said, strict=True)]
+    texts = [None if own else text for own, text in zip(parts, leaf_texts, strict=True)]
     shown = tuple(map(tuple.__new__, repeat(Shown), zip(hidden, texts, strict=True)))
     return Receipt(signed, key.public, statement, shown)
 
 
 def _text(leaf: Leaf, leaves: Sequence[Leaf]) -> str:
-    """What a composed leaf says."""
+    """The text of a leaf, composed where it has none of its own."""
     if leaf.text:
         return leaf.text
-    found = composed(leaf.parts, lambda number: leaves[number].text)
-    if found is None:
+    text = composed(leaf.parts, lambda number: leaves[number].text)
+    if text is None:
         raise ValueError(f"leaf {leaf.name!r:.60} has a stretch that its leaf is too short for")
-    return found
+    return text

@@ -16,7 +16,7 @@ from crp_integrations.receipt.records import LeftOut, Receipt, given
 
 # What the package makes of facts by itself: labels in their words, hashes without salt.
 _MADE_OF_FACTS: Final = ("communities", "seal")
-# What says a question or an answer once more, by how the names of leaves begin.
+# Leaves that repeat a question or an answer, by how their names begin.
 _AGAIN: Final = {
     "request": ("need/", "cover/", "prompt", "judge/"),
     "answer": ("examined", "call/", "judge/"),
@@ -27,7 +27,7 @@ _AGAIN: Final = {
     "conversation/": ("judge/",),
 }
 _LISTED: Final = ("history/", "conversation/")
-# A judge's task is to quote; nobody keeps its reply because it might not.
+# A judge's task is to quote, so its reply is always taken to repeat the text.
 _QUOTING: Final = "judge/"
 _CALLS: Final = "call/"
 _FIRST_CALL: Final = "call/1/"
@@ -81,7 +81,7 @@ def redact(
     for name in names:
         chosen |= quoted(receipt.leaves[receipt.number(name)].parts)
     chosen |= _again(receipt, names)
-    # Who keeps what may quote a fact has looked whether it does.
+    # Whoever keeps texts that may quote a fact has checked that they do not.
     chosen |= _word_for_word(receipt, chosen, facts=quoting)
     if quoting and wanted:
         chosen |= repeating(receipt)
@@ -102,11 +102,11 @@ def redact(
 
 def repeating(receipt: Receipt) -> set[int]:
     """Numbers of leaves that may repeat earlier windows: those that say so, and summaries."""
-    told = summaries(receipt)
+    summary_ids = summaries(receipt)
     return {
         number
         for number, leaf in enumerate(receipt.leaves)
-        if leaf.follows or (leaf.fact_id and leaf.fact_id in told)
+        if leaf.follows or (leaf.fact_id and leaf.fact_id in summary_ids)
     }
 
 
@@ -116,37 +116,37 @@ def summaries(receipt: Receipt) -> set[str]:
 
 
 def _again(receipt: Receipt, names: Collection[str]) -> set[int]:
-    """Numbers of leaves that say once more what named ones say."""
+    """Numbers of leaves that repeat the text of named ones."""
     listed = {begin for begin in _LISTED if any(name.startswith(begin) for name in names)}
     begins = tuple(begin for name in {*names, *listed} for begin in _AGAIN.get(name, ()))
-    found = {
+    numbers = {
         number
         for number, leaf in enumerate(receipt.leaves)
         if begins and leaf.name.startswith(begins) and not leaf.name.startswith(_FIRST_CALL)
     }
     request: Any = receipt.content.get("request")
     if "request" in names and not (isinstance(request, dict) and request.get("shaped")):
-        # The question stands somewhere in the caller's own prompt, as he liked to write it.
-        found |= {n for n, leaf in enumerate(receipt.leaves) if leaf.name.startswith(_CALLS)}
-    return found
+        # The caller wrote the prompt, so the question may be anywhere in it and in any form.
+        numbers |= {n for n, leaf in enumerate(receipt.leaves) if leaf.name.startswith(_CALLS)}
+    return numbers
 
 
 def _word_for_word(receipt: Receipt, chosen: Collection[int], *, facts: bool) -> set[int]:
-    """Numbers of plain texts, none of a fact, that have the whole of a chosen one in them."""
+    """Numbers of plain texts, except facts, that contain the whole of a chosen text."""
     leaves = receipt.leaves
-    said = {
+    chosen_texts = {
         (receipt.text(number) or "").strip()
         for number in chosen
         if not leaves[number].name.startswith(_CALLS) and (facts or not leaves[number].fact_id)
     }
-    said.discard("")
+    chosen_texts.discard("")
     return {
         number
-        for number, (leaf, one) in enumerate(zip(leaves, receipt.texts, strict=True))
+        for number, (leaf, leaf_text) in enumerate(zip(leaves, receipt.texts, strict=True))
         if not leaf.fact_id
-        and not isinstance(one, LeftOut)
-        and one.text is not None
-        and any(text in one.text for text in said)
+        and not isinstance(leaf_text, LeftOut)
+        and leaf_text.text is not None
+        and any(text in leaf_text.text for text in chosen_texts)
     }
 
 
@@ -154,7 +154,7 @@ def with_quoting(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
     """Numbers of leaves, and of those that may quote them or are put together from them."""
     gone = {*chosen}
     for number, leaf in enumerate(leaves):
-        # What may quote what may quote: a text comes behind those that it was made of.
+        # Quoting is transitive, and one pass is enough: a text comes after those it is made of.
         if leaf.of and not gone.isdisjoint(leaf.of):
             gone.add(number)
     return with_composed(leaves, gone)
@@ -167,25 +167,25 @@ def with_composed(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
 
 
 def _of_sources(receipt: Receipt, sources: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for one in sorted(sources):
-        facts = _ids(receipt, one.__eq__)
+    fact_ids: set[str] = set()
+    for source in sorted(sources):
+        facts = _ids(receipt, source.__eq__)
         if not facts:
-            raise RequestError(f"the receipt has no fact of source {one!r:.80}")
-        found |= facts
-    return found
+            raise RequestError(f"the receipt has no fact of source {source!r:.80}")
+        fact_ids |= facts
+    return fact_ids
 
 
 def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
     """Ids of candidates by their source; the content's shape is not checked yet."""
     listed: Any = receipt.content.get("candidates")
     return {
-        one["id"]
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict)
-        and isinstance(one.get("id"), str)
-        and isinstance(one.get("source"), str)
-        and wanted(one["source"])
+        candidate["id"]
+        for candidate in (listed if isinstance(listed, list) else ())
+        if isinstance(candidate, dict)
+        and isinstance(candidate.get("id"), str)
+        and isinstance(candidate.get("source"), str)
+        and wanted(candidate["source"])
     }
 
 
@@ -206,4 +206,4 @@ def erased(receipt: Receipt, facts: Collection[str], *, said: bool = False) -> R
 
 def silent(receipt: Receipt) -> bool:
     """Whether no text is left in a receipt."""
-    return all(isinstance(one, LeftOut) for one in receipt.texts)
+    return all(isinstance(text, LeftOut) for text in receipt.texts)

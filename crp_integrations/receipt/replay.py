@@ -68,25 +68,27 @@ def policies(verdict: Verdict) -> Outcome:
 
     Spec: CRP-SPEC-005 §7.4; related facts §6
     """
-    content, told = verdict.content, verdict.content.policy
-    policy = policy_of(told.text, "content.policy.text")
-    found = first(told.hash, policy_hash(policy), "policy.hash")
-    if found is not None or told.judgement is None:
-        return found, "" if found else "no answer was judged"
+    content, record = verdict.content, verdict.content.policy
+    policy = policy_of(record.text, "content.policy.text")
+    difference = first(record.hash, policy_hash(policy), "policy.hash")
+    if difference is not None or record.judgement is None:
+        return difference, "" if difference else "no answer was judged"
     report = verdict.report
     if isinstance(report, Difference):
         return report, ""
     tier = _tier(verdict, report)
-    found = first(told.tier and told.tier.value, tier and tier.value, "policy.tier")
+    difference = first(record.tier and record.tier.value, tier and tier.value, "policy.tier")
     judgement = judge_answer(policy, report, tier=tier, oversight=content.request.oversight)
-    found = found or first(told.judgement, outline.plain(judgement), "policy.judgement")
+    difference = difference or first(record.judgement, outline.plain(judgement), "policy.judgement")
     reported = None
-    if told.report_only is not None:
-        only = policy_of(told.report_only, "content.policy.report_only")
+    if record.report_only is not None:
+        only = policy_of(record.report_only, "content.policy.report_only")
         reported = outline.plain(judge_answer(only, report, tier=tier, enforced=False))
-    found = found or first(told.reported, reported, "policy.reported")
-    found = found or first(told.catalogue, report.classification.engine, "policy.catalogue")
-    return found or _decision(verdict, report, judgement, tier), ""
+    difference = difference or first(record.reported, reported, "policy.reported")
+    difference = difference or first(
+        record.catalogue, report.classification.engine, "policy.catalogue"
+    )
+    return difference or _decision(verdict, report, judgement, tier), ""
 
 
 def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
@@ -99,46 +101,47 @@ def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
 def _decision(
     verdict: Verdict, report: Report, judgement: PolicyJudgement, tier: QualityTier | None
 ) -> Difference | None:
-    """What becomes of the answer, decided again; that a person approved it is told."""
-    told = verdict.content.policy
-    if told.terms is None:
+    """What becomes of the answer, decided again; a person's approval is taken as recorded."""
+    record = verdict.content.policy
+    if record.terms is None:
         if verdict.content.fit is not None:
             raise NotRun("what the answer was held against besides the policies is not told")
-        # Somebody else's call: the policy alone was asked.
+        # The model was called by somebody else: only the policy was asked.
         terms, wanted = AnswerTerms(), False
         halt = judgement.halt
-        found = AnswerDecision(DELIVER) if halt is None else AnswerDecision(WITHHOLD, halt)
+        decision = AnswerDecision(DELIVER) if halt is None else AnswerDecision(WITHHOLD, halt)
     else:
-        terms = terms_of(told)
-        wanted = needs_review(judgement, budget_of(told.safety_budget), terms)
-        unread = policy_of(told.text, "content.policy.text").allows_unread
-        found = decide_answer(report, tier, judgement, terms, unread=unread)
-    if told.reason == HaltReason.JUDGE_FAILED and found.word == DELIVER:
-        # That its owner wants the answer withheld then is told; that the judge failed is not.
+        terms = terms_of(record)
+        wanted = needs_review(judgement, budget_of(record.safety_budget), terms)
+        unread = policy_of(record.text, "content.policy.text").allows_unread
+        decision = decide_answer(report, tier, judgement, terms, unread=unread)
+    if record.reason == HaltReason.JUDGE_FAILED and decision.word == DELIVER:
+        # The record says that the owner withholds such an answer; whether the judge failed is
+        # checked in the report.
         if report.judge is None or not report.judge.failed:
-            return Difference("policy.reason", told.reason, "the judge did not fail")
-        found = AnswerDecision(WITHHOLD, HaltReason.JUDGE_FAILED)
-    asked = wanted and found.word == DELIVER and not terms.unanswered
-    found = apply_oversight(found, wanted=wanted, approved=told.approved, terms=terms)
+            return Difference("policy.reason", record.reason, "the judge did not fail")
+        decision = AnswerDecision(WITHHOLD, HaltReason.JUDGE_FAILED)
+    asked = wanted and decision.word == DELIVER and not terms.unanswered
+    decision = apply_oversight(decision, wanted=wanted, approved=record.approved, terms=terms)
     recorded = {
-        "decision": told.decision,
-        "reason": told.reason,
-        "reviewed": told.reviewed,
-        "approved": told.approved,
+        "decision": record.decision,
+        "reason": record.reason,
+        "reviewed": record.reviewed,
+        "approved": record.approved,
     }
     replayed = {
-        "decision": found.word,
-        "reason": found.reason.value if found.reason else "",
+        "decision": decision.word,
+        "reason": decision.reason.value if decision.reason else "",
         "reviewed": wanted,
-        "approved": told.approved and asked,
+        "approved": record.approved and asked,
     }
     return first(recorded, replayed, "policy") or first(
-        verdict.receipt.chain.outcome, _OUTCOMES[found.word], "chain.outcome"
+        verdict.receipt.chain.outcome, _OUTCOMES[decision.word], "chain.outcome"
     )
 
 
 def terms_of(told: PolicyTold) -> AnswerTerms:
-    """What an answer was held against besides the policies; nothing where that is not told."""
+    """What an answer was held against besides the policies; defaults where it is not recorded."""
     if told.terms is None:
         return AnswerTerms()
     return AnswerTerms(**{**dict(told.terms), "review_below": budget_of(told.terms.review_below)})
@@ -158,17 +161,17 @@ def policy_of(text: str, place: str) -> Policy:
 
 
 def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
-    """Do again what a receipt tells of, from nothing but the receipt.
+    """Do again what a receipt records, from nothing but the receipt.
 
-    Signature, tree and chain are `verify`'s.
+    Signature, tree and chain are not checked here: `verify` does that.
 
     Spec: CRP-SPEC-005 §15.4
 
     Args:
-        tools: engines at hand; what they say is compared where the receipt names the same ones.
+        tools: engines at hand; their results are compared where the receipt names the same ones.
 
     Returns:
-        What each part came to; `Replayed.require` refuses a receipt that something differs from.
+        The outcome of each part; `Replayed.require` refuses a receipt that something differs from.
 
     Raises:
         ReceiptBroken: the content is malformed; names the place.
@@ -190,13 +193,13 @@ def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
         "signals": lambda: judging.signals(content, texts, tools),
     }
     if content.examined is None or content.examined.judged is None:
-        # Of most windows nobody expects a judge; where one was configured, it is told.
-        run = {name: one for name, one in run.items() if name != "judge"}
-    parts = tuple(_part(name, one) for name, one in run.items())
+        # Most windows have no judge, so the part is listed only where one was configured.
+        run = {name: step for name, step in run.items() if name != "judge"}
+    parts = tuple(_part(name, step) for name, step in run.items())
     return Replayed(
         receipt_id=receipt.receipt_id,
-        same=all(one.state != DIFFERS for one in parts),
-        whole=_whole(content, {one.name: one.state for one in parts}),
+        same=all(part.state != DIFFERS for part in parts),
+        whole=_whole(content, {part.name: part.state for part in parts}),
         parts=parts,
     )
 

@@ -42,7 +42,7 @@ from crp_integrations.receipt.window_values import Withheld, envelope_settings
 from crp_integrations.vocabulary import Purpose
 
 _DECOMPOSED = "decompose"
-# In the place of a session's own, which nobody is told.
+# Stands in for the session's own secret, which is in no receipt.
 _SECRET = "secret"
 
 
@@ -88,9 +88,9 @@ class Context:
         """The settings in force."""
         if self.tools.envelope is not None:
             return self.tools.envelope
-        told = self.content.settings
+        settings = self.content.settings
         try:
-            return envelope_settings(told.envelope, told.withheld)
+            return envelope_settings(settings.envelope, settings.withheld)
         except Withheld as error:
             raise NotRun(f"{error}; only who has the settings can do it again") from None
         except ValueError as error:
@@ -155,10 +155,10 @@ class Context:
             raise
         except CRPError as error:
             raise ReceiptBroken("content.fit", str(error)) from None
-        told = self.content.envelope
-        if told is not None and told.prefix_characters:
-            # What the previous text began with stands in this one as well.
-            prefix = made.text[: told.prefix_characters]
+        recorded_envelope = self.content.envelope
+        if recorded_envelope is not None and recorded_envelope.prefix_characters:
+            # The previous text begins with this prefix, which must be of whole facts here too.
+            prefix = made.text[: recorded_envelope.prefix_characters]
             whole = reusable_prefix([fact.content for fact in made.facts], prefix) == prefix
             made = made.model_copy(
                 update={
@@ -192,17 +192,21 @@ def budget(made: Context) -> Outcome:
 
 def selection(made: Context) -> Outcome:
     """Rank, pack, order and tier: ids, scores, reasons, in millionths."""
-    told = made.content.envelope
-    if told is None:
+    recorded_envelope = made.content.envelope
+    if recorded_envelope is None:
         raise NotRun("there was no envelope")
     envelope = made.envelope
     candidates, hidden = made.seam
     places = {fact.fact_id: place for place, fact in enumerate(candidates.facts)}
     recorded = dict(made.told)
-    numbers = {one.community for one in made.content.candidates if one.community is not None}
+    numbers = {
+        candidate.community
+        for candidate in made.content.candidates
+        if candidate.community is not None
+    }
     labels = {label_of(number): number for number in numbers}
     replayed: dict[str, Any] = outline.envelope(envelope, places, labels)
-    # Who took the question apart is told in front of what was done with it.
+    # The record begins with the algorithm that split the question; a replay does not split it.
     names = recorded["algorithms"]
     if names and names[0].startswith(_DECOMPOSED):
         recorded["algorithms"] = names[1:]
@@ -210,11 +214,11 @@ def selection(made: Context) -> Outcome:
     if made.fit.salted:
         recorded["etag"] = replayed["etag"] = ""
         remark = "the ETag has a secret of the session in it and is not compared"
-    found = first(recorded, replayed, "envelope")
-    if found and hidden and EXCERPT in (*recorded["algorithms"], *replayed["algorithms"]):
-        # The same words are not shown twice, and nobody can compare words that are not here.
+    difference = first(recorded, replayed, "envelope")
+    if difference and hidden and EXCERPT in (*recorded["algorithms"], *replayed["algorithms"]):
+        # Excerpts skip words that were shown already, which cannot be compared without the texts.
         raise NotRun("which parts of facts are shown depends on texts that are not in this copy")
-    return found, remark
+    return difference, remark
 
 
 def context(made: Context) -> Outcome:
@@ -222,7 +226,7 @@ def context(made: Context) -> Outcome:
     if made.content.envelope is None:
         examined = made.content.examined
         passages = examined.passages or () if examined else ()
-        text = made.texts.pieces(rendered([one.pieces for one in passages]))
+        text = made.texts.pieces(rendered([passage.pieces for passage in passages]))
         return in_text(made.texts.named("context"), text, "context"), ""
     hidden = set(made.seam[1])
     envelope = made.envelope
@@ -238,16 +242,16 @@ def prompt(made: Context) -> Outcome:
     if not content.calls:
         raise NotRun("no model was asked")
     first_call = content.calls[0]
-    found = first(content.model.asked, first_call.model, "calls[0].model")
-    found = found or first(first_call.purpose, Purpose.ANSWER.value, "calls[0].purpose")
-    if found is None and content.fit is not None:
-        # Whoever fits an envelope writes the messages around it.
-        found = first(content.request.shaped, True, "request.shaped")
-    if found is not None:
-        return found, ""
+    difference = first(content.model.asked, first_call.model, "calls[0].model")
+    difference = difference or first(first_call.purpose, Purpose.ANSWER.value, "calls[0].purpose")
+    if difference is None and content.fit is not None:
+        # Whoever fits an envelope also writes the messages around it.
+        difference = first(content.request.shaped, True, "request.shaped")
+    if difference is not None:
+        return difference, ""
     if not content.request.shaped:
         raise NotRun("the messages are the caller's own")
-    sent = [message_of(one, texts) for one in content.calls[0].messages]
+    sent = [message_of(message, texts) for message in content.calls[0].messages]
     text = made.texts.named("context") if content.fit is None else made.envelope.text
     rendered = messages_of(content, texts, text)
     if len(sent) != len(rendered):
@@ -256,10 +260,10 @@ def prompt(made: Context) -> Outcome:
         if recorded == replayed:
             continue
         place = f"calls[0].messages[{number}]"
-        found = first(_frame(recorded), _frame(replayed), place)
-        found = found or in_text(recorded.content, replayed.content, place)
-        if found:
-            return found, ""
+        difference = first(_frame(recorded), _frame(replayed), place)
+        difference = difference or in_text(recorded.content, replayed.content, place)
+        if difference:
+            return difference, ""
     return None, ""
 
 
@@ -272,7 +276,7 @@ def messages_of(content: Content, texts: Texts, context_text: str) -> tuple[Mess
         request.strategy,
         tuple(texts[number] for number in request.instructions),
     )
-    history = tuple(message_of(one, texts) for one in request.history)
+    history = tuple(message_of(message, texts) for message in request.history)
     return build_messages(parts, context_text, history, texts[request.question], request.results)
 
 
@@ -290,13 +294,13 @@ def counts(made: Context) -> Outcome:
     candidates, left_out = made.seam
     hidden = set(left_out)
     seen = [fact for fact in candidates.facts if fact.fact_id not in hidden]
-    found = counter.count_many([marker_text(fact.content) for fact in seen])
-    for fact, tokens in zip(seen, found, strict=True):
+    token_counts = counter.count_many([marker_text(fact.content) for fact in seen])
+    for fact, tokens in zip(seen, token_counts, strict=True):
         if fact.tokens != max(0, tokens):
             place = f"candidates[{fact.fact_id}].tokens"
             return Difference(place, str(fact.tokens), str(tokens)), ""
-    told = made.content.envelope
-    if told is not None and told.token_count:
+    recorded_envelope = made.content.envelope
+    if recorded_envelope is not None and recorded_envelope.token_count:
         whole = counter.count(made.texts.named("context"))
-        return first(told.token_count, whole, "envelope.token_count"), ""
+        return first(recorded_envelope.token_count, whole, "envelope.token_count"), ""
     return None, ""

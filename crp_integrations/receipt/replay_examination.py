@@ -102,22 +102,23 @@ class Verdict:
 def with_judge(
     made: Report, examination: Examination, flags: Sequence[str], settings: DpeSettings
 ) -> Report:
-    """The report with what was heard of its judge, and with flags that were added to it."""
+    """The report with the recorded result of its judge, and with flags that were added to it."""
     run = examination.judged
     if run is None:
         return made.changed(flags=(*made.flags, *flags))
-    found = concluded(made, examination.dossier, run, settings)
-    own = found.flags[len(made.flags) :]
-    kept = [one for one in flags if not of_judge(one) or one in own]
-    missing = [one for one in own if one not in kept]
+    report = concluded(made, examination.dossier, run, settings)
+    own = report.flags[len(made.flags) :]
+    remaining = [flag for flag in flags if not of_judge(flag) or flag in own]
+    missing = [flag for flag in own if flag not in remaining]
     # Values of our own: nothing is validated again.
-    return found.model_copy(update={"flags": (*made.flags, *kept, *missing)})
+    return report.model_copy(update={"flags": (*made.flags, *remaining, *missing)})
 
 
 def _classified(report: Report, content: Content) -> Report:
     """The report under the name of the catalogue that classified the use.
 
-    Rules of the operator's own are not at hand; what they said is a signal like other engines'.
+    The operator's own rules are not at hand here; their result is a recorded signal, like those
+    of other engines.
     """
     name = str(content.report["classification"]["engine"])
     own = report.classification.engine
@@ -127,8 +128,8 @@ def _classified(report: Report, content: Content) -> Report:
         run.model_copy(update={"engine": name}) if run.engine == own else run
         for run in report.stages
     )
-    said = report.classification.model_copy(update={"engine": name})
-    return report.model_copy(update={"classification": said, "stages": stages})
+    classification = report.classification.model_copy(update={"engine": name})
+    return report.model_copy(update={"classification": classification, "stages": stages})
 
 
 def examination(verdict: Verdict) -> Outcome:
@@ -140,9 +141,9 @@ def examination(verdict: Verdict) -> Outcome:
     if isinstance(report, Difference):
         return report, ""
     needs = verdict.examination.dossier.sub_queries
-    found = first(verdict.content.report, outline.report(report, needs), "report")
-    if found is not None:
-        return found, ""
+    difference = first(verdict.content.report, outline.report(report, needs), "report")
+    if difference is not None:
+        return difference, ""
     known = str(sealed(verdict.texts).get("report_hash", ""))
     if not known:
         return None, "the report was not sealed"
@@ -150,7 +151,7 @@ def examination(verdict: Verdict) -> Outcome:
 
 
 def judged(verdict: Verdict) -> Outcome:
-    """What a judge was asked; its word goes into the report, which `examination` compares.
+    """What a judge was asked; its verdict goes into the report, which `examination` compares.
 
     Spec: CRP-SPEC-005 §6.2 (decision D13)
     """
@@ -159,8 +160,8 @@ def judged(verdict: Verdict) -> Outcome:
     made = verdict.screened
     if isinstance(made, Difference):
         raise NotRun("the claims cannot be made again")
-    told = verdict.examination
-    return asked_again(told.judged, told.dossier, made.claims)
+    recorded = verdict.examination
+    return asked_again(recorded.judged, recorded.dossier, made.claims)
 
 
 def catalogue(content: Content, texts: Texts, tools: Tools) -> Outcome:
@@ -172,11 +173,11 @@ def catalogue(content: Content, texts: Texts, tools: Tools) -> Outcome:
         raise NotRun("no policy engine is at hand")
     if shipped().digest not in content.policy.catalogue:
         raise NotRun("the catalogue here is another one")
-    heard = _compared(content, examined, texts, tools, (VERDICT,))
-    if heard.deviations:
-        place = heard.deviations[0].entry
+    compared = _compared(content, examined, texts, tools, (VERDICT,))
+    if compared.deviations:
+        place = compared.deviations[0].entry
         return Difference(f"examined.signals[{place}]", "the recorded verdict", "another"), ""
-    return None, "" if heard.asked else "nothing was asked"
+    return None, "" if compared.asked else "nothing was asked"
 
 
 def signals(content: Content, texts: Texts, tools: Tools) -> Outcome:
@@ -191,17 +192,21 @@ def signals(content: Content, texts: Texts, tools: Tools) -> Outcome:
     if tools.embedder is not None and tools.embedder.identity == engines.embedder:
         rooms += EMBEDDER
     known = {identity for identity, _ in engines.recognisers}
-    if tools.recognisers and {one.identity for one in tools.recognisers} == known:
+    if tools.recognisers and {recogniser.identity for recogniser in tools.recognisers} == known:
         rooms.append(RECOGNISERS)
     if not rooms:
         raise NotRun("none of the engines that the receipt names is at hand")
-    heard = _compared(content, examined, texts, tools, tuple(rooms))
-    worst = [one for one in heard.deviations if one.most is None or one.most > tools.tolerance]
+    compared = _compared(content, examined, texts, tools, tuple(rooms))
+    worst = [
+        deviation
+        for deviation in compared.deviations
+        if deviation.most is None or deviation.most > tools.tolerance
+    ]
     if worst:
         return _deviation(worst[0], tools.tolerance), ""
-    most = max((one.most or 0 for one in heard.deviations), default=0)
+    most = max((deviation.most or 0 for deviation in compared.deviations), default=0)
     return None, (
-        f"{heard.asked} asked again, largest difference {most / SCALE:.6f}, "
+        f"{compared.asked} asked again, largest difference {most / SCALE:.6f}, "
         f"allowed {tools.tolerance / SCALE:.6f}"
     )
 
@@ -215,8 +220,8 @@ def _deviation(one: Deviation, tolerance: int) -> Difference:
 def _compared(
     content: Content, examined: Examined, texts: Texts, tools: Tools, rooms: tuple[str, ...]
 ) -> Compared:
-    told = examination_of(content, examined, texts)
-    heard = Compared(told.entries, *rooms)
+    recorded = examination_of(content, examined, texts)
+    compared = Compared(recorded.entries, *rooms)
     at_hand: dict[str, Any] = {}
     if rooms == (VERDICT,):
         at_hand["policy"] = tools.policy
@@ -229,23 +234,23 @@ def _compared(
             at_hand["recognisers"] = tools.recognisers
     try:
         examine(
-            told.dossier,
+            recorded.dossier,
             settings=settings_of(content, tools),
-            signals=heard,
-            **{**stand_ins(told.engines), **at_hand},
+            signals=compared,
+            **{**stand_ins(recorded.engines), **at_hand},
         )
     except SignalsMissing:
         raise NotRun("the signals do not fit the examination") from None
-    return heard
+    return compared
 
 
 def settings_of(content: Content, tools: Tools) -> DpeSettings:
     """The provenance engine's settings in force."""
     if tools.dpe is not None:
         return tools.dpe
-    told = content.settings
+    settings = content.settings
     try:
-        return dpe_settings(told.dpe, told.withheld)
+        return dpe_settings(settings.dpe, settings.withheld)
     except Withheld as error:
         raise NotRun(f"{error}; only who has the settings can do it again") from None
     except ValueError as error:
@@ -275,9 +280,9 @@ def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...
         raise NotRun("no judge was configured")
     if not run.calls:
         raise NotRun(f"the judge was not asked: {run.skipped or 'there is no claim'}")
-    found = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
-    if found is not None:
-        return found, ""
+    difference = first(run.passages, len(dossier.numbered_passages), "examined.judged.passages")
+    if difference is not None:
+        return difference, ""
     shipped = JudgePrompt(language=run.language) if run.language in words.LANGUAGES else None
     known = shipped is not None and shipped.identity == run.prompt
     before: tuple[Message, ...] = ()
@@ -307,9 +312,9 @@ def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...
                 Message(role="user", content=words.AGAIN),
             )
         before = sent
-        found = first(call.prompt_hash, words.prompt_hash(sent), f"{place}.prompt_hash")
-        if found is not None:
-            return found, ""
+        difference = first(call.prompt_hash, words.prompt_hash(sent), f"{place}.prompt_hash")
+        if difference is not None:
+            return difference, ""
     why = "" if known else f"the prompt {run.prompt!r:.60} is not one that ships, and is told"
     return None, why
 
@@ -327,10 +332,12 @@ def _shown(call: JudgeExchange, dossier: Dossier, place: str) -> list[tuple[int,
         parts.setdefault(number, []).append((start, end))
     if not {*parts} <= {*call.passages} or len({*call.passages}) < len(call.passages):
         raise ReceiptBroken(f"{_AT}: {place}", "its pieces are not of its passages")
-    found = []
+    passages = []
     for number in call.passages:
         if not 1 <= number <= len(dossier.passages):
             raise ReceiptBroken(f"{_AT}: {place}", f"names passage {number}")
         text = dossier.passages[number - 1][1]
-        found += [(number, text[start:end]) for start, end in parts.get(number, [(0, len(text))])]
-    return found
+        passages += [
+            (number, text[start:end]) for start, end in parts.get(number, [(0, len(text))])
+        ]
+    return passages

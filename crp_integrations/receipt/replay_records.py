@@ -45,12 +45,12 @@ def first(recorded: Any, replayed: Any, path: str = "") -> Difference | None:
     if isinstance(recorded, Mapping) and isinstance(replayed, Mapping):
         for name in (*recorded, *(name for name in replayed if name not in recorded)):
             left, right = recorded.get(name, _ABSENT), replayed.get(name, _ABSENT)
-            # Nearly all are equal, and the path of such is never read.
+            # Nearly all are equal, and equal values need no path.
             if type(left) is type(right) and type(left) in _PLAIN and left == right:
                 continue
-            found = first(left, right, f"{path}.{name}" if path else str(name))
-            if found:
-                return found
+            difference = first(left, right, f"{path}.{name}" if path else str(name))
+            if difference:
+                return difference
         return None
     if isinstance(recorded, (list, tuple)) and isinstance(replayed, (list, tuple)):
         if recorded == replayed:
@@ -58,9 +58,9 @@ def first(recorded: Any, replayed: Any, path: str = "") -> Difference | None:
         for at in range(max(len(recorded), len(replayed))):
             left_value = recorded[at] if at < len(recorded) else _ABSENT
             right_value = replayed[at] if at < len(replayed) else _ABSENT
-            found = first(left_value, right_value, f"{path}[{at}]")
-            if found:
-                return found
+            difference = first(left_value, right_value, f"{path}[{at}]")
+            if difference:
+                return difference
         return None
     if recorded == replayed and isinstance(recorded, bool) == isinstance(replayed, bool):
         return None
@@ -68,7 +68,7 @@ def first(recorded: Any, replayed: Any, path: str = "") -> Difference | None:
 
 
 def in_text(recorded: str, replayed: str, name: str) -> Difference | None:
-    r"""The first byte at which two texts differ, with its line; their words are not told.
+    r"""The first byte at which two texts differ, with its line, but without their words.
 
     >>> in_text("a\nbc", "a\nbd", "context")
     Difference(place='context, byte 3 (line 2)', recorded='', replayed='')
@@ -114,7 +114,7 @@ Outcome: TypeAlias = tuple[Difference | None, str]
 
 
 class NotRun(Exception):
-    """A part that this copy, or what is at hand, gives nothing for; says why."""
+    """A part that cannot be run with this copy and the engines at hand; says why."""
 
 
 class Differs(Exception):
@@ -168,28 +168,29 @@ class Replayed(Record):
 
     def part(self, name: str) -> Again:
         """A part by its name."""
-        return {one.name: one for one in self.parts}[name]
+        return {part.name: part for part in self.parts}[name]
 
     @property
     def not_run(self) -> tuple[str, ...]:
         """Names of the parts that were not run."""
-        return tuple(one.name for one in self.parts if one.state == NOT_RUN)
+        return tuple(part.name for part in self.parts if part.state == NOT_RUN)
 
     @property
     def summary(self) -> str:
-        """What it came to in one line, with the parts of which it says nothing."""
-        told = "replays" if self.same else "does not replay"
+        """The outcome in one line, with the parts that were not run."""
+        verdict = "replays" if self.same else "does not replay"
         if self.same and not self.whole:
-            told = "replays as far as it was run"
-        return f"{told}; not run: {', '.join(self.not_run)}" if self.not_run else told
+            verdict = "replays as far as it was run"
+        return f"{verdict}; not run: {', '.join(self.not_run)}" if self.not_run else verdict
 
     def require(self) -> None:
         """Refuse a receipt that something differs from."""
-        for one in self.parts:
-            if one.state == DIFFERS:
-                told = f"recorded {one.recorded}, replayed {one.replayed}"
+        for part in self.parts:
+            if part.state == DIFFERS:
+                message = f"recorded {part.recorded}, replayed {part.replayed}"
                 raise ReceiptBroken(
-                    f"{one.name}: {one.place}", told if one.recorded else "differs in a replay"
+                    f"{part.name}: {part.place}",
+                    message if part.recorded else "differs in a replay",
                 )
 
 

@@ -116,7 +116,7 @@ class Statement:
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
         content = self.content
-        told = content.data if isinstance(content, Written) else dumps(content)
+        content_bytes = content.data if isinstance(content, Written) else dumps(content)
         subjects = ",".join(
             [
                 f'{{"digest":{{"sha256":"{self.subjects[name].hex()}"}},"name":"{name}"}}'
@@ -129,7 +129,7 @@ class Statement:
                 b'{"_type":"%s","predicate":{"chain":' % TYPE.encode(),
                 dumps(self.chain.to_json()),
                 b',"content":',
-                told,
+                content_bytes,
                 b',"texts":{"leaves":[',
                 _leaves_written(self.leaves),
                 f'],"root":"{self.root.hex()}"}}}},"predicateType":"{PREDICATE_TYPE}",'
@@ -140,18 +140,18 @@ class Statement:
     @classmethod
     def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:
         """Read what was signed."""
-        found = fields(loads(payload, place), _STATEMENT, place)
+        members = fields(loads(payload, place), _STATEMENT, place)
         for name, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
-            if found[name] != wanted:
+            if members[name] != wanted:
                 raise ReceiptBroken(f"{place}.{name}", f"is not {wanted!r}")
         at = f"{place}.predicate"
-        predicate = fields(found["predicate"], _PREDICATE, at)
+        predicate = fields(members["predicate"], _PREDICATE, at)
         texts = fields(predicate["texts"], _TEXTS, f"{at}.texts")
         leaves = entries_of(texts["leaves"], f"{at}.texts.leaves")
         if not isinstance(predicate["content"], dict):
             raise ReceiptBroken(f"{at}.content", "no object")
         return cls(
-            _subjects(found["subject"], f"{place}.subject"),
+            _subjects(members["subject"], f"{place}.subject"),
             Chain.from_json(predicate["chain"], f"{at}.chain"),
             leaves,
             hex_of(texts["root"], f"{at}.texts.root"),
@@ -181,15 +181,15 @@ def _leaves_written(leaves: Sequence[Entry]) -> bytes:
 def _subjects(value: Any, place: str) -> dict[str, bytes]:
     if not isinstance(value, list) or len(value) != len(SUBJECTS):
         raise ReceiptBroken(place, f"wanted {', '.join(SUBJECTS)}")
-    found = {}
-    for number, (one, name) in enumerate(zip(value, SUBJECTS, strict=True)):
+    hashes = {}
+    for number, (item, name) in enumerate(zip(value, SUBJECTS, strict=True)):
         at = f"{place}[{number}]"
-        subject = fields(one, _SUBJECT, at)
+        subject = fields(item, _SUBJECT, at)
         if subject["name"] != name:
             raise ReceiptBroken(f"{at}.name", f"is not {name!r}")
         digest = fields(subject["digest"], _DIGEST, f"{at}.digest")
-        found[name] = hex_of(digest["sha256"], f"{at}.digest.sha256")
-    return found
+        hashes[name] = hex_of(digest["sha256"], f"{at}.digest.sha256")
+    return hashes
 
 
 IN_TOTO: Final = "application/vnd.in-toto+json"
@@ -225,20 +225,20 @@ class Signed:
     @classmethod
     def from_json(cls, value: Any, payload_type: str, place: str = "envelope") -> Signed:
         """Read an envelope."""
-        found = fields(value, _ENVELOPE, place)
-        kind = text_of(found["payloadType"], f"{place}.payloadType")
+        members = fields(value, _ENVELOPE, place)
+        kind = text_of(members["payloadType"], f"{place}.payloadType")
         if kind != payload_type:
             raise ReceiptBroken(f"{place}.payloadType", f"{kind!r:.60} is not {payload_type!r}")
-        signatures = found["signatures"]
+        signatures = members["signatures"]
         if not isinstance(signatures, list) or len(signatures) != 1:
             raise ReceiptBroken(f"{place}.signatures", "wanted exactly one")
         at = f"{place}.signatures[0]"
-        one = fields(signatures[0], _SIGNATURE, at)
+        signature = fields(signatures[0], _SIGNATURE, at)
         return cls(
-            unb64(found["payload"], f"{place}.payload"),
+            unb64(members["payload"], f"{place}.payload"),
             kind,
-            hex_of(one["keyid"], f"{at}.keyid").hex(),
-            unb64(one["sig"], f"{at}.sig", SIGNATURE_BYTES),
+            hex_of(signature["keyid"], f"{at}.keyid").hex(),
+            unb64(signature["sig"], f"{at}.sig", SIGNATURE_BYTES),
         )
 
     def verify(self, key: bytes, place: str = "envelope") -> None:

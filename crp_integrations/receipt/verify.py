@@ -128,11 +128,11 @@ def verify(
 
 
 def _pins(key: bytes | Iterable[bytes]) -> list[bytes]:
-    found = [key] if isinstance(key, (bytes, str)) else [*key]
-    if any(not isinstance(one, bytes) for one in found):
-        odd = next(type(one).__name__ for one in found if not isinstance(one, bytes))
+    pins = [key] if isinstance(key, (bytes, str)) else [*key]
+    if any(not isinstance(pin, bytes) for pin in pins):
+        odd = next(type(pin).__name__ for pin in pins if not isinstance(pin, bytes))
         raise RequestError(f"a key is of type {odd}; give the {KEY_BYTES} bytes of a public key")
-    return found
+    return pins
 
 
 NAMES = ("encoding", "signature", "subjects", "tree", "texts", "chain")
@@ -141,7 +141,7 @@ NAMES = ("encoding", "signature", "subjects", "tree", "texts", "chain")
 def _signature(receipt: Receipt, pins: Sequence[bytes] | None) -> str:
     receipt.signed.verify(receipt.key)
     if pins is not None and receipt.key not in pins:
-        wanted = " or ".join(keyid_of(one)[:16] for one in pins) or "none"
+        wanted = " or ".join(keyid_of(pin)[:16] for pin in pins) or "none"
         raise ReceiptBroken("key", f"is {receipt.keyid[:16]}…, wanted {wanted}")
     return ""
 
@@ -167,24 +167,24 @@ def _texts(receipt: Receipt) -> str:
     plain: list[str | None] = []
     salted: list[tuple[bytes, str]] = []
     at: list[int] = []
-    for number, one in enumerate(receipt.texts):
-        if isinstance(one, LeftOut):
+    for number, leaf_text in enumerate(receipt.texts):
+        if isinstance(leaf_text, LeftOut):
             plain.append(None)
             continue
-        salt, text = one
+        salt, text = leaf_text
         plain.append(text)
         if text is None:
-            composite.append((number, one, receipt.leaves[number]))
+            composite.append((number, leaf_text, receipt.leaves[number]))
         else:
             at.append(number)
             salted.append((salt, text))
-    for number, found in zip(at, leaf_hashes(salted), strict=True):
+    for number, digest in zip(at, leaf_hashes(salted), strict=True):
         leaf = receipt.leaves[number]
-        if found != leaf.hash:
+        if digest != leaf.hash:
             raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
-    # Those that are put together from others last, so that the one that was changed is named.
+    # Composed texts come last, so that the error names the text that was changed.
     left = LONGEST_TOGETHER
-    for number, one, leaf in composite:
+    for number, leaf_text, leaf in composite:
         text = composed(leaf.parts, plain.__getitem__, left)
         if text is None:
             raise ReceiptBroken(
@@ -192,7 +192,7 @@ def _texts(receipt: Receipt) -> str:
                 f"{leaf.name!r:.60} is put together from texts that are not here, or too long",
             )
         left -= len(text)
-        if leaf_hash(one.salt, text) != leaf.hash:
+        if leaf_hash(leaf_text.salt, text) != leaf.hash:
             raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
     return ""
 
@@ -213,8 +213,8 @@ def _chain(
     for number, parent in enumerate(parents):
         before = parent.chain
         if parent.key not in known:
-            # An HMAC names a window to those alone who have its secret; to others a key does.
-            wanted = " or ".join(keyid_of(one)[:16] for one in known) or "none"
+            # Only who has the secret can check an HMAC; for others the key identifies the window.
+            wanted = " or ".join(keyid_of(key)[:16] for key in known) or "none"
             raise ReceiptBroken(
                 f"parents[{number}].key", f"is {parent.keyid[:16]}…, wanted {wanted}"
             )
@@ -225,13 +225,13 @@ def _chain(
     if inclusion is not None and head is not None:
         head.check(pins if pins is not None else [receipt.key])
         check_inclusion(inclusion, head.head, receipt.log_hash)
-    missing = {one.chain.hmac for one in parents} < set(chain.parents)
-    said = []
+    missing = {parent.chain.hmac for parent in parents} < set(chain.parents)
+    notes = []
     if missing:
-        said.append("the receipts of the windows before it were not given")
+        notes.append("the receipts of the windows before it were not given")
     if inclusion is None or head is None:
-        said.append("no proof that it is in a log was given")
-    return "; ".join(said)
+        notes.append("no proof that it is in a log was given")
+    return "; ".join(notes)
 
 
 # Steps that did not fail are the same ones in every receipt.
@@ -261,10 +261,10 @@ def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verif
     }
     if receipt is None:
         return Verified(**verdict)
-    gone = [one for one in receipt.texts if isinstance(one, LeftOut)]
+    gone = [text for text in receipt.texts if isinstance(text, LeftOut)]
     facts = sum(
-        bool(leaf.fact_id) and isinstance(one, LeftOut)
-        for leaf, one in zip(receipt.leaves if gone else (), receipt.texts, strict=False)
+        bool(leaf.fact_id) and isinstance(text, LeftOut)
+        for leaf, text in zip(receipt.leaves if gone else (), receipt.texts, strict=False)
     )
     return Verified(
         **verdict,

@@ -193,18 +193,18 @@ class Withheld(Exception):
 def disclosed(in_force: InForce) -> dict[str, Any]:
     """Settings as content."""
     withheld: list[str] = []
-    told = {}
+    parts = {}
     for name, settings in (("envelope", in_force.envelope), ("dpe", in_force.dpe)):
         published = [_flat(type(settings).preset(preset).model_dump()) for preset in PRESETS]
         own = _flat(settings.model_dump(exclude=set(_BEFORE)))
         own = {path: value for path, value in own.items() if not _BEFORE_PATHS.match(path)}
         for path, value in own.items():
-            known = any(path in one and one[path] == value for one in published)
+            known = any(path in preset and preset[path] == value for preset in published)
             if _is_weight(path) and not known and not in_force.disclose:
                 withheld.append(f"{name}.{path}")
         hidden = {path.removeprefix(f"{name}.") for path in withheld if path.startswith(name)}
-        told[name] = {path: _written(value) for path, value in own.items() if path not in hidden}
-    return {"digest": in_force.digest, **told, "withheld": withheld}
+        parts[name] = {path: _written(value) for path, value in own.items() if path not in hidden}
+    return {"digest": in_force.digest, **parts, "withheld": withheld}
 
 
 @lru_cache(maxsize=16)
@@ -229,11 +229,11 @@ def _read(
     missing = tuple(path for path in withheld if path.startswith(f"{name}."))
     if missing:
         raise Withheld(missing)
-    told = dumps(content, texts_alone=True)
-    if len(told) > _LONGEST:
+    data = dumps(content, texts_alone=True)
+    if len(data) > _LONGEST:
         return _made(kind, name, content)
-    found: Kind = _kept(kind, name, told)
-    return found
+    settings: Kind = _kept(kind, name, data)
+    return settings
 
 
 # Receipts of one store share their settings, which are frozen.
@@ -258,15 +258,15 @@ def _made(kind: type[Kind], name: str, content: Mapping[str, Any]) -> Kind:
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Settings by their path."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping) and value and not prefix:
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{prefix}{name}.")
         elif isinstance(value, Part):
-            found |= _flat(value.model_dump(), f"{prefix}{name}.")
+            flat |= _flat(value.model_dump(), f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            flat[prefix + name] = value
+    return flat
 
 
 def _is_weight(path: str) -> bool:
@@ -284,7 +284,7 @@ def _written(value: Any) -> Any:
     return value
 
 
-# In the place of a prompt that is system prompt, history and question.
+# Recorded instead of a prompt that is system prompt, history and question.
 CONVERSATION: Final = "conversation"
 _OF_REJECTED: Final = ("said", "wrong", "reason")
 
@@ -318,8 +318,8 @@ def examined_told(
         passages=_evidence(told, dossier, texts, shown),
         needs=_needs(dossier, asked, texts),
         prior=[
-            declared(PriorTold, one, leaf=texts.add(f"prior/{n}", one.text, follows=True))
-            for n, one in enumerate(dossier.prior, start=1)
+            declared(PriorTold, window, leaf=texts.add(f"prior/{n}", window.text, follows=True))
+            for n, window in enumerate(dossier.prior, start=1)
         ],
         rejected=_rejected(dossier, texts),
         prompt=prompt,
@@ -343,13 +343,13 @@ def _evidence(
     if told.fit is None or told.envelope is None:
         return _passages(dossier, shown)
     packed = {fact.fact_id: fact for fact in told.envelope.facts}
-    if dossier.passages == tuple((one.fact_id, one.content) for one in told.envelope.facts):
+    if dossier.passages == tuple((fact.fact_id, fact.content) for fact in told.envelope.facts):
         return None
-    candidates = {one.fact_id: one for one in told.fit.candidates.facts}
+    candidates = {candidate.fact_id: candidate for candidate in told.fit.candidates.facts}
     pieces: list[tuple[TextPart, ...]] = []
     for number, (name, text) in enumerate(dossier.passages, start=1):
         if not text:
-            # What a model said earlier is shown, and is no evidence.
+            # An earlier answer of a model is shown, but is no evidence.
             pieces.append(())
         elif name in packed:
             leaf = texts.fact(name, candidates[name].content)
@@ -378,65 +378,65 @@ def _passages(dossier: Dossier, shown: Sequence[tuple[TextPart, ...]]) -> list[d
 
 def _rejected(dossier: Dossier, texts: TextLeaves) -> list[dict[str, Any]]:
     """Claims that sub-agents' reports flag; they quote a model, and facts."""
-    found = []
-    for number, one in enumerate(dossier.rejected, start=1):
+    claims = []
+    for number, claim in enumerate(dossier.rejected, start=1):
         name = f"rejected/{number}"
         more = {
             field: texts.add(f"{name}/{field}", text, of=texts.of, follows=True)
             for field in _OF_REJECTED
-            if (text := getattr(one, field))
+            if (text := getattr(claim, field))
         }
-        leaf = texts.add(name, one.text, of=texts.of, follows=True)
+        leaf = texts.add(name, claim.text, of=texts.of, follows=True)
         blank = dict.fromkeys(_OF_REJECTED)
-        found.append(declared(RejectedTold, one, **blank | more, leaf=leaf))
-    return found
+        claims.append(declared(RejectedTold, claim, **blank | more, leaf=leaf))
+    return claims
 
 
 def _needs(dossier: Dossier, asked: Asked, texts: TextLeaves) -> list[int]:
-    """Leaves of what the answer was to cover; those that the question was taken apart into."""
-    found = []
+    """Leaves of what the answer was to cover; the parts of the question keep their own leaves."""
+    leaves = []
     for number, need in enumerate(dossier.sub_queries, start=1):
         known = "request" if need == asked.query else texts.named(need, "need/")
-        found.append(texts.number(known) if known else texts.add(f"cover/{number}", need))
-    return found
+        leaves.append(texts.number(known) if known else texts.add(f"cover/{number}", need))
+    return leaves
 
 
 def judged_told(run: JudgeRun, dossier: Dossier, texts: TextLeaves) -> dict[str, Any]:
-    """A judge's run; what its quotations may stand in gets leaves where it has none."""
-    told = declared(
+    """A judge's run; texts that the judge may quote get leaves where they have none."""
+    content = declared(
         JudgedTold,
         run,
-        left_out=[[one.fact_id, one.reason] for one in run.left_out],
+        left_out=[[fact.fact_id, fact.reason] for fact in run.left_out],
         calls=[_judge_call(call, f"judge/{n}", texts) for n, call in enumerate(run.calls, start=1)],
         conversation=[],
         instructions=None,
     )
     if run.calls:
-        told["conversation"] = [
+        content["conversation"] = [
             {"role": role, "leaf": _spoken(text, f"conversation/{n}", texts)}
             for n, (role, text) in enumerate(dossier.conversation, start=1)
         ]
         if dossier.instructions:
-            told["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
-            if told["instructions"] is None:
-                told["instructions"] = texts.add(
+            content["instructions"] = _known_leaf(dossier.instructions, "system-prompt", texts)
+            if content["instructions"] is None:
+                content["instructions"] = texts.add(
                     "instructions", dossier.instructions, of=texts.of, follows=True
                 )
-    return told
+    return content
 
 
 def _judge_call(call: JudgeExchange, name: str, texts: TextLeaves) -> dict[str, Any]:
-    told = declared(
+    content = declared(
         JudgeCallTold,
         call,
-        # As it is printed: a millionth is more than a call of a small model costs.
+        # As printed text, since a call of a small model costs less than a millionth.
         cost=None if call.cost_usd is None else repr(float(call.cost_usd)),
         # It quotes facts, the question, the answer, and what was said before.
         leaf=texts.add(name, call.reply, of=texts.of, follows=True) if call.reply else None,
     )
     if not call.pieces:
-        del told["pieces"]
-    return told
+        del content["pieces"]
+    return content
 
 
 def _spoken(text: str, name: str, texts: TextLeaves) -> int:

@@ -97,14 +97,14 @@ def _fields(schema: Any, indent: int) -> list[str]:
         return []
     required = schema.get("required") or ()
     lines: list[str] = []
-    for name, given in properties.items():
-        about = given if isinstance(given, Mapping) else {}
+    for name, property_schema in properties.items():
+        about = property_schema if isinstance(property_schema, Mapping) else {}
         if about.get("description"):
             lines.append(f"// {about['description']}")
         if "default" in about:
             lines.append(f"// default: {dumped(about['default'])}")
         mark = "" if name in required else "?"
-        lines.append(f"{name}{mark}: {_type(given, indent)},")
+        lines.append(f"{name}{mark}: {_type(property_schema, indent)},")
     # Of a description with several lines only the first is indented.
     return [" " * indent + line for line in lines]
 

@@ -223,13 +223,13 @@ def _counter(
     """A counter with a known vocabulary, loaded once a process; None when it is not here."""
 
     def load() -> tuple[Encoder, str] | None:
-        found = find_vocabulary(vocabulary, folders)
-        if found is None:
+        contents = find_vocabulary(vocabulary, folders)
+        if contents is None:
             return None
         try:
-            return _load(vocabulary, found)
+            return _load(vocabulary, contents)
         except MissingExtra:
-            # Without the library the vocabulary is of no use; the estimate says what it is.
+            # Without the library the vocabulary is of no use; the estimate that follows says so.
             return None
 
     places = tuple(str(folder) for folder in folders)
@@ -292,7 +292,7 @@ def _of_kind(path: Path, data: bytes) -> tuple[Encoder, Exactness, str]:
 def _ranks(name: str, data: bytes, source: str) -> tuple[Encoder, Exactness, str]:
     """A `.tiktoken` file; it does not hold its splitting pattern, so only known ones are exact."""
     seal = sha256_hex(data)
-    known = next((one for one in WITH_PATTERN if one.sha256 == seal), None)
+    known = next((vocabulary for vocabulary in WITH_PATTERN if vocabulary.sha256 == seal), None)
     if known is None:
         return _tiktoken(name, data, CL100K.pattern), Exactness.FAMILY, f"tiktoken {source}"
     encoder = _tiktoken(known.name, data, known.pattern)

@@ -82,24 +82,24 @@ def _parts(text: str) -> list[str]:
     >>> _parts("[1] One.\n\n[2] Two.\n\n[x] Three.")
     ['[1]', ' One.\n\n', '[2]', ' Two.\n\n[x] Three.']
     """
-    # Far quicker than an expression, which tries every character.
+    # Far quicker than a regular expression, which tries every character.
     first, *others = text.split("\n\n[")
     if first[:1] == "[" and (end := _marked(first[1:])):
-        found = [first[: end + 1], first[end + 1 :]]
+        parts = [first[: end + 1], first[end + 1 :]]
     else:
-        found = [first]
+        parts = [first]
     for other in others:
-        found[-1] += "\n\n"
+        parts[-1] += "\n\n"
         end = _marked(other)
         if end:
-            found += "[" + other[:end], other[end:]
+            parts += "[" + other[:end], other[end:]
         else:
-            found[-1] += "[" + other
-    return found
+            parts[-1] += "[" + other
+    return parts
 
 
 def _marked(text: str) -> int:
-    """Where a marker whose `[` stands before a text ends in it; 0 where none stands there."""
+    """The end of a marker in a text that follows the marker's `[`; 0 where there is no marker."""
     end = text.find("] ", 1, _DIGITS + 2)
     digits = text[:end] if end > 0 else ""
     return end + 1 if digits.isascii() and digits.isdigit() else 0

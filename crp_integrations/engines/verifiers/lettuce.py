@@ -112,13 +112,13 @@ class LettuceVerifier(ModelVerifier):
         """For each token of the claim the probability that the context does not support it."""
         try:
             with self._turn:
-                found = self._detector.predict(
+                tokens = self._detector.predict(
                     context=context, answer=claim, question=None, output_format="tokens"
                 )
-            # The mark behind the claim is among the tokens, and says nothing of the claim.
-            if found and found[-1].get("token") in self._marks:
-                found = found[:-1]
-            doubts = [float(token["prob"]) for token in found]
+            # The end mark after the claim is among the tokens, but says nothing about the claim.
+            if tokens and tokens[-1].get("token") in self._marks:
+                tokens = tokens[:-1]
+            doubts = [float(token["prob"]) for token in tokens]
         except Exception as error:  # any class of the library, or of torch below it
             raise failed(f"a run over {len(context)} passages failed", LIBRARY) from error
         if not all(0.0 <= doubt <= 1.0 for doubt in doubts):
@@ -141,10 +141,10 @@ def _groups(passages: Sequence[str], room: int) -> list[list[tuple[int, str]]]:
 
 
 def _opened(folder: Path, run: NetworkRun) -> Any:
-    given = library(LIBRARY, "the verifier LettuceDetect", extra=LIBRARY)
+    lettucedetect = library(LIBRARY, "the verifier LettuceDetect", extra=LIBRARY)
     torch = library("torch", "the verifier LettuceDetect")
     try:
-        detector = given.HallucinationDetector(
+        detector = lettucedetect.HallucinationDetector(
             method="transformer", model_path=str(folder), max_length=run.max_tokens,
             device=torch.device(run.device), local_files_only=True,
         )  # fmt: skip

@@ -63,7 +63,7 @@ def models_folder() -> Path:
 
 
 def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False) -> dict[str, Any]:
-    """Fetch a published model; what was broken off goes on where it stopped.
+    """Fetch a published model; an interrupted download goes on where it stopped.
 
     Args:
         revision: the hub's commit, or with `unpinned` a branch or tag.
@@ -97,14 +97,14 @@ def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False)
     except Exception as error:  # the hub's and the connection's classes share no base
         raise failed(f"model {name!r} cannot be fetched", "huggingface_hub") from error
     (folder / RECORD).unlink(missing_ok=True)
-    found = model_hash(folder)
-    if sha256 and found != sha256:
-        raise EngineError(f"the files of model {name!r} have {found}, wanted {sha256}")
+    digest = model_hash(folder)
+    if sha256 and digest != sha256:
+        raise EngineError(f"the files of model {name!r} have {digest}, wanted {sha256}")
     record = {
         "name": name,
         "repository": model.repository,
         "revision": revision,
-        "sha256": found,
+        "sha256": digest,
         "pinned": bool(sha256),
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

@@ -129,12 +129,12 @@ def failed(what: str, name: str) -> EngineError:
 
 
 def _compared(folder: Path, name: str, revision: str, sha256: str) -> PinnedFiles:
-    found = model_hash(folder)
+    digest = model_hash(folder)
     if not sha256:
-        raise ConfigError(f"model {name!r} has no sha256; its files have {found}")
-    if found != sha256:
-        raise EngineError(f"the files of model {name!r} have {found}, wanted {sha256}")
-    return PinnedFiles(folder, name, revision, found)
+        raise ConfigError(f"model {name!r} has no sha256; its files have {digest}")
+    if digest != sha256:
+        raise EngineError(f"the files of model {name!r} have {digest}, wanted {sha256}")
+    return PinnedFiles(folder, name, revision, digest)
 
 
 def _from_hub(name: str, revision: str, sha256: str) -> PinnedFiles:

@@ -290,7 +290,11 @@ class NetworkVerifier(ModelVerifier):
                 piece = claim[offsets[start][0] : offsets[end - 1][1]]
                 encoded = [self._pairs.encode(passage, piece) for passage in passages]
                 pieces.append(
-                    [(at, cut) for at, one in enumerate(encoded) for cut in (one, *one.overflowing)]
+                    [
+                        (at, cut)
+                        for at, encoding in enumerate(encoded)
+                        for cut in (encoding, *encoding.overflowing)
+                    ]
                 )
         except Exception as error:  # tokenizers has no class of its own
             raise failed("a text cannot be cut into tokens", "tokenizers") from error
@@ -323,14 +327,14 @@ class NetworkVerifier(ModelVerifier):
             ids[row, : len(cut.ids)] = cut.ids
             mask[row, : len(cut.ids)] = 1
             types[row, : len(cut.ids)] = cut.type_ids
-        given = {"input_ids": ids, "attention_mask": mask}
+        inputs = {"input_ids": ids, "attention_mask": mask}
         if self._typed:
-            given["token_type_ids"] = types
+            inputs["token_type_ids"] = types
         try:
             with self._torch.inference_mode():
                 feed = {
                     name: self._torch.from_numpy(block).to(self._run.device)
-                    for name, block in given.items()
+                    for name, block in inputs.items()
                 }
                 logits = self._network(**feed).logits.detach().to("cpu").double().numpy()
         except Exception as error:  # torch's classes share no base but Exception

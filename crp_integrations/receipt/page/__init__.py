@@ -79,7 +79,7 @@ def _source(text: str) -> str:
 @cache
 def judge_constants() -> str:
     """The words and numbers by which a judge's replies are read, as a line of JavaScript."""
-    told = {
+    constants = {
         "apostrophes": "".join(sorted(folded_text.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in derivation.BASE.items()},
         "asking": sorted(belief.ASKING),
@@ -137,5 +137,5 @@ def judge_constants() -> str:
             mode.value: level.value for mode, level in derivation.UNSUPPORTED_LEVEL.items()
         },
     }
-    # Nothing in it ends the script that it stands in.
-    return f"const JUDGING = {json.dumps(told, sort_keys=True)};\n".replace("<", "\\u003c")
+    # An escaped `<` cannot end the script element that holds this line.
+    return f"const JUDGING = {json.dumps(constants, sort_keys=True)};\n".replace("<", "\\u003c")
