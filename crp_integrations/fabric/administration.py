@@ -74,8 +74,8 @@ class NamespaceAdministration:
 
         Spec: Summit §Storage Interfaces
         """
-        given = list(edges)
-        ids = sorted({id_ for edge in given for id_ in (edge.source_fact, edge.target_fact)})
+        links = list(edges)
+        ids = sorted({id_ for edge in links for id_ in (edge.source_fact, edge.target_fact)})
         known = {fact.fact_id: fact for fact in self._own.facts(ids)}
         missing = [id_ for id_ in ids if id_ not in known]
         if missing:
@@ -89,10 +89,10 @@ class NamespaceAdministration:
                 kind=f"^{edge.kind}",
                 weight=edge.weight,
             )
-            for edge in given
+            for edge in links
         ]
         with self._fabric.begin(self._own.name, write=True) as transaction:
-            transaction.facts.add_edges([*given, *back])
+            transaction.facts.add_edges([*links, *back])
 
     def update(
         self,
@@ -109,24 +109,24 @@ class NamespaceAdministration:
     ) -> Fact:
         """Change a fact in place; what is left out stays as it is.
 
-        The id stays. Another content gives another content hash and another vector. A content
-        that is given, also the old one, is the source saying it again: a STALE fact becomes
-        ACTIVE, unless its ttl has run out all the same, and an archived one comes back.
+        The id stays. Another content gives another content hash and another vector. Giving a
+        content, even the old one, means that the source says it again: a STALE fact becomes
+        ACTIVE, unless its ttl has run out, and an archived one comes back.
 
         Spec: CRP-SPEC-009 §2, §3.3 (decision E18)
         """
-        given: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "content": content,
             "metadata": metadata,
             "importance_weight": importance_weight,
             "labels": None if labels is None else access_labels(labels, FactRejected),
             "kind": kind,
         }
-        given = {name: value for name, value in given.items() if value is not None}
+        fields = {name: value for name, value in fields.items() if value is not None}
         emptied = {"ttl": ttl, "valid_from": valid_from, "valid_to": valid_to}
-        given |= {name: value for name, value in emptied.items() if value is not UNCHANGED}
+        fields |= {name: value for name, value in emptied.items() if value is not UNCHANGED}
         updating = FactUpdate(self._writer())
-        return self._settle(updating.update(fact_id, given))
+        return self._settle(updating.update(fact_id, fields))
 
     def mark_stale(self, ids: Sequence[str]) -> ChangeReport:
         """Flag ACTIVE facts as STALE: still retrievable, with freshness 0.
@@ -372,12 +372,12 @@ class NamespaceAdministration:
         return self._fabric.session_memory.forget_source(tenant, source_id)
 
     def _erase_derived(self, ids: Sequence[str]) -> None:
-        """Erase what is kept outside of the store of some facts, of a shared one by any tenant."""
+        """Erase what is kept of facts outside of the store; of shared facts, for every tenant."""
         fabric, name = self._fabric, self._own.name
         if fabric.elsewhere is not None:
             names = fabric.store.namespaces() if name.startswith(PREFIX) else [name]
-            for one in names:
-                fabric.elsewhere.erase(one, ids, fabric.clock.now())
+            for namespace in names:
+                fabric.elsewhere.erase(namespace, ids, fabric.clock.now())
 
     def _settle(self, result: _Result) -> _Result:
         """What a write gave, after the index was brought up to date."""

@@ -78,26 +78,26 @@ class MigratedFacts:
 
     def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
         """Id and labels of the facts that can be found already."""
-        return [found for found in self._facts.retrievable(ids) if found[0] in self._prepared]
+        return [entry for entry in self._facts.retrievable(ids) if entry[0] in self._prepared]
 
     def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
         """Id, content hash and status of the facts that can be found already."""
-        return (found for found in self._facts.state(ids) if found[0] in self._prepared)
+        return (entry for entry in self._facts.state(ids) if entry[0] in self._prepared)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of the facts that can be found already."""
-        return [one for one in self._facts.briefs(ids) if one.fact_id in self._prepared]
+        return [brief for brief in self._facts.briefs(ids) if brief.fact_id in self._prepared]
 
     def outline(self) -> Iterator[FactOutline]:
         """The facts that can be found already, by id; no texts are read."""
-        return (one for one in self._facts.outline() if one.fact_id in self._prepared)
+        return (fact for fact in self._facts.outline() if fact.fact_id in self._prepared)
 
     def find(self, where: Where) -> list[str]:
         """Ids of the facts that are meant; retrievable ones only where they can be found."""
-        found = self._facts.find(where)
+        ids = self._facts.find(where)
         if where.statuses is not None:
-            return found
-        return [id_ for id_ in found if id_ in self._prepared]
+            return ids
+        return [id_ for id_ in ids if id_ in self._prepared]
 
 
 @dataclass(frozen=True)
@@ -205,21 +205,21 @@ class EmbedderMigration:
             )
         key = self.key()
         self._announce()
-        told = ProgressCount("embed", progress, total)
+        progress_count = ProgressCount("embed", progress, total)
         done = 0
         with self.tracer.step("fabric.reembed"):
             for attempt in range(_TRIES):
-                done += self._prepare(told)
+                done += self._prepare(progress_count)
                 with self.begin(True) as transaction:
                     facts = transaction.facts
                     self._check(facts)
                     missing = facts.unprepared(new, self.settings.embed_slice)
                     if missing and attempt + 1 < _TRIES:
-                        # Another writer added facts; it is not kept waiting for their vectors.
+                        # Another writer added facts, and must not wait here for their vectors.
                         continue
                     done += self._last(facts, missing)
                     state, after, count = self._switch(transaction, key)
-                told.end()
+                progress_count.end()
                 return ReembedReport(
                     before=old or "",
                     embedder=new,
@@ -253,7 +253,7 @@ class EmbedderMigration:
             )
 
     def _prepare(self, told: ProgressCount) -> int:
-        """Embed what has no new vector yet, slice by slice; how many texts that were."""
+        """Embed the texts without a new vector, slice by slice; returns how many there were."""
         done = 0
         workers = self.settings.embed_workers
         waiting: deque[tuple[LogMark, Slice]] = deque()
@@ -266,7 +266,7 @@ class EmbedderMigration:
                 mark, _ = waiting.popleft()
                 left = list(range(len(part)))
                 if facts.mark() != mark:
-                    # What was erased meanwhile leaves no vector behind.
+                    # A fact that was erased meanwhile must leave no vector behind.
                     there = self._still(facts, part)
                     left = [place for place in left if part[place][0] in there]
                 if left:
@@ -282,44 +282,48 @@ class EmbedderMigration:
     def _still(self, facts: FactsFacet, part: Slice) -> set[str]:
         """Content hashes between the first and the last of a slice that still lack a vector."""
         there: set[str] = set()
-        # What a hash begins with sorts before it.
+        # A prefix of a hash sorts before it, so this asks from the slice's first hash on.
         after, last = part[0][0][:-1], part[-1][0]
         while after < last:
-            found = facts.unprepared(self.embedder.identity, len(part), after=after)
-            if not found:
+            unprepared = facts.unprepared(self.embedder.identity, len(part), after=after)
+            if not unprepared:
                 break
-            there |= {said for said, _ in found}
-            after = found[-1][0]
+            there |= {content_hash for content_hash, _ in unprepared}
+            after = unprepared[-1][0]
         return there
 
     def _missing(self, waiting: deque[tuple[LogMark, Slice]]) -> Iterator[Slice]:
-        """Slices of what lacks a vector, by hash; what is under way is not given twice."""
+        """Slices of texts that lack a vector, by hash; texts under way are not given twice."""
         size = self.settings.embed_slice
         after, gave = "", False
         while True:
             with self.begin(False) as transaction:
                 facts = transaction.facts
-                found = facts.unprepared(self.embedder.identity, size * _ASKED_SLICES, after=after)
+                unprepared = facts.unprepared(
+                    self.embedder.identity, size * _ASKED_SLICES, after=after
+                )
                 mark = facts.mark()
-            if not found and not gave:
+            if not unprepared and not gave:
                 return
-            if not found:
+            if not unprepared:
                 after, gave = "", False
                 continue
-            after = found[-1][0]
-            under_way = {said for _, part in waiting for said, _ in part}
-            fresh = [item for item in found if item[0] not in under_way]
+            after = unprepared[-1][0]
+            under_way = {content_hash for _, part in waiting for content_hash, _ in part}
+            fresh = [item for item in unprepared if item[0] not in under_way]
             for start in range(0, len(fresh), size):
                 gave = True
                 waiting.append((mark, fresh[start : start + size]))
                 yield waiting[-1][1]
 
     def _last(self, facts: FactsFacet, missing: Slice) -> int:
-        """Embed the rest within the switching transaction; how many texts that were."""
+        """Embed the rest within the switching transaction; returns how many texts there were."""
         done = 0
         while missing:
             for part, rows in embed_texts(self.embedder, [missing], workers=1):
-                facts.prepare(self.embedder.identity, [said for said, _ in part], rows)
+                facts.prepare(
+                    self.embedder.identity, [content_hash for content_hash, _ in part], rows
+                )
             done += len(missing)
             missing = facts.unprepared(self.embedder.identity, self.settings.embed_slice)
         return done

@@ -122,8 +122,8 @@ class Fabric:
         self.lexical = lexical
         self.guard: Guard = guard or AllowAll()
         self.redactor = redactor
-        kept = elsewhere or {}
-        self.elsewhere = kept.get("")
+        derived = elsewhere or {}
+        self.elsewhere = derived.get("")
         # Similarity graphs by namespace, of a store that has no place for files.
         self.similarities: dict[str, Similarity] = {}
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ class Fabric:
                 notify=notify,
                 leiden=leiden,
                 lexical=lexical,
-                elsewhere={"": kept[name]} if name in kept else None,
+                elsewhere={"": derived[name]} if name in derived else None,
                 guard=guard,
                 redactor=redactor,
             )
@@ -194,12 +194,12 @@ class Fabric:
         """
         if not residency:
             return self
-        found = self._regions.get(residency.lower())
-        if found is None:
+        region = self._regions.get(residency.lower())
+        if region is None:
             raise RequestError(
                 f"residency {residency!r:.40} is not one of the regions {self.regions}"
             )
-        return found
+        return region
 
     @property
     def regions(self) -> list[str]:

@@ -274,17 +274,17 @@ class NamespaceHealth:
             )
 
     def _state(self, facts: FactsFacet) -> Iterator[HealthFinding]:
-        """The state hash that is kept is that of the formula.
+        """Check that the kept state hash is the one that the formula gives.
 
         Spec: CRP-SPEC-009 §6.1
         """
         item = epoch_item(facts)
         formula = state_hash([*facts.state(), *([item] if item else [])])
-        kept = self._state_of.state_hash(facts)
-        if kept != formula:
+        kept_hash = self._state_of.state_hash(facts)
+        if kept_hash != formula:
             yield HealthFinding(
                 check="state",
-                problem=f"The state hash is kept as {kept}, and the formula gives {formula}.",
+                problem=f"The state hash is kept as {kept_hash}, and the formula gives {formula}.",
                 remedy="Open the store again; the hash is then computed as a whole.",
             )
 
@@ -366,10 +366,12 @@ class NamespaceInspection:
             facts = transaction.facts
             yield from (source for source in facts.sources() if gate.may_read(source.labels))
             ids = facts.find(self._own.as_of(where))
-            # What was deleted comes out of nothing, also for who asks for it by status.
+            # Deleted facts are never exported, not even to a reader who asks for them by status.
             for start in range(0, len(ids), _EXPORT_SLICE):
-                found = facts.get(ids[start : start + _EXPORT_SLICE])
-                shown = gate.facts(fact for fact in found if fact.status is not FactStatus.DELETED)
+                records = facts.get(ids[start : start + _EXPORT_SLICE])
+                shown = gate.facts(
+                    fact for fact in records if fact.status is not FactStatus.DELETED
+                )
                 yield from self._own.aged(shown)
 
 

@@ -57,10 +57,10 @@ def _checked(ttl: str | None) -> str | None:
 
 def _named(labels: Iterable[str]) -> tuple[str, ...]:
     """Access labels as they were given."""
-    found = access_labels(labels, RequestError)
-    if not all(label.strip() for label in found):
-        raise RequestError(f"labels holds a blank one in {list(found)!r:.80}; leave it out")
-    return found
+    checked = access_labels(labels, RequestError)
+    if not all(label.strip() for label in checked):
+        raise RequestError(f"labels holds a blank one in {list(checked)!r:.80}; leave it out")
+    return checked
 
 
 class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
@@ -170,7 +170,7 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         asked = ids if self._shared else ()
         left = [*{*asked} - self._own.holds(asked, aside=False)] if asked else []
         noted = [shared.note_findings(left) for shared in self._shared] if left else []
-        return {id_: counted for one in noted for id_, counted in one.items()}
+        return {id_: counted for counts in noted for id_, counted in counts.items()}
 
     def withdrawn(self, ids: Sequence[str]) -> bool:
         """Whether any of the facts or sources was forgotten or is in quarantine, wherever it is.
@@ -275,10 +275,10 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
 
         Spec: CRP-SPEC-009 §7.2
         """
-        found = self._own.holds(ids)
+        stored_ids = self._own.holds(ids)
         for shared in self._shared:
-            found |= shared.holds([id_ for id_ in ids if id_ not in found])
-        return found
+            stored_ids |= shared.holds([id_ for id_ in ids if id_ not in stored_ids])
+        return stored_ids
 
     def stored_here(self, ids: Sequence[str], transaction: Transaction) -> set[str]:
         """Those of the ids that an open transaction of the own namespace sees."""

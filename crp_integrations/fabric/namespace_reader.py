@@ -56,32 +56,32 @@ class AccessFilter:
 
     def passing(self) -> AccessFilter:
         """The same gate for one pass of reads, which sees one answer to each question."""
-        one = AccessFilter(self._guard, self._subject, self._redactor)
-        one._lasting, one._of_pass = self._lasting, {}
-        return one
+        gate = AccessFilter(self._guard, self._subject, self._redactor)
+        gate._lasting, gate._of_pass = self._lasting, {}
+        return gate
 
     def decision(self, labels: tuple[str, ...]) -> Decision:
-        """The guard's decision on reading what carries exactly these labels."""
+        """The guard's decision on reading facts that carry exactly these labels."""
         known = self._lasting.get(labels)
         if known is None and self._of_pass:
             known = self._of_pass.get(labels)
         if known is not None:
             return known
-        found = self._guard.decide(self._subject, "read", labels)
-        if found.failed:
-            raise AccessDenied(f"guard {found.guard!r} denies read: {found.reason}")
-        if found.allowed and found.redact and self._redactor is None:
-            found = found.model_copy(
+        decision = self._guard.decide(self._subject, "read", labels)
+        if decision.failed:
+            raise AccessDenied(f"guard {decision.guard!r} denies read: {decision.reason}")
+        if decision.allowed and decision.redact and self._redactor is None:
+            decision = decision.model_copy(
                 update={
                     "allowed": False,
                     "reason": "personal data must be redacted, and there is no redactor",
                 }
             )
-        if found.lasting:
-            self._lasting[labels] = found
+        if decision.lasting:
+            self._lasting[labels] = decision
         elif self._of_pass is not None:
-            self._of_pass[labels] = found
-        return found
+            self._of_pass[labels] = decision
+        return decision
 
     def may_read(self, labels: tuple[str, ...]) -> bool:
         """Whether the subject may read what carries exactly these labels."""
@@ -90,27 +90,27 @@ class AccessFilter:
     def briefs(self, found: Iterable[FactBrief]) -> list[FactBrief]:
         """Those that may be read, in their order, without what must be redacted."""
         shown = []
-        for one in found:
-            decision = self.decision(one.labels)
+        for brief in found:
+            decision = self.decision(brief.labels)
             if decision.redact and decision.allowed:
-                one = replace(one, content=self._redacted(one.content, decision))
+                brief = replace(brief, content=self._redacted(brief.content, decision))
             if decision.allowed:
-                shown.append(one)
+                shown.append(brief)
         return shown
 
     def facts(self, found: Iterable[Fact]) -> list[Fact]:
         """Those that may be read, in their order, without what must be redacted."""
         shown = []
-        for one in found:
-            decision = self.decision(one.labels)
+        for fact in found:
+            decision = self.decision(fact.labels)
             if decision.redact and decision.allowed:
-                text = self._redacted(one.content, decision)
+                text = self._redacted(fact.content, decision)
                 shown_as: dict[str, object] = {"content": text, "content_hash": sha256(text)}
-                if one.metadata and text != one.content:
-                    shown_as["metadata"] = _without(one.metadata, sha256(one.content))
-                one = one.model_copy(update=shown_as)
+                if fact.metadata and text != fact.content:
+                    shown_as["metadata"] = _without(fact.metadata, sha256(fact.content))
+                fact = fact.model_copy(update=shown_as)
             if decision.allowed:
-                shown.append(one)
+                shown.append(fact)
         return shown
 
     def _redacted(self, text: str, decision: Decision) -> str:
@@ -127,11 +127,11 @@ class AccessFilter:
 
 
 def _without(value: JsonValue, text: str) -> JsonValue:
-    """The same, with an empty text wherever exactly this one stands."""
+    """The same value, with an empty text in place of every text that equals this one."""
     if isinstance(value, dict):
-        return {name: _without(one, text) for name, one in value.items()}
+        return {name: _without(item, text) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without(one, text) for one in value]
+        return [_without(item, text) for item in value]
     return "" if value == text else value
 
 
@@ -213,9 +213,9 @@ class NamespaceReader:
     def find(self, where: Where) -> list[str]:
         """Ids of the retrievable facts that are meant, ascending."""
         with self._begun() as transaction:
-            found = transaction.facts.retrievable(transaction.facts.find(self.as_of(where)))
+            labelled_ids = transaction.facts.retrievable(transaction.facts.find(self.as_of(where)))
         gate = self.gate()
-        return [id_ for id_, labels in found if gate.may_read(labels)]
+        return [id_ for id_, labels in labelled_ids if gate.may_read(labels)]
 
     def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
         """The k facts whose vectors are nearest; ties by id.
@@ -262,8 +262,8 @@ class NamespaceReader:
             index = self._index(transaction)
             gate = self.gate()
             decided = [gate.decision(labels) for labels in index.label_sets]
-            whole = [one.allowed and not one.redact for one in decided]
-            cut = [one.allowed and bool(one.redact) for one in decided]
+            whole = [decision.allowed and not decision.redact for decision in decided]
+            cut = [decision.allowed and bool(decision.redact) for decision in decided]
             meant = None if where is None else set(facts.find(self.as_of(where)))
             words = self._fabric.words(self.name, len(index))
             search = facts.search_text if words is None else partial(words.search, facts)
@@ -281,7 +281,9 @@ class NamespaceReader:
                 terms,
                 k,
                 partial(passing, cut),
-                lambda ids: {one.fact_id: one.content for one in gate.briefs(facts.briefs(ids))},
+                lambda ids: {
+                    brief.fact_id: brief.content for brief in gate.briefs(facts.briefs(ids))
+                },
                 most,
             )
             return merge_by_rank((hits, redacted), k)
@@ -291,9 +293,11 @@ class NamespaceReader:
     ) -> set[str]:
         """Those of the ids that are stored here, whatever their labels; with `aside` archived."""
         with self._begun() if within is None else nullcontext(within) as transaction:
-            found = self._fabric.namespace_state(self.name).retrievable(transaction.facts, ids)
-            others = transaction.facts.get(left) if (left := [*{*ids} - found]) else []
-            return found | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
+            retrievable = self._fabric.namespace_state(self.name).retrievable(
+                transaction.facts, ids
+            )
+            others = transaction.facts.get(left) if (left := [*{*ids} - retrievable]) else []
+            return retrievable | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
 
     def withdrawn(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids whose facts were deleted or are in quarantine; nobody is asked."""
@@ -313,8 +317,8 @@ class NamespaceReader:
     def facts(self, ids: Sequence[str]) -> list[Fact]:
         """Facts in the order asked for; what may not be retrieved is left out."""
         with self._begun() as transaction:
-            found = transaction.facts.get(ids)
-        return self.gate().facts(fact for fact in found if fact.retrievable)
+            facts = transaction.facts.get(ids)
+        return self.gate().facts(fact for fact in facts if fact.retrievable)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of facts, in the order asked for; cached ones are not read again."""
@@ -324,13 +328,13 @@ class NamespaceReader:
             if self._moment is not None:
                 begun = self._moment.begun
             state = facts.mark(), facts.generation()
-            found = ready.briefs(self.name, state, ids)
-            if len(found) < len(ids):
-                missing = [id_ for id_ in ids if id_ not in found]
+            briefs = ready.briefs(self.name, state, ids)
+            if len(briefs) < len(ids):
+                missing = [id_ for id_ in ids if id_ not in briefs]
                 new = facts.briefs(missing)
                 ready.put(self.name, state, new, begun)
-                found |= {brief.fact_id: brief for brief in new}
-        return self.gate().briefs(brief for id_ in ids if (brief := found.get(id_)) is not None)
+                briefs |= {brief.fact_id: brief for brief in new}
+        return self.gate().briefs(brief for id_ in ids if (brief := briefs.get(id_)) is not None)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
         """Unit rows in the order asked for, shape (len(ids), dimensions)."""
@@ -381,15 +385,15 @@ class NamespaceReader:
         return {id_: stored[id_] for id_ in ids if id_ in stored}
 
     def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """Edges that leave any of the facts to one that the subject may retrieve, as stored."""
+        """Edges from any of the facts to facts that the subject may retrieve, as stored."""
         with self._begun() as transaction:
-            found = transaction.facts.edges(ids)
+            edges = transaction.facts.edges(ids)
             reached = transaction.facts.retrievable(
-                sorted({id_ for edge in found for id_ in (edge.source_fact, edge.target_fact)})
+                sorted({id_ for edge in edges for id_ in (edge.source_fact, edge.target_fact)})
             )
         gate = self.gate()
         seen = {id_ for id_, labels in reached if gate.may_read(labels)}
-        return [edge for edge in found if edge.source_fact in seen and edge.target_fact in seen]
+        return [edge for edge in edges if edge.source_fact in seen and edge.target_fact in seen]
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
         """The registry's entries that the subject may see, by id.
@@ -399,12 +403,12 @@ class NamespaceReader:
         with self._begun() as transaction:
             facts = transaction.facts
             if ids is None:
-                found = list(facts.sources())
+                sources = list(facts.sources())
             else:
                 looked_up = (facts.source(id_) for id_ in sorted(set(ids)))
-                found = [source for source in looked_up if source is not None]
+                sources = [source for source in looked_up if source is not None]
         gate = self.gate()
-        return [source for source in found if gate.may_read(source.labels)]
+        return [source for source in sources if gate.may_read(source.labels)]
 
     def as_of(self, where: Where) -> Where:
         """The filter as it is meant now, where it tells ACTIVE facts from STALE ones."""
@@ -418,7 +422,7 @@ class NamespaceReader:
         Spec: CRP-SPEC-009 §8.1
         """
         now = self._fabric.clock.now()
-        return [_stale(one) if has_outlived(one, now) else one for one in found]
+        return [_stale(fact) if has_outlived(fact, now) else fact for fact in found]
 
     def gate(self) -> AccessFilter:
         """What lets things of one pass of reads through: of the moment, or one of its own."""
@@ -429,7 +433,7 @@ class NamespaceReader:
         return self.gate().may_read(labels)
 
     def decision(self, labels: tuple[str, ...]) -> Decision:
-        """The guard's decision on reading what carries exactly these labels."""
+        """The guard's decision on reading facts that carry exactly these labels."""
         return self.gate().decision(labels)
 
     def _begun(self) -> AbstractContextManager[Transaction]:
@@ -444,10 +448,10 @@ class NamespaceReader:
             return moment.snapshot
         fabric, facts = self._fabric, transaction.facts
         stored = store_index(facts, fabric.settings.graph.exact_up_to, fabric.check_embedder)
-        found = stored or fabric.namespace_state(self.name).snapshot(facts)
+        snapshot = stored or fabric.namespace_state(self.name).snapshot(facts)
         if moment is not None:
-            moment.snapshot = found
-        return found
+            moment.snapshot = snapshot
+        return snapshot
 
     def _index(self, transaction: Transaction) -> VectorIndex | StoreIndex:
         snapshot = self._snapshot(transaction)
@@ -460,16 +464,16 @@ class NamespaceReader:
     def _redacted(self, index: VectorIndex | StoreIndex, ids: Sequence[str]) -> set[str]:
         """Those of the ids whose texts the subject is shown without personal data."""
         gate = self.gate()
-        # Most often no class of labels asks for it, and then no fact is looked at.
+        # Most often no set of labels asks for redaction, and then no fact is looked at.
         if not any(gate.decision(labels).redact for labels in index.label_sets):
             return set()
         with self._begun() as transaction:
-            found = transaction.facts.retrievable(ids)
-        return {id_ for id_, labels in found if gate.decision(labels).redact}
+            labelled_ids = transaction.facts.retrievable(ids)
+        return {id_ for id_, labels in labelled_ids if gate.decision(labels).redact}
 
     def _terms(self, query: str) -> list[str]:
-        found = list(dict.fromkeys(word.lower for word in words(query)))
-        telling = [word for word in found if word not in STOP_WORDS] or found
+        terms = list(dict.fromkeys(word.lower for word in words(query)))
+        telling = [word for word in terms if word not in STOP_WORDS] or terms
         return telling[: self._fabric.settings.query_terms]
 
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:

@@ -56,10 +56,10 @@ class SessionFacts:
 
     def among(self, keep: Callable[[Fact], bool]) -> SessionFacts:
         """The same without the facts that are not to be kept."""
-        kept = [(place, fact) for place, fact in enumerate(self.facts.values()) if keep(fact)]
+        pairs = [(place, fact) for place, fact in enumerate(self.facts.values()) if keep(fact)]
         return SessionFacts(
-            {fact.fact_id: fact for _, fact in kept},
-            np.ascontiguousarray(self.rows[[place for place, _ in kept]]),
+            {fact.fact_id: fact for _, fact in pairs},
+            np.ascontiguousarray(self.rows[[place for place, _ in pairs]]),
             self.used_at,
         )
 
@@ -129,9 +129,9 @@ class SessionFactsLayer:
         self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
     ) -> dict[str, int]:
         """Token counts by id, never kept."""
-        found = self.facts(ids)
-        counted = count([fact.content for fact in found])
-        return dict(zip((fact.fact_id for fact in found), counted, strict=True))
+        facts = self.facts(ids)
+        counted = count([fact.content for fact in facts])
+        return dict(zip((fact.fact_id for fact in facts), counted, strict=True))
 
 
 class SessionMemory:
@@ -179,11 +179,11 @@ class SessionMemory:
         """What a session holds, and that it was used now; None for nothing."""
         with self._lock:
             self._purge(now)
-            found = self._sessions.get((tenant, session_id))
-            if found is not None:
-                found = SessionFacts(found.facts, found.rows, max(found.used_at, now))
-                self._sessions[tenant, session_id] = found
-            return found
+            held = self._sessions.get((tenant, session_id))
+            if held is not None:
+                held = SessionFacts(held.facts, held.rows, max(held.used_at, now))
+                self._sessions[tenant, session_id] = held
+            return held
 
     def end(self, tenant: str, session_id: str) -> int:
         """Forget a session; returns how many facts it held."""
@@ -198,10 +198,10 @@ class SessionMemory:
             for place, held in list(self._sessions.items()):
                 if place[0] != tenant:
                     continue
-                kept = held.among(lambda fact: fact.source_id != source_id)
-                count += len(held.facts) - len(kept.facts)
-                if kept.facts:
-                    self._sessions[place] = kept
+                remaining = held.among(lambda fact: fact.source_id != source_id)
+                count += len(held.facts) - len(remaining.facts)
+                if remaining.facts:
+                    self._sessions[place] = remaining
                 else:
                     del self._sessions[place]
         return count
@@ -361,7 +361,7 @@ class SessionFactIntake(IngestionTarget):
         if not session_id:
             raise RequestError("facts are held for a session; give its session_id")
         now = self.clock.now()
-        given = prepare_facts(
+        prepared = prepare_facts(
             facts,
             namespace=self.namespace,
             kind=kind,
@@ -371,18 +371,20 @@ class SessionFactIntake(IngestionTarget):
             allow=self.allow,
         )
         before = self.session_memory.held(self.namespace, session_id, now)
-        own = self.own([fact.fact_id for fact in given])
-        self.check_shared([fact for fact in given if fact.fact_id not in own], ())
-        there = self.stored([fact.fact_id for fact in given]) | set(before.facts if before else ())
-        fresh = [fact for fact in given if fact.fact_id not in there]
-        # Before the dear part, so that too many facts cost nothing.
+        own = self.own([fact.fact_id for fact in prepared])
+        self.check_shared([fact for fact in prepared if fact.fact_id not in own], ())
+        there = self.stored([fact.fact_id for fact in prepared]) | set(
+            before.facts if before else ()
+        )
+        fresh = [fact for fact in prepared if fact.fact_id not in there]
+        # Before the costly embedding, so that too many facts cost nothing.
         self.session_memory.check_room(self.namespace, session_id, len(fresh))
         new = []
         if fresh:
             rows = self._rows(fresh)
             new = self.session_memory.hold(self.namespace, session_id, fresh, rows, now)
         held = set(new)
-        return new, [fact.fact_id for fact in given if fact.fact_id not in held]
+        return new, [fact.fact_id for fact in prepared if fact.fact_id not in held]
 
     def _rows(self, facts: Sequence[Fact]) -> FloatRows:
         """Unit vectors of the facts, shape (len(facts), dimensions)."""

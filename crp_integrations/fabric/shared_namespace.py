@@ -122,8 +122,8 @@ def refuse_other_text(
     wanted = {fact.fact_id: fact.content_hash for fact in given}
     before = {f.fact_id: f.content_hash for f in own if f.status is not FactStatus.DELETED}
     for reading in shared:
-        for id_, said in reading.said(sorted(wanted)).items():
-            if wanted[id_] != said and before.get(id_, said) == said:
+        for id_, content_hash in reading.said(sorted(wanted)).items():
+            if wanted[id_] != content_hash and before.get(id_, content_hash) == content_hash:
                 raise AccessDenied(
                     f"fact {id_} is of shared namespace {reading.name.removeprefix(PREFIX)!r} and "
                     "says something else there, which only the operator changes; give the text "

@@ -149,7 +149,7 @@ class StateHash:
     def _replaced(
         self, gone: list[tuple[bytes, int]], new: list[_Entry], epoch: Item | None
     ) -> StateHash:
-        """Take out what begins like `gone` and put `new` in, rewriting the blocks they are in."""
+        """Remove the entries that begin like `gone`, add `new`, and rewrite only their blocks."""
         firsts = [block.first for block in self._blocks]
         sought: dict[int, list[_Entry]] = {}
         added: dict[int, list[_Entry]] = {}
@@ -159,8 +159,8 @@ class StateHash:
                 where.setdefault(place, []).append(entry)
 
         blocks: list[_Block] = []
-        kept = len(self._blocks)
-        # Block by block, since a change may touch all of them and one opened is large.
+        unchanged = len(self._blocks)
+        # Block by block, since a change may touch all of them and an opened block is large.
         for place, block in enumerate(self._blocks):
             taken: set[int] = set()
             entries = block.entries() if place in sought or place in added else []
@@ -173,19 +173,19 @@ class StateHash:
             if not taken and place not in added:
                 blocks.append(block)
                 continue
-            kept = min(kept, place)
+            unchanged = min(unchanged, place)
             left = [entry for at, entry in enumerate(entries) if at not in taken]
             blocks += _cut(sorted(left + added.get(place, [])))
         if not self._blocks and new:
             blocks = _cut(sorted(new))
-        elif kept == len(self._blocks) and epoch == self.epoch:
+        elif unchanged == len(self._blocks) and epoch == self.epoch:
             return self
 
         made = object.__new__(StateHash)
         made.epoch = epoch
         made._blocks = blocks
         # The state before block n depends on the blocks before n alone.
-        made._states = self._states[: kept + 1]
+        made._states = self._states[: unchanged + 1]
         made.digest = made._hashed()
         return made
 
@@ -348,12 +348,12 @@ def stored_moment(facts: FactsFacet, name: str) -> datetime | None:
     if stored is None:
         return None
     try:
-        found = datetime.fromisoformat(stored)
+        moment = datetime.fromisoformat(stored)
     except ValueError as error:
         raise StoreDamaged(
             f"the stored {name} is {stored!r:.40}, wanted a moment; {WAY_OUT}"
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 EMBEDDER_SETTING = "embedder"

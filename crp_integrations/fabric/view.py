@@ -146,10 +146,10 @@ class FabricView:
 
         Spec: CRP-SPEC-009 §3.1
         """
-        found = self._found(k, lambda layer, wanted: layer.nearest(vector, wanted, where))
-        if len(found) == 1:
-            return found[0]
-        hits = [hit for layer in found for hit in layer]
+        hit_lists = self._found(k, lambda layer, wanted: layer.nearest(vector, wanted, where))
+        if len(hit_lists) == 1:
+            return hit_lists[0]
+        hits = [hit for layer in hit_lists for hit in layer]
         return sorted(hits, key=lambda hit: (-hit.score, hit.fact_id))[:k]
 
     def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
@@ -159,42 +159,46 @@ class FabricView:
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
         """The k best facts that hold any word of a query; ties by id."""
-        found = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))
-        if len(found) == 1:
-            return found[0]
+        hit_lists = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))
+        if len(hit_lists) == 1:
+            return hit_lists[0]
         ranked = sorted(
             (rank, number, hit.fact_id)
-            for number, layer in enumerate(found)
+            for number, layer in enumerate(hit_lists)
             for rank, hit in enumerate(layer, 1)
         )
         return [Hit(fact_id, 1.0 / rank) for rank, _, fact_id in ranked[:k]]
 
     def find(self, where: Where) -> list[str]:
         """Ids of the stored facts that are meant, ascending; a session's facts are not stored."""
-        found: list[str] = []
+        all_ids: list[str] = []
         for number, layer in enumerate(self._stored):
             ids = layer.find(where)
             shadowed = self._shadowed(number, ids)
-            found += [id_ for id_ in ids if id_ not in shadowed]
-        return sorted(found) if len(self._stored) > 1 else found
+            all_ids += [id_ for id_ in ids if id_ not in shadowed]
+        return sorted(all_ids) if len(self._stored) > 1 else all_ids
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
         """Facts in the order asked for; what may not be retrieved is left out."""
-        found = {one.fact_id: one for layer, part in self._parted(ids) for one in layer.facts(part)}
-        return self._stored[0].aged(found[id_] for id_ in ids if id_ in found)
+        facts = {
+            fact.fact_id: fact for layer, part in self._parted(ids) for fact in layer.facts(part)
+        }
+        return self._stored[0].aged(facts[id_] for id_ in ids if id_ in facts)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of facts, in the order asked for.
 
-        What may not be retrieved is left out. What an earlier reader of the same state read is at
-        hand.
+        What may not be retrieved is left out. What an earlier reader of the same state read is
+        not read again.
         """
         if len(self._layers) == 1:
             return self._stored[0].aged(self._layers[0].briefs(ids))
-        found = {
-            one.fact_id: one for layer, part in self._parted(ids) for one in layer.briefs(part)
+        briefs = {
+            brief.fact_id: brief
+            for layer, part in self._parted(ids)
+            for brief in layer.briefs(part)
         }
-        return self._stored[0].aged(found[id_] for id_ in ids if id_ in found)
+        return self._stored[0].aged(briefs[id_] for id_ in ids if id_ in briefs)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
         """Unit rows in the order asked for, shape (len(ids), dimensions)."""
@@ -216,45 +220,45 @@ class FabricView:
         if len(self._layers) == 1:
             own = list(dict.fromkeys(ids))
             return self._layers[0].token_counts(key, own, count, keep=self._keep_counts)
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for layer, part in self._parted(ids):
-            found |= layer.token_counts(key, part, count, keep=self._keep_counts)
-        return {id_: found[id_] for id_ in ids if id_ in found}
+            counts |= layer.token_counts(key, part, count, keep=self._keep_counts)
+        return {id_: counts[id_] for id_ in ids if id_ in counts}
 
     def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """Edges that leave any of the facts to one that the subject may retrieve, by source.
+        """Edges from any of the facts to facts that the subject may retrieve, by source.
 
         Spec: Summit §Storage Interfaces
         """
-        found = [edge for layer, part in self._parted(ids) for edge in layer.edges(part)]
-        return sorted(found, key=lambda edge: (edge.source_fact, edge.kind, edge.target_fact))
+        edges = [edge for layer, part in self._parted(ids) for edge in layer.edges(part)]
+        return sorted(edges, key=lambda edge: (edge.source_fact, edge.kind, edge.target_fact))
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
         """The registry's entries that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
         """
-        found: dict[str, Source] = {}
+        sources: dict[str, Source] = {}
         for layer in self._stored:
             for source in layer.sources(ids):
-                found.setdefault(source.source_id, source)
-        return [found[id_] for id_ in sorted(found)]
+                sources.setdefault(source.source_id, source)
+        return [sources[id_] for id_ in sorted(sources)]
 
     def _found(self, k: int, search: Callable[[FactLayer, int], list[Hit]]) -> list[list[Hit]]:
-        """Of each layer its k best facts that no earlier layer stores."""
-        found = []
+        """For each layer, its k best facts that no earlier layer stores."""
+        hit_lists = []
         for number, layer in enumerate(self._layers):
             wanted = k
             while True:
                 hits = search(layer, wanted)
                 shadowed = self._shadowed(number, [hit.fact_id for hit in hits] if number else ())
-                kept = [hit for hit in hits if hit.fact_id not in shadowed]
-                # What earlier layers store took places, so ask for more until there are enough.
-                if len(kept) >= k or len(hits) < wanted:
-                    found.append(kept[:k])
+                visible = [hit for hit in hits if hit.fact_id not in shadowed]
+                # Hits that earlier layers store took places: ask for more until there are enough.
+                if len(visible) >= k or len(hits) < wanted:
+                    hit_lists.append(visible[:k])
                     break
                 wanted *= 4
-        return found
+        return hit_lists
 
     def _shadowed(self, number: int, ids: Sequence[str]) -> set[str]:
         """Those of the ids that a layer before the one of this number stores."""

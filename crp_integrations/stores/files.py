@@ -45,12 +45,12 @@ class FileScratch:
         """Bytes that were put."""
         try:
             self._file.seek(start)
-            found = self._file.read(size)
+            data = self._file.read(size)
         except OSError as error:
             raise StoreError(f"a scratch file cannot be read: {error.strerror}") from error
-        if len(found) != size:
-            raise StoreError(f"a scratch file gave {len(found)} of {size} bytes")
-        return found
+        if len(data) != size:
+            raise StoreError(f"a scratch file gave {len(data)} of {size} bytes")
+        return data
 
     def close(self) -> None:
         """Forget everything."""
@@ -59,7 +59,7 @@ class FileScratch:
 
 def scratch_beside(folder: Path) -> FileScratch | None:
     """A scratch on the disk of a store's folder, which may not be there yet; None without room."""
-    there = next((one for one in (folder, *folder.absolute().parents) if one.is_dir()), None)
+    there = next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), None)
     return None if there is None else _unnamed(str(there))
 
 
@@ -90,10 +90,10 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 def refuse_unwritable(path: Path, namespace: str, *, there: bool) -> None:
     """Refuse a namespace whose answers could not be sealed."""
-    found = _only_read(path) if there else _locked(path.parent)
-    if found:
+    reason = _only_read(path) if there else _locked(path.parent)
+    if reason:
         raise StoreError(
-            f"{found}, so no answer in namespace {namespace!r:.80} could be sealed; let this user "
+            f"{reason}, so no answer in namespace {namespace!r:.80} could be sealed; let this user "
             "write it, or copy the store to where it can be written"
         )
     place = path if there else _nearest(path.parent)
@@ -277,22 +277,22 @@ class FolderObjects:
         """Names below a folder."""
         place = self._root / checked_key(prefix)
         try:
-            found = sorted(
+            names = sorted(
                 path.relative_to(self._root).as_posix()
                 for path in place.rglob("*")
                 if path.is_file() and not path.name.startswith(".")
             )
         except OSError as error:
             raise self._failed("list", prefix, error) from error
-        yield from found
+        yield from names
 
     def _make_folders(self, folder: Path) -> None:
         """The folders down to this one, each of mode 0700."""
         missing = [folder]
         while missing[-1] != self._root and not missing[-1].parent.exists():
             missing.append(missing[-1].parent)
-        for one in reversed(missing):
-            make_folder(one)
+        for path in reversed(missing):
+            make_folder(path)
 
     def _failed(self, verb: str, key: str, error: OSError) -> StoreError:
         return StoreError(f"cannot {verb} object {key!r:.120} in {self.name}: {error.strerror}")

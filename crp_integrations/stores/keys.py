@@ -95,14 +95,14 @@ class EnvironmentKeyRing(_Epochs):
         return f"{type(self).__name__}({self._variable!r})"
 
     def _get(self) -> tuple[bytes, ...]:
-        told = os.environ.get(self._variable, "")
-        if not told.strip():
+        value = os.environ.get(self._variable, "")
+        if not value.strip():
             raise ConfigError(
                 f"{self._variable} is not set; it holds {2 * MASTER_BYTES} hexadecimal digits for "
                 "each key, with commas between, the current one last"
             )
         try:
-            keys = [bytes.fromhex(part.strip()) for part in told.split(",")]
+            keys = [bytes.fromhex(part.strip()) for part in value.split(",")]
         except ValueError:
             raise ConfigError(f"{self._variable} holds more than hexadecimal digits") from None
         return _usable(keys, self._variable)
@@ -119,11 +119,11 @@ class WrappedKeyRing(_Epochs):
 
     def _get(self) -> tuple[bytes, ...]:
         try:
-            keys = [bytes(self._unwrap(one)) for one in self._wrapped]
+            keys = [bytes(self._unwrap(wrapped)) for wrapped in self._wrapped]
         except CRPError:
             raise
         except Exception as error:  # noqa: BLE001 - any client's; only its name is shown
-            # What the service says of it may quote what was sent or received.
+            # The service's own message may quote what was sent or received.
             raise StoreError(
                 f"the key service did not unwrap the master key: {type(error).__name__}"
             ) from None
@@ -222,13 +222,13 @@ class FileKeyRing(_Epochs):
         """A whole file under another name."""
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         *retired, master = (key.hex() for key in keys)
-        told: dict[str, object] = {"schema": SCHEMA, "master": master}
+        fields: dict[str, object] = {"schema": SCHEMA, "master": master}
         if retired:
-            told = {"schema": ROTATED_SCHEMA, "master": master, "retired": retired}
+            fields = {"schema": ROTATED_SCHEMA, "master": master, "retired": retired}
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(told, file)
+                json.dump(fields, file)
                 file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -240,10 +240,10 @@ class FileKeyRing(_Epochs):
     def _read(self) -> tuple[bytes, ...]:
         try:
             fields = json.loads(self._path.read_text(encoding="utf-8"))
-            schema, told = fields["schema"], [fields["master"]]
+            schema, hex_keys = fields["schema"], [fields["master"]]
             if schema == ROTATED_SCHEMA:
-                told = [*fields["retired"], *told]
-            keys = [bytes.fromhex(key) for key in told]
+                hex_keys = [*fields["retired"], *hex_keys]
+            keys = [bytes.fromhex(key) for key in hex_keys]
         except (ValueError, TypeError, KeyError):
             raise ConfigError(f"key file {self._path} holds no key; restore it from a copy") from (
                 None

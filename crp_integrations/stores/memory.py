@@ -139,7 +139,7 @@ class MemoryJobs:
         """Add the jobs that are not there yet."""
         with self._lock:
             held = self._results[namespace, batch]
-            fresh = [one for one in dict.fromkeys(ids) if one not in held]
+            fresh = [job_id for job_id in dict.fromkeys(ids) if job_id not in held]
             held.update(dict.fromkeys(fresh))
             return len(fresh)
 
@@ -149,25 +149,25 @@ class MemoryJobs:
         place = (namespace, batch)
         with self._lock:
             free = (
-                one
-                for one, result in self._results[place].items()
-                if result is None and (place, one) not in self._taken
+                job_id
+                for job_id, result in self._results[place].items()
+                if result is None and (place, job_id) not in self._taken
             )
-            found = next(free, None)
-            if found is not None:
-                self._taken.add((place, found))
-        if found is None:
+            job_id = next(free, None)
+            if job_id is not None:
+                self._taken.add((place, job_id))
+        if job_id is None:
             yield None
             return
         finished: list[str] = []
         try:
-            yield ClaimedJob(found, finished.append)
+            yield ClaimedJob(job_id, finished.append)
             with self._lock:
                 if finished:
-                    self._results[place][found] = finished[-1]
+                    self._results[place][job_id] = finished[-1]
         finally:
             with self._lock:
-                self._taken.discard((place, found))
+                self._taken.discard((place, job_id))
 
     def results(self, namespace: str, batch: str) -> dict[str, str | None]:
         """The result of each job in the order they came."""
@@ -206,22 +206,25 @@ class MemoryStore:
         """Open a transaction: commits when the block ends, undoes everything when it raises."""
         self._check(namespace)
         if not write:
-            kept = self._namespaces.get(namespace)
-            reading = _read_empty() if kept is None else kept.reading()
-            with reading as connection, _facets(connection, namespace, write=False) as found:
-                yield found
+            database = self._namespaces.get(namespace)
+            reading = _read_empty() if database is None else database.reading()
+            with reading as connection, _facets(connection, namespace, write=False) as transaction:
+                yield transaction
             return
         with self._writers.held(namespace):
             with self._lock:
                 self._check(namespace)
-                kept = self._namespaces.setdefault(namespace, _MemoryNamespace())
-            with kept.writing() as connection, _facets(connection, namespace, write=True) as found:
-                yield found
+                database = self._namespaces.setdefault(namespace, _MemoryNamespace())
+            with (
+                database.writing() as connection,
+                _facets(connection, namespace, write=True) as transaction,
+            ):
+                yield transaction
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces that were ever written, ascending."""
         self._refuse_closed()
-        return sorted(name for name, one in [*self._namespaces.items()] if one.written)
+        return sorted(name for name, database in [*self._namespaces.items()] if database.written)
 
     def cache(self, namespace: str) -> None:
         """None: there are no files."""
@@ -255,10 +258,10 @@ class MemoryStore:
         """Forget everything; calling it twice does nothing."""
         with self._lock:
             self._closed = True
-            kept = [*self._namespaces.values()]
+            databases = [*self._namespaces.values()]
             self._namespaces.clear()
-        for one in kept:
-            one.close()
+        for database in databases:
+            database.close()
 
     def _check(self, namespace: str) -> None:
         checked_name(namespace)

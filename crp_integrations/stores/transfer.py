@@ -41,7 +41,7 @@ class MovedTable:
 
 
 def _table(name: str, key: Sequence[str], others: Sequence[str] = ()) -> MovedTable:
-    return MovedTable(name, tuple(key), (*key, *(one for one in others if one not in key)))
+    return MovedTable(name, tuple(key), (*key, *(column for column in others if column not in key)))
 
 
 _WINDOW = '"window"'
@@ -124,17 +124,20 @@ def move(source: Store, target: Store, namespace: str, told: Callable[[str, int]
 
 
 def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
-    """What a move that was cut off afterwards had moved: a namespace that both stores have alike.
+    """What an interrupted move had moved already: a namespace that both stores hold alike.
 
-    Equal are facts, trail, and the number of rows of every table.
+    The facts, the trail and the number of rows of every table are equal.
     """
     if namespace not in target.namespaces():
         return None
-    with source.begin(namespace, write=False) as one, target.begin(namespace, write=False) as two:
-        old, new = _tables(source, one.facts), _tables(target, two.facts)
-        state, other = (StateHashes().of(facts) for facts in (one.facts, two.facts))
+    with (
+        source.begin(namespace, write=False) as original,
+        target.begin(namespace, write=False) as copy,
+    ):
+        old, new = _tables(source, original.facts), _tables(target, copy.facts)
+        state, other = (StateHashes().of(facts) for facts in (original.facts, copy.facts))
         counts, others = _counts(old.statements), _counts(new.statements)
-        if state != other or counts != others or one.journal.tip() != two.journal.tip():
+        if state != other or counts != others or original.journal.tip() != copy.journal.tip():
             return None
     return Moved(namespace, counts["facts"], counts["events"], state)
 
@@ -169,12 +172,12 @@ def _pages(connection: Statements, table: MovedTable) -> Iterator[list[tuple[Any
 
 
 def _spread(source: Statements, target: Statements) -> None:
-    """Put into the target's index what the source has fact_references."""
+    """Put into the target's index the references that the source has packed."""
     for kind in (fact_references.WINDOWS, fact_references.RECEIPTS):
-        for one in fact_references.left(source, kind):
-            if one.damaged:
-                raise StoreError(f"row {one.number} of {kind.table} does not read back")
-            kind.spread(target, [one])
+        for references in fact_references.left(source, kind):
+            if references.damaged:
+                raise StoreError(f"row {references.number} of {kind.table} does not read back")
+            kind.spread(target, [references])
 
 
 def _write(facts: RelationalFacts, table: MovedTable, page: list[tuple[Any, ...]]) -> None:

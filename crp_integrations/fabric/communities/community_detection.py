@@ -138,15 +138,15 @@ class CommunityDetection:
         if len(read.outline) < settings.min_size and not any(f.community for f in read.outline):
             return self._nothing(len(read.outline))
         with step("fabric.recluster.neighbours"):
-            found = self._neighbours(read, afresh=afresh)
-            lists = found.similarity.neighbours
+            current = self._neighbours(read, afresh=afresh)
+            lists = current.similarity.neighbours
             left, right, weights = lists.edges()
         # What had to be searched as a whole is partitioned as a whole too.
-        warm = found.changed is not None and any(before)
+        warm = current.changed is not None and any(before)
         with step("fabric.recluster.leiden"):
-            if warm and found.changed is not None:
+            if warm and current.changed is not None:
                 free = np.array([name is None for name in before], dtype=np.bool_)
-                free[found.changed] = True
+                free[current.changed] = True
                 part = contract_graph(free, left, right, weights, initial_membership(before, lists))
                 membership = part.spread(
                     self._partition(
@@ -174,7 +174,7 @@ class CommunityDetection:
                 wanted,
                 ClusterReport(
                     facts=len(read.outline),
-                    searched=found.searched,
+                    searched=current.searched,
                     edges=len(left),
                     dissolved=sum(1 < len(group) < settings.min_size for group in groups),
                     modularity=modularity(membership, left, right, weights, settings.resolution),
@@ -195,7 +195,7 @@ class CommunityDetection:
                 if fact.community is not None and self.writer.may_read(labels[fact.fact_id]):
                     members[fact.community].append(fact)
         count = self._settings.label_facts
-        found = [
+        communities = [
             Community(
                 label=label,
                 size=len(facts),
@@ -206,7 +206,7 @@ class CommunityDetection:
             )
             for label, facts in members.items()
         ]
-        return sorted(found, key=lambda community: (-community.size, community.label))
+        return sorted(communities, key=lambda community: (-community.size, community.label))
 
     def graph(self) -> FactGraph:
         """The similarity graph of the facts that the subject may read, as of now.
@@ -288,7 +288,7 @@ class CommunityDetection:
         known = None
         if not afresh:
             known = self.kept.get(name) if cache is None else load_similarity(cache)
-        found = update_similarity(
+        current = update_similarity(
             read.ids,
             [fact.content_hash for fact in read.outline],
             read.rows,
@@ -299,13 +299,13 @@ class CommunityDetection:
             rebuild_share=self.writer.settings.graph.rebuild_share,
             candidates=self._candidates(read),
         )
-        made = found.similarity
+        made = current.similarity
         if known is None or made.hashes != known.hashes or made.ids != known.ids:
             if cache is None:
                 self.kept[name] = made
             else:
                 save_similarity(cache, made, read.mark)
-        return found
+        return current
 
     def _candidates(self, read: DetectionInput) -> Candidates | None:
         """The index' graph as a source of neighbours; None where every pair is compared."""
@@ -317,8 +317,8 @@ class CommunityDetection:
 
         def near(places: Places) -> tuple[Places, Places]:
             hits = [index.nearest(read.rows[number], k + 1) for number in places.tolist()]
-            owners = np.repeat(places, [len(found) for found in hits])
-            others = [place[hit.fact_id] for found in hits for hit in found]
+            owners = np.repeat(places, [len(nearest) for nearest in hits])
+            others = [place[hit.fact_id] for nearest in hits for hit in nearest]
             return owners, np.array(others, dtype=np.int64)
 
         return near

@@ -75,8 +75,8 @@ class Neighbours:
 
     def moved(self, to: Places, facts: int) -> tuple[Neighbours, Places]:
         """The lists after facts were removed, changed or added; those of new facts are empty."""
-        kept = np.flatnonzero(to != NOBODY)
-        old, scores = self.places[kept], self.scores[kept]
+        remaining = np.flatnonzero(to != NOBODY)
+        old, scores = self.places[remaining], self.scores[remaining]
         places = np.where(old == NOBODY, NOBODY, to[old])
         lost = (old != NOBODY) & (places == NOBODY)
         touched = np.flatnonzero(lost.any(axis=1))
@@ -85,18 +85,18 @@ class Neighbours:
         order = np.argsort(places[touched] == NOBODY, axis=1, kind="stable")
         places[touched] = np.take_along_axis(places[touched], order, axis=1)
         scores[touched] = np.take_along_axis(scores[touched], order, axis=1)
-        found = Neighbours.empty(facts, self.places.shape[1], self.threshold)
-        found.places[to[kept]], found.scores[to[kept]] = places, scores
+        neighbours = Neighbours.empty(facts, self.places.shape[1], self.threshold)
+        neighbours.places[to[remaining]], neighbours.scores[to[remaining]] = places, scores
         was_full = old[touched, -1] != NOBODY
-        return found, to[kept][touched[was_full]]
+        return neighbours, to[remaining][touched[was_full]]
 
     def changed(self, before: Neighbours, to: Places) -> Places:
         """The facts whose edges changed, and the neighbours of new ones; ascending."""
         facts = len(self.places)
-        kept = np.flatnonzero(to != NOBODY)
-        old = before.places[kept]
+        remaining = np.flatnonzero(to != NOBODY)
+        old = before.places[remaining]
         was = np.where(old == NOBODY, NOBODY, to[old])
-        there = to[kept]
+        there = to[remaining]
         differs = ((was != self.places[there]) | ((old != NOBODY) & (was == NOBODY))).any(axis=1)
         touched = np.ones(facts, dtype=np.bool_)
         touched[there] = differs
@@ -118,13 +118,13 @@ def search_neighbours(
 ) -> Neighbours:
     """Fill the lists that are missing, and let new facts into those of others."""
     facts, k = known.places.shape
-    found = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
-    found.places[missing], found.scores[missing] = NOBODY, LOWEST
+    neighbours = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
+    neighbours.places[missing], neighbours.scores[missing] = NOBODY, LOWEST
     if facts < 2 or not missing.size:
-        return found
+        return neighbours
     margin = np.float32(_ERROR_PER_DIMENSION * rows.shape[1] + _ROUNDING)
     floor = np.float32(known.threshold / MILLION) - margin
-    # Where the bar lies for entering the list of a fact that is not searched for.
+    # The score that a new fact must reach to enter the list of a fact that is not searched for.
     bar = np.maximum(floor, (known.scores[:, -1] / MILLION).astype(np.float32) - margin)
     bar[missing] = np.inf
     is_new = np.zeros(facts, dtype=np.bool_)
@@ -136,12 +136,12 @@ def search_neighbours(
         scores = _exact(rows, block[left], right)
         good = scores >= known.threshold
         left, right, scores = left[good], right[good], scores[good]
-        _keep_best(found, block[left], right, scores)
+        _keep_best(neighbours, block[left], right, scores)
         open_to = is_new[block[left]] & np.isfinite(bar[right])
         offers.append((right[open_to], block[left[open_to]], scores[open_to]))
     hosts, guests, scores = (np.concatenate(part) for part in zip(*offers, strict=True))
-    _admit(found, hosts, guests, scores)
-    return found
+    _admit(neighbours, hosts, guests, scores)
+    return neighbours
 
 
 def _near(
@@ -178,13 +178,13 @@ def _near(
         lefts.append(left)
         rights.append(right + start)
         products.append(tile.reshape(-1)[flat])
-    left, right, rough = (np.concatenate(found) for found in (lefts, rights, products))
+    left, right, rough = (np.concatenate(arrays) for arrays in (lefts, rights, products))
     # Now that a row's k-th best product is known, few of the others can matter.
     cut = np.maximum(_kth(left, rough, len(block), k) - margin, floor)
-    kept = rough >= cut[left]
+    relevant = rough >= cut[left]
     if offers:
-        kept |= (rough >= bar[right]) & offering[left]
-    return left[kept], right[kept]
+        relevant |= (rough >= bar[right]) & offering[left]
+    return left[relevant], right[relevant]
 
 
 def _kth(
@@ -195,23 +195,23 @@ def _kth(
     first = np.searchsorted(owners[order], np.arange(count))
     last = first + k - 1
     ends = np.append(first[1:], len(owners))
-    found = np.full(count, -np.inf, dtype=np.float32)
+    kth = np.full(count, -np.inf, dtype=np.float32)
     full = last < ends
-    found[full] = products[order[last[full]]]
-    return found
+    kth[full] = products[order[last[full]]]
+    return kth
 
 
 def choose_neighbours(
     known: Neighbours, rows: FloatRows, owners: Places, others: Places
 ) -> Neighbours:
     """The best of given candidates for the lists of their owners, by their exact scores."""
-    found = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
+    neighbours = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
     apart = owners != others
     owners, others = owners[apart], others[apart]
     scores = _exact(rows, owners, others)
     good = scores >= known.threshold
-    _keep_best(found, owners[good], others[good], scores[good])
-    return found
+    _keep_best(neighbours, owners[good], others[good], scores[good])
+    return neighbours
 
 
 def _pairs(owners: Places, lists: npt.NDArray[np.integer], facts: int) -> Places:
@@ -304,17 +304,17 @@ def contract_graph(
     weights: npt.NDArray[np.float64],
     initial: Places,
 ) -> ContractedGraph:
-    """Draw together what may not move."""
+    """Contract the facts that may not move: each of their communities becomes two nodes."""
     movable = np.flatnonzero(free)
     numbers, group = np.unique(initial[~free], return_inverse=True)
     node = np.empty(len(free), dtype=np.int64)
     node[movable] = np.arange(len(movable))
     node[~free] = len(movable) + 2 * group.reshape(-1)
     nodes = len(movable) + 2 * len(numbers)
-    one, other = node[left], node[right]
-    # No node may have an edge to itself, so what lies within goes to the second of the two.
-    other = np.where(one == other, one + 1, other)
-    keys = np.minimum(one, other) * nodes + np.maximum(one, other)
+    left_node, right_node = node[left], node[right]
+    # No node may have an edge to itself: an edge within a community joins its two nodes.
+    right_node = np.where(left_node == right_node, left_node + 1, right_node)
+    keys = np.minimum(left_node, right_node) * nodes + np.maximum(left_node, right_node)
     unique, place = np.unique(keys, return_inverse=True)
     low, high = np.divmod(unique, max(1, nodes))
     return ContractedGraph(

@@ -103,11 +103,11 @@ class FactGraph:
         """The part of the graph between some of its facts, shape of `keep`: (facts,)."""
         place = np.cumsum(keep) - 1
         inside = keep[self.left] & keep[self.right]
-        kept = np.flatnonzero(keep).tolist()
+        numbers = np.flatnonzero(keep).tolist()
         return FactGraph(
-            ids=tuple(self.ids[number] for number in kept),
-            communities=tuple(self.communities[number] for number in kept),
-            sources=tuple(self.sources[number] for number in kept),
+            ids=tuple(self.ids[number] for number in numbers),
+            communities=tuple(self.communities[number] for number in numbers),
+            sources=tuple(self.sources[number] for number in numbers),
             left=place[self.left[inside]],
             right=place[self.right[inside]],
             weights=self.weights[inside],
@@ -221,20 +221,24 @@ def update_similarity(
         if changed <= rebuild_share * len(ids):
             moved, robbed = known.neighbours.moved(to, len(ids))
             missing = np.union1d(new, robbed)
-            found = search_neighbours(moved, rows, missing, new)
+            neighbours = search_neighbours(moved, rows, missing, new)
             return CurrentSimilarity(
-                Similarity(tuple(ids), hashes, found, embedder, changed),
+                Similarity(tuple(ids), hashes, neighbours, embedder, changed),
                 len(missing),
-                found.changed(known.neighbours, to),
+                neighbours.changed(known.neighbours, to),
             )
     nothing = Neighbours.empty(len(ids), k, least)
     if candidates is None:
-        found = search_neighbours(nothing, rows, every, every)
+        neighbours = search_neighbours(nothing, rows, every, every)
     else:
-        found = nothing
+        neighbours = nothing
         for start in range(0, len(ids), _BLOCK):
-            found = choose_neighbours(found, rows, *candidates(every[start : start + _BLOCK]))
-    return CurrentSimilarity(Similarity(tuple(ids), hashes, found, embedder, 0), len(ids), None)
+            neighbours = choose_neighbours(
+                neighbours, rows, *candidates(every[start : start + _BLOCK])
+            )
+    return CurrentSimilarity(
+        Similarity(tuple(ids), hashes, neighbours, embedder, 0), len(ids), None
+    )
 
 
 def _fits(known: Similarity, embedder: str, k: int, least: int) -> bool:
@@ -300,7 +304,7 @@ def load_similarity(cache: Cache) -> Similarity | None:
 
 
 def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
-    """Keep it, unless a fact that it names has been removed since the mark."""
+    """Keep the neighbours, unless a fact that they name has been removed since the mark."""
     lists = found.neighbours
 
     def write(path: str) -> None:
@@ -313,7 +317,7 @@ def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
 
     def still_valid(transaction: Transaction) -> bool:
         changed = transaction.facts.changes(mark)
-        # Changed facts are told by their hashes; of removed ones nothing may be kept.
+        # Changed facts are recognized by their hashes; of removed facts nothing may be kept.
         return changed is not None and len(transaction.facts.get(changed)) == len(changed)
 
     return cache.save(
@@ -385,19 +389,19 @@ def main_facts(members: Iterable[CommunityMember], count: int) -> list[str]:
 
 
 def matching_names(groups: Sequence[Sequence[int]], before: Sequence[str | None]) -> dict[int, str]:
-    """The names that groups keep: more than half of a group had it, and of those who had it more
-    than half are in the group. No two groups can keep the same.
+    """The names that groups keep: more than half of a group had the name, and more than half of
+    the facts that had it are in the group. So no two groups can keep the same name.
     """
     counted = [Counter(map(before.__getitem__, group)) for group in groups]
     had: Counter[str | None] = Counter()
     for names in counted:
         had.update(names)
-    kept = {}
+    matches = {}
     for number, names in enumerate(counted):
         for name, count in names.most_common(1):
             if name is not None and 2 * count > len(groups[number]) and 2 * count > had[name]:
-                kept[number] = name
-    return kept
+                matches[number] = name
+    return matches
 
 
 def compared(sizes: Sequence[int], wanted: Iterable[int]) -> list[int]:
@@ -416,9 +420,10 @@ def name_communities(
     phrases = {number: Phrases(listed) for number, listed in texts.items()}
     others = list(phrases.values())
     used = {token(name) for name in taken}
-    # The last number of each topic: many groups may have the same, and none is tried twice.
+    # The last number of each topic: many groups may have the same topic, and no number is tried
+    # twice.
     last: dict[str, int] = {}
-    found = {}
+    names = {}
     for number in wanted:
         topic = topic_of(phrases[number], others)
         again = last.get(topic, 1)
@@ -428,8 +433,8 @@ def name_communities(
             name = f"{topic} ({again})"
         last[topic] = again
         used.add(token(name))
-        found[number] = name
-    return found
+        names[number] = name
+    return names
 
 
 def topic_of(group: Phrases, others: Sequence[Phrases]) -> str:

@@ -146,7 +146,7 @@ def decompose_chunk(
             joined.append([start, end, count])
     if len(joined) > 1 and joined[-1][2] < settings.min_fact_tokens:
         joined[-2:] = [[joined[-2][0], joined[-1][1], 0]]
-    # What is new is too little for a fact, so it is told with what comes before it.
+    # Where the new text is too little for a fact, it is joined with what comes before it.
     for start in reversed(starts[: len(starts) - len(spans)]):
         if len(joined) > 1 or joined[0][2] >= settings.min_fact_tokens:
             break
@@ -361,8 +361,8 @@ class PassageReader:
             return
         if self._spilled is not None:
             for place in places:
-                id_, said = self.passage_ids.id(place), self.passage_ids.content_hash(place)
-                yield DocumentPassage(place, id_, said, self._spilled[place])
+                id_, content_hash = self.passage_ids.id(place), self.passage_ids.content_hash(place)
+                yield DocumentPassage(place, id_, content_hash, self._spilled[place])
             return
         wanted = iter(places)
         following = next(wanted, None)
@@ -404,7 +404,7 @@ def _in_order(blocks: Iterable[Block], uri: str) -> Iterator[Block]:
 def _spill_passages(
     spilled: SpilledChunks | None, passages: Sequence[DocumentPassage]
 ) -> SpilledChunks | None:
-    """The place with these passages too; None when there is no room."""
-    if spilled is None or not all(spilled.add(one.piece) for one in passages):
+    """The spill with these passages added; None when there is no room."""
+    if spilled is None or not all(spilled.add(passage.piece) for passage in passages):
         return None
     return spilled

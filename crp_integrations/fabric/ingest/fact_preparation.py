@@ -287,13 +287,13 @@ class TextEmbedding:
 
     def vectors(self, texts: Mapping[str, str], progress: Progress) -> dict[str, Row]:
         """Embed texts by content hash and give their rows."""
-        told = ProgressCount("embed", progress, len(texts))
+        progress_count = ProgressCount("embed", progress, len(texts))
         items, size = list(texts.items()), self.settings.embed_slice
         slices = (items[start : start + size] for start in range(0, len(items), size))
         rows: dict[str, Row] = {}
         for part, block in embed_texts(self.embedder, slices, workers=self.settings.embed_workers):
             rows.update(zip((content_hash for content_hash, _ in part), block, strict=True))
-            told.more(len(part))
+            progress_count.more(len(part))
         return rows
 
     def prepare(self, texts: Iterable[tuple[str, str]], told: ProgressCount) -> None:

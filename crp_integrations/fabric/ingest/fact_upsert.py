@@ -63,11 +63,11 @@ class FactUpsert(IngestionTarget):
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
     ) -> IngestReport:
         """Add or change facts: the whole batch or nothing."""
-        given = self._given(facts)
+        facts_by_id = self._given(facts)
         rows = None if vectors is None else self._rows(facts, vectors)
         for _ in range(_TRIES):
             try:
-                return self._put(list(given.values()), uris, rows)
+                return self._put(list(facts_by_id.values()), uris, rows)
             except _PutOvertakenError:
                 continue
         raise StoreBusy(
@@ -128,8 +128,8 @@ class FactUpsert(IngestionTarget):
     def _given(self, facts: Sequence[Fact]) -> dict[str, Fact]:
         """The facts by id, each complete and allowed; one given twice counts once."""
         check_fact_list(facts)
-        for number, one in enumerate(facts, 1):
-            check_fact(one, number)
+        for number, candidate in enumerate(facts, 1):
+            check_fact(candidate, number)
         counts = self.counter.count_many([fact.content for fact in facts])
         made: dict[str, Fact] = {}
         for number, (fact, tokens) in enumerate(zip(facts, counts, strict=True), 1):
@@ -256,18 +256,18 @@ class FactUpsert(IngestionTarget):
         moved = [fact for fact in plan.replace if fact.fact_id in rows]
         if moved:
             facts.replace(moved, np.stack([rows[fact.fact_id] for fact in moved]))
-        kept = [fact for fact in plan.replace if fact.fact_id not in rows]
-        if kept:
-            facts.replace(kept)
+        unmoved = [fact for fact in plan.replace if fact.fact_id not in rows]
+        if unmoved:
+            facts.replace(unmoved)
         after = self.hash_in(facts)
-        told = [*events_of(sources, plan), *signed_of(plan)]
-        drafts = [EventDraft(EventType.FACT_INGESTED, one) for one in told]
+        entries = [*events_of(sources, plan), *signed_of(plan)]
+        drafts = [EventDraft(EventType.FACT_INGESTED, entry) for entry in entries]
         if after != before:
             change = {"before": before, "after": after, "cause": "put"}
             drafts.append(EventDraft(EventType.CKF_ETAG_CHANGED, change))
         events = append_events(transaction.journal, key, drafts, iso(now))
         if plan.purge:
-            # The bytes of the rows that made place may still be in the files.
+            # The bytes of the removed rows may still be in the files.
             facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
         return IngestReport(
             sources=tuple(sources),

@@ -109,12 +109,12 @@ class Ingestion(IngestionTarget):
         Spec: CRP-SPEC-009 §4.1
         """
         with self.tracer.step("fabric.read"):
-            given = distinct_documents(documents, progress)
+            distinct = distinct_documents(documents, progress)
         readers: dict[str, PassageReader] = {}
         with closing(ChunkSpill(self.scratch)) as spill:
             for _ in range(_TRIES):
                 try:
-                    return self._ingested(given, readers, spill, kind, labels, ttl, progress)
+                    return self._ingested(distinct, readers, spill, kind, labels, ttl, progress)
                 except OvertakenError:
                     continue
         raise self._overtaken()
@@ -133,33 +133,36 @@ class Ingestion(IngestionTarget):
         with self.begin(False) as transaction:
             facts = transaction.facts
             self.check(facts)
-            stored = {one.uri: facts.source(source_id(one.uri)) for one in given}
+            stored = {document.uri: facts.source(source_id(document.uri)) for document in given}
             entries = [
-                (one, source_entry(one, stored[one.uri], kind=kind, labels=labels, now=now))
-                for one in given
+                (
+                    document,
+                    source_entry(document, stored[document.uri], kind=kind, labels=labels, now=now),
+                )
+                for document in given
             ]
             same_as_stored = {own.uri for _, own in entries if is_unchanged(own, stored[own.uri])}
             same_as_stored -= of_another_ttl(facts, same_as_stored, ttl)
             aged = sources_with_stale(facts, map(source_id, same_as_stored), now)
             before = "" if len(same_as_stored) < len(entries) else self.hash_in(facts)
-        # Who changes labels must be allowed to write under the old ones as well.
+        # Whoever changes labels must be allowed to write under the old labels as well.
         both = {own.labels for _, own in entries}
         both |= {known.labels for known in stored.values() if known is not None}
-        for one in sorted(both):
-            self.allow(one)
+        for label_set in sorted(both):
+            self.allow(label_set)
         same_as_stored -= self._reviving(
             [
-                (one, own)
-                for one, own in entries
+                (document, own)
+                for document, own in entries
                 if own.source_id in aged and own.uri in same_as_stored
             ],
             stored,
             readers,
             spill,
         )
-        pairs = [(one, own) for one, own in entries if own.uri not in same_as_stored]
-        told = {own.uri for _, own in pairs}
-        same = tuple(uri for uri in stored if uri not in told)
+        pairs = [(document, own) for document, own in entries if own.uri not in same_as_stored]
+        changed_uris = {own.uri for _, own in pairs}
+        same = tuple(uri for uri in stored if uri not in changed_uris)
         if not pairs:
             return IngestReport(unchanged=same, state_hash=before)
 
@@ -186,13 +189,13 @@ class Ingestion(IngestionTarget):
                     state_hash=self.hash_in(transaction.facts),
                 )
             changes = batch.changes(transaction.facts)
-        # Before anything is written: a store's key is there before what is sealed with it.
+        # Before anything is written: the store's key must exist before anything is sealed with it.
         key = self.key()
         with self.tracer.step("fabric.embed"):
             rows = self._embedded(batch, changes, progress)
         with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
             facts = transaction.facts
-            for uri in told:
+            for uri in changed_uris:
                 if facts.source(source_id(uri)) != stored[uri]:
                     raise OvertakenError(f"{uri} was changed by another writer")
             changes = batch.changes(facts)
@@ -243,10 +246,10 @@ class Ingestion(IngestionTarget):
         self, facts: Sequence[Fact | str], *, kind: SourceKind | None, progress: Progress
     ) -> IngestReport:
         """Add facts that the caller made; those that can be found already are left alone."""
-        given = self._given(facts, kind)
+        prepared = self._given(facts, kind)
         for _ in range(_TRIES):
             try:
-                return self._added(given, progress)
+                return self._added(prepared, progress)
             except OvertakenError:
                 continue
         raise self._overtaken()
@@ -255,13 +258,13 @@ class Ingestion(IngestionTarget):
         now = self.clock.now()
         with self.begin(False) as transaction:
             self.check(transaction.facts)
-            found = compare_facts(transaction.facts, given, now)
+            changes = compare_facts(transaction.facts, given, now)
             after = self.hash_in(transaction.facts)
-        self.check_shared([fact for _, made in found for fact in made], ())
-        if found:
+        self.check_shared([fact for _, made in changes for fact in made], ())
+        if changes:
             texts = {
                 fact.content_hash: fact.content
-                for change, made in found
+                for change, made in changes
                 for fact in made
                 if fact.content_hash not in change.known
             }
@@ -269,17 +272,17 @@ class Ingestion(IngestionTarget):
                 rows = self.embedding.vectors(texts, progress)
             key = self.key()
             with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
-                found = compare_facts(transaction.facts, given, now)
-                insertions = [insertion_of_facts(change, made) for change, made in found]
+                changes = compare_facts(transaction.facts, given, now)
+                insertions = [insertion_of_facts(change, made) for change, made in changes]
                 after = self._write(transaction, insertions, rows, key, progress)
-        new = {fact.fact_id for _, made in found for fact in made}
-        back = {id_ for change, _ in found for id_ in (*change.returned, *change.restored)}
-        told = new | back
+        new = {fact.fact_id for _, made in changes for fact in made}
+        back = {id_ for change, _ in changes for id_ in (*change.returned, *change.restored)}
+        changed_ids = new | back
         return IngestReport(
-            sources=tuple(change.source.source_id for change, _ in found),
+            sources=tuple(change.source.source_id for change, _ in changes),
             facts=FactIds(fact.fact_id for fact in given if fact.fact_id in new),
             returned=tuple(fact.fact_id for fact in given if fact.fact_id in back),
-            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in told),
+            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in changed_ids),
             state_hash=after,
         )
 
@@ -325,7 +328,9 @@ class Ingestion(IngestionTarget):
         facts = transaction.facts
         self.check(facts)
         before = self.hash_in(facts)
-        told = ProgressCount("store", progress, sum(len(one.ids) for one in insertions) or 1)
+        progress_count = ProgressCount(
+            "store", progress, sum(len(insertion.ids) for insertion in insertions) or 1
+        )
         insert = InsertTransaction(
             transaction=transaction,
             embedder=self.embedder.identity,
@@ -333,12 +338,12 @@ class Ingestion(IngestionTarget):
             settings=self.settings,
             allow=self.allow,
             now=self.clock.now(),
-            stored=told.more,
+            stored=progress_count.more,
         )
         insert.carry_out(insertions)
         after = self.hash_in(facts)
         insert.tell(insertions, before, after, key)
-        told.end()
+        progress_count.end()
         return after
 
     def _tell(

@@ -108,11 +108,23 @@ class InsertTransaction:
     def _vectors(self, facts: FactsFacet, part: Sequence[Fact], change: SourceChange) -> FloatRows:
         """The rows of some facts: from memory, from facts of equal text, or prepared ones."""
         hashes = dict.fromkeys(fact.content_hash for fact in part)
-        copied = [said for said in hashes if said not in self.rows and said in change.known]
-        prepared = [said for said in hashes if said not in self.rows and said not in change.known]
-        rows: dict[str, Row] = {said: self.rows[said] for said in hashes if said in self.rows}
+        copied = [
+            content_hash
+            for content_hash in hashes
+            if content_hash not in self.rows and content_hash in change.known
+        ]
+        prepared = [
+            content_hash
+            for content_hash in hashes
+            if content_hash not in self.rows and content_hash not in change.known
+        ]
+        rows: dict[str, Row] = {
+            content_hash: self.rows[content_hash]
+            for content_hash in hashes
+            if content_hash in self.rows
+        }
         if copied:
-            block = facts.vectors([change.known[said] for said in copied])
+            block = facts.vectors([change.known[content_hash] for content_hash in copied])
             rows.update(zip(copied, block, strict=True))
         if prepared:
             rows.update(facts.prepared(self.embedder, prepared))
@@ -164,15 +176,15 @@ class InsertTransaction:
                 facts.replace(again)
 
     def tell(self, insertions: Sequence[Insertion], before: str, after: str, key: bytes) -> None:
-        """Put into the journal what every source brought: ids, hashes and counts alone."""
+        """Write into the journal what every source brought: only ids, hashes and counts."""
         for insertion in insertions:
             # One by one, since each may hold thousands of ids.
             for data in _events(insertion.change, insertion.ids):
                 draft = EventDraft(EventType.FACT_INGESTED, data)
                 append_events(self.transaction.journal, key, [draft], iso(self.now))
         if after != before:
-            told = {"before": before, "after": after, "cause": "ingested"}
-            draft = EventDraft(EventType.CKF_ETAG_CHANGED, told)
+            change = {"before": before, "after": after, "cause": "ingested"}
+            draft = EventDraft(EventType.CKF_ETAG_CHANGED, change)
             append_events(self.transaction.journal, key, [draft], iso(self.now))
 
 
@@ -201,7 +213,7 @@ def heading_of(fact: Fact) -> str:
 
 
 def _events(change: SourceChange, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the journal is told of one source; a long list of ids goes on in further events."""
+    """The journal's events of one source; a long list of ids continues in further events."""
     base = {
         "source": change.source.source_id,
         "document_hash": change.source.document_hash,
@@ -211,14 +223,14 @@ def _events(change: SourceChange, ids: Sequence[str]) -> Iterator[dict[str, Any]
         "stale": change.vanished,
         "relabelled": change.relabelled,
     }
-    longest = max(len(ids), *(len(told) for told in rest.values()))
+    longest = max(len(ids), *(len(fact_ids) for fact_ids in rest.values()))
     for start in range(0, max(1, longest), _EVENT_IDS):
         part = slice(start, start + _EVENT_IDS)
         data: dict[str, Any] = {**base, "facts": list(ids[part])}
-        for name, told in rest.items():
+        for name, fact_ids in rest.items():
             # The two older lists are always there, so that a reader need not ask.
-            if told[part] or (start == 0 and name != "relabelled"):
-                data[name] = list(told[part])
+            if fact_ids[part] or (start == 0 and name != "relabelled"):
+                data[name] = list(fact_ids[part])
         yield data
 
 
@@ -251,22 +263,24 @@ class IngestionBatch:
     def changes(self, facts: FactsFacet) -> list[SourceChange]:
         """What each document does to what a transaction sees."""
         return [
-            compare_document(facts, source, one.passage_ids, self.stored[source.uri], ttl=self.ttl)
-            for one, source in zip(self.readers, self.sources, strict=True)
+            compare_document(
+                facts, source, reader.passage_ids, self.stored[source.uri], ttl=self.ttl
+            )
+            for reader, source in zip(self.readers, self.sources, strict=True)
         ]
 
     def waiting(self, changes: Sequence[SourceChange]) -> Iterator[tuple[str, str]]:
         """Content hash and text of each new passage that no stored fact of its source says."""
-        for one, change in zip(self.readers, changes, strict=True):
-            for passage in one.at(change.new):
+        for reader, change in zip(self.readers, changes, strict=True):
+            for passage in reader.at(change.new):
                 if passage.content_hash not in change.known:
                     yield passage.content_hash, passage.piece.content
 
     def waiting_count(self, changes: Sequence[SourceChange]) -> int:
         """How many `waiting` gives; no document is read."""
         return sum(
-            one.passage_ids.content_hash(place) not in change.known
-            for one, change in zip(self.readers, changes, strict=True)
+            reader.passage_ids.content_hash(place) not in change.known
+            for reader, change in zip(self.readers, changes, strict=True)
             for place in change.new
         )
 
@@ -275,18 +289,18 @@ class IngestionBatch:
     ) -> list[Insertion]:
         """The changes with the facts that they add."""
         return [
-            _insertion(one, change, namespace, settings)
-            for one, change in zip(self.readers, changes, strict=True)
+            _insertion(reader, change, namespace, settings)
+            for reader, change in zip(self.readers, changes, strict=True)
         ]
 
     def clear_prepared(
         self, facts: FactsFacet, changes: Sequence[SourceChange], embedder: str
     ) -> None:
         """Forget the vectors that were prepared for these documents."""
-        for one, change in zip(self.readers, changes, strict=True):
+        for reader, change in zip(self.readers, changes, strict=True):
             for start in range(0, len(change.new), _STEP):
                 places = change.new[start : start + _STEP]
-                hashes = [one.passage_ids.content_hash(place) for place in places]
+                hashes = [reader.passage_ids.content_hash(place) for place in places]
                 facts.clear_prepared(embedder, hashes)
 
 
@@ -301,25 +315,27 @@ def gather_batch(
     settings: ChunkingSettings,
     progress: Progress,
 ) -> IngestionBatch:
-    """Cut every document once, and sort out those with too little text for a fact."""
+    """Cut every document once, and set aside those with too little text for a fact."""
     refused: dict[str, str] = {}
-    kept: list[tuple[PassageReader, Source]] = []
-    room = _HELD_CHARACTERS - sum(one.characters for one in readers.values() if one.held)
+    accepted: list[tuple[PassageReader, Source]] = []
+    room = _HELD_CHARACTERS - sum(reader.characters for reader in readers.values() if reader.held)
     for number, (document, source) in enumerate(pairs):
         progress("chunk", number, len(pairs))
-        one = readers.get(source.uri)
-        if one is None:
-            one = PassageReader(document, counter, settings, hold=max(0, room), spill=spill)
-            readers[source.uri] = one
-            room -= one.characters if one.held else 0
-        reason = _too_little(one, source, counter, settings.min_fact_tokens)
+        reader = readers.get(source.uri)
+        if reader is None:
+            reader = PassageReader(document, counter, settings, hold=max(0, room), spill=spill)
+            readers[source.uri] = reader
+            room -= reader.characters if reader.held else 0
+        reason = _too_little(reader, source, counter, settings.min_fact_tokens)
         if reason:
             refused[source.uri] = reason
-        # One that is stored has changed: what its facts say is no longer in it.
+        # A stored document is here because it changed, so its old facts have to go stale.
         if not reason or stored[source.uri] is not None:
-            kept.append((one, source))
+            accepted.append((reader, source))
     progress("chunk", len(pairs), len(pairs))
-    return IngestionBatch([one for one, _ in kept], [own for _, own in kept], stored, refused, ttl)
+    return IngestionBatch(
+        [reader for reader, _ in accepted], [own for _, own in accepted], stored, refused, ttl
+    )
 
 
 def insertion_of_facts(change: SourceChange, made: Sequence[Fact]) -> Insertion:
@@ -328,7 +344,7 @@ def insertion_of_facts(change: SourceChange, made: Sequence[Fact]) -> Insertion:
 
 
 def _too_little(one: PassageReader, source: Source, counter: TokenCounter, least: int) -> str:
-    """A sentence that says what is too little in a document; empty when it is enough."""
+    """A sentence that says what a document has too little of; empty when it has enough."""
     if len(one.passage_ids) == 0:
         return f"{shown(source.uri)} holds no text"
     if len(one.passage_ids) > 1:

@@ -151,7 +151,7 @@ def compare_document(
         return SourceChange(
             source.changed(fact_count=len(passage_ids)), range(len(passage_ids)), ttl=ttl
         )
-    # Facts by hand may have brought a removed source back; no document is behind it since.
+    # Facts made by hand may have brought a removed source back; then it has no document.
     removed = (
         stored is None
         or stored.status is SourceStatus.REMOVED
@@ -160,18 +160,18 @@ def compare_document(
     known = {content_hash: id_ for id_, content_hash, _ in passages}
     buried = {i for i, _, status in passages if removed and status is FactStatus.DELETED}
     states = {id_: status for id_, _, status in passages if id_ not in buried}
-    kept, new = _matched(passage_ids, [p for p in passages if p[0] not in buried])
+    kept_ids, new = _matched(passage_ids, [p for p in passages if p[0] not in buried])
     old = (stored.kind, stored.labels, stored.metadata) if stored else None
-    told = {passage_ids.id(place) for place in new} if buried else set()
+    new_ids = {passage_ids.id(place) for place in new} if buried else set()
     return SourceChange(
         source.changed(
-            fact_count=len(new) + sum(states[i] is not FactStatus.DELETED for i in kept)
+            fact_count=len(new) + sum(states[i] is not FactStatus.DELETED for i in kept_ids)
         ),
         new,
-        frozenset(buried & told),
+        frozenset(buried & new_ids),
         known,
-        _alive(facts, [i for i in sorted(kept) if states[i] is FactStatus.STALE], source, ttl),
-        tuple(i for i in sorted(states) if i not in kept and states[i] is FactStatus.ACTIVE),
+        _alive(facts, [i for i in sorted(kept_ids) if states[i] is FactStatus.STALE], source, ttl),
+        tuple(i for i in sorted(states) if i not in kept_ids and states[i] is FactStatus.ACTIVE),
         ()
         if ttl is None and old == (source.kind, source.labels, source.metadata)
         else tuple(i for i in sorted(states) if states[i] is not FactStatus.DELETED),
@@ -185,22 +185,22 @@ def _matched(
 ) -> tuple[set[str], list[int]]:
     """Ids of stored passages that the document still says, and the places of the others."""
     ids = {id_ for id_, _, _ in passages}
-    told = [passage_ids.id(place) for place in range(len(passage_ids))]
-    kept = {id_ for id_ in told if id_ in ids}
+    document_ids = [passage_ids.id(place) for place in range(len(passage_ids))]
+    kept_ids = {id_ for id_ in document_ids if id_ in ids}
     by_text: dict[str, list[str]] = defaultdict(list)
     for id_, content_hash, _ in reversed(passages):
-        if id_ not in kept:
+        if id_ not in kept_ids:
             by_text[content_hash].append(id_)
     new: list[int] = []
-    for place, id_ in enumerate(told):
+    for place, id_ in enumerate(document_ids):
         if id_ in ids:
             continue
         same = by_text.get(passage_ids.content_hash(place))
         if same:
-            kept.add(same.pop())
+            kept_ids.add(same.pop())
         else:
             new.append(place)
-    return kept, new
+    return kept_ids, new
 
 
 def _alive(
@@ -243,11 +243,11 @@ def compare_facts(
     for name in dict.fromkeys([*fresh, *back]):
         made, known_here = fresh[name], back[name]
         returned = tuple(
-            one.fact_id
-            for one in known_here
-            if one.status is FactStatus.STALE and not has_outlived(one, now)
+            fact.fact_id
+            for fact in known_here
+            if fact.status is FactStatus.STALE and not has_outlived(fact, now)
         )
-        restored = tuple(one.fact_id for one in known_here if one.archived_at is not None)
+        restored = tuple(fact.fact_id for fact in known_here if fact.archived_at is not None)
         source = facts.source(name)
         if not made:
             if source is not None and (returned or restored):
@@ -268,7 +268,11 @@ def compare_facts(
             )
         if source.uri == f"{USER_SOURCE}:{name}":
             # No document lies behind these facts: the hash is that of their hashes.
-            hashes = [said for _, said, status in facts.passages(name) if status != "DELETED"]
+            hashes = [
+                content_hash
+                for _, content_hash, status in facts.passages(name)
+                if status != "DELETED"
+            ]
             hashes += [fact.content_hash for fact in made]
             source = source.changed(
                 document_hash=sha256("|".join(sorted(hashes))),
@@ -391,17 +395,17 @@ def events_of(sources: Mapping[str, Source], plan: UpsertPlan) -> list[dict[str,
 
 
 def signed_of(plan: UpsertPlan) -> list[dict[str, Any]]:
-    """One entry for each fact that somebody signed: a memory's metadata name who did.
+    """One entry for each signed fact; the metadata of its memory names the signer.
 
     Spec: Summit §Backlog Write 2
     """
-    told = []
+    entries = []
     for fact in (*plan.add, *plan.replace):
         memory = fact.metadata.get("memory")
         provenance = memory.get("provenance") if isinstance(memory, dict) else None
         signer = provenance.get("signer") if isinstance(provenance, dict) else None
         if isinstance(memory, dict) and isinstance(signer, str) and signer:
-            said = {
+            entry = {
                 "source": fact.source_id,
                 "facts": [fact.fact_id],
                 "content_hash": fact.content_hash,
@@ -411,6 +415,6 @@ def signed_of(plan: UpsertPlan) -> list[dict[str, Any]]:
             summary = memory.get("summary")
             text = summary.get("text") if isinstance(summary, dict) else None
             if isinstance(text, str):
-                said["summary_hash"] = sha256(text)
-            told.append(said)
-    return told
+                entry["summary_hash"] = sha256(text)
+            entries.append(entry)
+    return entries

@@ -148,9 +148,9 @@ class SourceErasure:
             before = writer.hash_in(transaction.facts)
         # What a session holds is in no transaction: it goes first, and once more at the end.
         writer.forget_held(source_id)
-        # So does what is kept outside of the store: an erasure that was killed is made again.
+        # The same holds for what is kept outside of the store: a killed erasure is made again.
         writer.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
-        said = withdraw_elsewhere(
+        clean = withdraw_elsewhere(
             writer, [fact.fact_id for fact in chosen], now, source_id=source_id
         )
         if not chosen and source == _tombstone(source):
@@ -159,7 +159,7 @@ class SourceErasure:
                 state_before=before,
                 state_after=before,
                 erased_at=now,
-                scrubbed=scrubbed(writer) and said,
+                scrubbed=scrubbed(writer) and clean,
             )
         key = writer.key()
         with writer.tracer.step("fabric.erase"), writer.begin(True) as transaction:
@@ -170,7 +170,7 @@ class SourceErasure:
             _dissolve(facts, chosen)
             withdraw_windows(transaction, ids, now, source_id=source_id)
             facts.remove(ids)
-            # Those of texts that an interrupted ingestion never stored; nobody knows their source.
+            # Vectors of texts that an interrupted ingestion never stored: their source is unknown.
             embedder = facts.setting(EMBEDDER_SETTING)
             if embedder is not None:
                 facts.clear_prepared(embedder)
@@ -197,7 +197,7 @@ class SourceErasure:
             erased_at=now,
             event_seq=events[0].seq,
             event_hmac=events[0].hmac,
-            scrubbed=scrubbed(writer) and said,
+            scrubbed=scrubbed(writer) and clean,
         )
 
     def _choose(self, facts: FactsFacet, source_id: str) -> tuple[Source, list[Fact]]:
@@ -226,12 +226,12 @@ def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
     if not own and facts.setting(COMMUNITIES_SETTING) is None:
         return
     named = {fact.fact_id: fact.community for fact in facts.outline() if fact.community}
-    said = {part for fact in gone for part in _label_parts(fact.content)}
+    erased_parts = {part for fact in gone for part in _label_parts(fact.content)}
     telling = own | {
         label
         for label in set(named.values())
-        # A long one may end within a word.
-        if len(label) > _WHOLE_LABEL or not said.isdisjoint(_label_parts(label))
+        # A long label may end within a word.
+        if len(label) > _WHOLE_LABEL or not erased_parts.isdisjoint(_label_parts(label))
     }
     taken = [id_ for id_, label in named.items() if label in telling]
     hidden = [

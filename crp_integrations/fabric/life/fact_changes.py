@@ -92,18 +92,18 @@ class StatusChanges:
 
         Spec: CRP-SPEC-009 §8.4
         """
-        told: dict[str, list[str]] = {}
+        facts_by_source: dict[str, list[str]] = {}
 
         def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
             facts.set_status(_ids(chosen), FactStatus.QUARANTINED, now)
-            told.update(by_source(chosen))
+            facts_by_source.update(by_source(chosen))
             return [
                 (EventType.FACT_QUARANTINED, {"source": name, "facts": held, "count": len(held)})
-                for name, held in told.items()
+                for name, held in facts_by_source.items()
             ]
 
         report = self._change("quarantined", ids, _to(FactStatus.QUARANTINED), carry_out)
-        for name, held in told.items():
+        for name, held in facts_by_source.items():
             self.writer.notify(
                 Notice(
                     kind="quarantined",
@@ -132,7 +132,7 @@ class StatusChanges:
         return self._change("lifted", ids, legal, carry_out)
 
     def forget(self, ids: Sequence[str], source_id: str | None) -> ChangeReport:
-        """Delete facts, or a source with everything of it; their bytes go with time.
+        """Delete facts, or a source with all its facts; their bytes are removed later.
 
         Spec: CRP-SPEC-009 §2.2
         """
@@ -140,7 +140,7 @@ class StatusChanges:
             if not ids:
                 raise RequestError("forget was given neither facts nor a source")
             report = self._change("deleted", ids, _to(FactStatus.DELETED), _delete)
-            # Until here their status kept everybody from what is outside of the store.
+            # Until here their status hid what is kept outside of the store.
             self.writer.erase_elsewhere(report.facts)
             return report
 
@@ -151,7 +151,7 @@ class StatusChanges:
                 for id_, _, status in facts.passages(source_id)
                 if status is not FactStatus.DELETED
             ]
-            # All of them, also those that the subject does not see: the guard is asked for each.
+            # All facts, also those that the subject does not see: the guard is asked for each.
             whole = facts.get(held)
             self.writer.require_each("erase", (fact.labels for fact in whole))
             others = self.writer.found(facts, ids, "erase")
@@ -164,7 +164,7 @@ class StatusChanges:
             chosen, source = choose(transaction.facts)
             over = not chosen and source.status is SourceStatus.REMOVED
             before = writer.hash_in(transaction.facts) if over else ""
-        # A call that was killed before its end is finished by the next one.
+        # A call that was killed before its end is finished by the next call.
         writer.erase_elsewhere([source_id])
         if over:
             return ChangeReport(verb="deleted", state_hash=before)
@@ -174,7 +174,7 @@ class StatusChanges:
             chosen, source = choose(transaction.facts)
             before = writer.hash_in(transaction.facts)
             drafts = _delete(transaction.facts, chosen, now)
-            said = withdraw_windows(transaction, _ids(chosen), now, source_id=source_id)
+            withdrawn = withdraw_windows(transaction, _ids(chosen), now, source_id=source_id)
             removed = transaction.facts.source(source_id) or source
             removed = removed.changed(status=SourceStatus.REMOVED, fact_count=0)
             transaction.facts.add_source(removed)
@@ -184,7 +184,7 @@ class StatusChanges:
                 transaction, drafts, before=before, cause="deleted", now=now, key=key
             )
         writer.erase_elsewhere([source_id, *_ids(chosen)])
-        if said:
+        if withdrawn:
             windows_scrubbed(writer)
         return ChangeReport(
             verb="deleted",
@@ -200,14 +200,14 @@ class StatusChanges:
         legal: Callable[[Sequence[Fact]], None],
         carry_out: Callable[[FactsFacet, Sequence[Fact], datetime], list[Draft] | None],
     ) -> ChangeReport:
-        """Choose, check, change and tell. What is refused makes neither a file nor a key."""
+        """Choose, check, change and report. A refused change makes neither a file nor a key."""
         writer, now = self.writer, self.writer.clock.now()
         action: Action = "erase" if verb == "deleted" else "write"
         with writer.begin(False) as transaction:
             legal(writer.found(transaction.facts, ids, action))
             if not ids:
                 return ChangeReport(verb=verb, state_hash=writer.hash_in(transaction.facts))
-        key, said = writer.key(), False
+        key, withdrawn = writer.key(), False
         if verb == "deleted":
             withdraw_elsewhere(writer, ids, now)
         with writer.tracer.step(f"fabric.{verb}"), writer.begin(True) as transaction:
@@ -216,8 +216,8 @@ class StatusChanges:
             before = writer.hash_in(transaction.facts)
             drafts = carry_out(transaction.facts, chosen, now) or []
             if verb == "deleted":
-                # There is no way back from it, so what was said with them is of no use any more.
-                said = withdraw_windows(transaction, _ids(chosen), now)
+                # A deletion is final, so what was said with these facts goes too.
+                withdrawn = withdraw_windows(transaction, _ids(chosen), now)
             after, _ = writer.journal_changes(
                 transaction,
                 drafts,
@@ -225,10 +225,10 @@ class StatusChanges:
                 cause=verb,
                 now=now,
                 key=key,
-                # Facts that events of their own name are not named twice.
+                # Facts that have events of their own are not named twice.
                 facts=() if drafts else _ids(chosen),
             )
-        if said:
+        if withdrawn:
             windows_scrubbed(writer)
         return ChangeReport(
             verb=verb,
@@ -302,8 +302,8 @@ class FactUpdate:
                 return stored
             before = writer.hash_in(facts)
             wanted = wanted.changed(modified_at=now)
-            said = wanted.content_hash != stored.content_hash
-            facts.replace([wanted], row if said else None)
+            content_changed = wanted.content_hash != stored.content_hash
+            facts.replace([wanted], row if content_changed else None)
             self._tell_source(facts, wanted.source_id)
             data = {
                 "source": wanted.source_id,
@@ -320,18 +320,18 @@ class FactUpdate:
                 now=now,
                 key=key,
             )
-            # As it reads back: a store may write some values in one form of several.
-            (kept,) = facts.get([fact_id])
-        if said:
+            # Read back, since a store may write a value in another form.
+            (updated,) = facts.get([fact_id])
+        if content_changed:
             writer.notify(
                 Notice(
                     kind="source-changed",
                     namespace=writer.namespace,
-                    source_id=kept.source_id,
+                    source_id=updated.source_id,
                     facts=(fact_id,),
                 )
             )
-        return kept
+        return updated
 
     def _wanted(
         self, facts: FactsFacet, fact_id: str, given: Mapping[str, Any], now: datetime
@@ -349,7 +349,7 @@ class FactUpdate:
         if wanted.labels != stored.labels:
             self.writer.require("write", wanted.labels)
         if "content" in given:
-            # The source says it again. Its time may be over all the same (§8.1).
+            # The source says it again, so it is fresh, unless its ttl has run out (§8.1).
             if stored.status is FactStatus.STALE and not has_outlived(wanted, now):
                 check_transition([stored], FactStatus.ACTIVE)
                 wanted = wanted.changed(status=FactStatus.ACTIVE)

@@ -100,8 +100,8 @@ class FactWriter(IngestionTarget):
 
     def require_each(self, action: Action, labels: Iterable[tuple[str, ...]]) -> None:
         """Ask the guard once for each set of labels."""
-        for one in sorted(set(labels)):
-            self.require(action, one)
+        for label_set in sorted(set(labels)):
+            self.require(action, label_set)
 
     # --- what is told ------------------------------------------------------------------
 
@@ -116,17 +116,19 @@ class FactWriter(IngestionTarget):
         key: bytes,
         facts: Sequence[str] = (),
     ) -> tuple[str, list[Event]]:
-        """Put events into the journal, and the change of the state hash when it did change."""
+        """Put events into the journal, and one more event when the state hash changed."""
         after = self.hash_in(transaction.facts)
-        told = [EventDraft(kind, part) for kind, data in drafts for part in _parts(data)]
+        event_drafts = [EventDraft(kind, part) for kind, data in drafts for part in _parts(data)]
         if after != before:
             data: dict[str, Any] = {"before": before, "after": after, "cause": cause}
             if facts:
                 data["count"] = len(facts)
                 if len(facts) <= _EVENT_IDS:
                     data["facts"] = sorted(facts)
-            told.append(EventDraft(EventType.CKF_ETAG_CHANGED, data))
-        events = append_events(transaction.journal, key, told, iso(now)) if told else []
+            event_drafts.append(EventDraft(EventType.CKF_ETAG_CHANGED, data))
+        events = (
+            append_events(transaction.journal, key, event_drafts, iso(now)) if event_drafts else []
+        )
         return after, events
 
 
@@ -137,10 +139,10 @@ def _check_ids(ids: object) -> None:
             f"the fact ids are given as {type(ids).__name__}, wanted a list of texts; put one id "
             "into a list"
         )
-    for number, one in enumerate(ids, 1):
-        if not isinstance(one, str):
+    for number, id_ in enumerate(ids, 1):
+        if not isinstance(id_, str):
             raise RequestError(
-                f"fact id {number} is {one!r:.60} of type {type(one).__name__}, wanted text"
+                f"fact id {number} is {id_!r:.60} of type {type(id_).__name__}, wanted text"
             )
 
 
@@ -173,7 +175,11 @@ def recount_sources(facts: FactsFacet, gone: Iterable[Fact]) -> None:
     for source_id, count in sorted(taken.items()):
         source = facts.source(source_id)
         if source is not None:
-            left = [one for one in facts.passages(source_id) if one[2] is not FactStatus.DELETED]
+            left = [
+                passage
+                for passage in facts.passages(source_id)
+                if passage[2] is not FactStatus.DELETED
+            ]
             count = min(max(0, source.fact_count - count), len(left))
             facts.add_source(with_own_hash(facts, source.changed(fact_count=count)))
 
@@ -186,7 +192,7 @@ def count_back(facts: FactsFacet, active: Iterable[Fact]) -> None:
     for source_id in sorted({fact.source_id for fact in active}):
         source = facts.source(source_id)
         if source is not None:
-            held = sum(one[2] is FactStatus.ACTIVE for one in facts.passages(source_id))
+            held = sum(passage[2] is FactStatus.ACTIVE for passage in facts.passages(source_id))
             if held > source.fact_count:
                 facts.add_source(source.changed(fact_count=held))
 

@@ -235,13 +235,13 @@ def decay(written: str) -> Decay:
     >>> decay("half-life@1:P30D").at(30 * 86_400 * 1_000_000)
     500000
     """
-    found = known(written)
-    if found is None:
+    function = known(written)
+    if function is None:
         raise ValueError(
             f"decay function {written!r:.60} is none; wanted one of {', '.join(sorted(CURVES))} "
             "with an ISO 8601 duration behind a colon, such as half-life@1:P30D"
         )
-    return found
+    return function
 
 
 @lru_cache(maxsize=1024)

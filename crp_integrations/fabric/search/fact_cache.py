@@ -68,13 +68,13 @@ class FactCache:
             held = self._of(name, state)
             if held is None:
                 return {}
-            entries, found = held.entries, {}
+            entries, briefs = held.entries, {}
             for id_ in ids:
                 entry = entries.get(id_)
                 if entry is not None:
                     entries.move_to_end(id_)
-                    found[id_] = entry.brief
-            return found
+                    briefs[id_] = entry.brief
+            return briefs
 
     def put(self, name: str, state: State, briefs: Iterable[FactBrief], begun: int) -> None:
         """Keep facts that a reader of this state saw."""

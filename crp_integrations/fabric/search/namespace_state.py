@@ -109,10 +109,10 @@ class IndexParts:
     def get(self, key: object, make: Callable[[], IndexPart], room: int) -> IndexPart:
         """The selection under a key, made when it is not known."""
         with self._lock:
-            found = self._known.get(key)
-            if found is not None:
+            part = self._known.get(key)
+            if part is not None:
                 self._known.move_to_end(key)
-                return found
+                return part
         made = make()
         with self._lock:
             self._known[key] = made
@@ -205,8 +205,8 @@ class NamespaceState:
 
     def snapshot(self, facts: FactsFacet) -> Snapshot:
         """What a reading transaction sees."""
-        found = self._current(facts)
-        return self._find_graph(facts, found) if found.lacking else found
+        snapshot = self._current(facts)
+        return self._find_graph(facts, snapshot) if snapshot.lacking else snapshot
 
     def state_hash(self, facts: FactsFacet) -> str:
         """The state hash of what a reading transaction sees.
@@ -268,8 +268,8 @@ class NamespaceState:
             if graphs is None or (not self._snapshots and self._needs_no_graph(graphs, facts)):
                 return False
             snapshot = self._current(facts)
-            if snapshot.lacking and (found := self._loaded(facts, snapshot)):
-                snapshot = found
+            if snapshot.lacking and (loaded := self._loaded(facts, snapshot)):
+                snapshot = loaded
             embedder = facts.setting(EMBEDDER_SETTING) or ""
             lost = thorough and graphs.keeps and graphs.kept(facts) is None
         index = snapshot.index
@@ -296,15 +296,15 @@ class NamespaceState:
 
     def _current(self, facts: FactsFacet) -> Snapshot:
         mark, generation = facts.mark(), facts.generation()
-        found = self._known(mark, generation)
-        if found is None:
+        snapshot = self._known(mark, generation)
+        if snapshot is None:
             # One thread brings the state forward; the others wait for it.
             with self._lock:
-                found = self._known(mark, generation)
-                if found is None:
+                snapshot = self._known(mark, generation)
+                if snapshot is None:
                     self._check(facts)
-                    found = self._made(facts, mark)
-        return found
+                    snapshot = self._made(facts, mark)
+        return snapshot
 
     def _known(self, mark: LogMark, generation: int) -> Snapshot | None:
         for snapshot in reversed(self._snapshots):
@@ -363,10 +363,10 @@ class NamespaceState:
             return snapshot
         self._searches_without_graph += 1
         if self._searches_without_graph & (self._searches_without_graph - 1) == 0:
-            found = self._loaded(facts, snapshot)
-            if found is not None:
+            loaded = self._loaded(facts, snapshot)
+            if loaded is not None:
                 self._searches_without_graph = 0
-                return found
+                return loaded
         if snapshot.index.graph is None:
             self._warn_once(
                 "%d facts are compared one by one, since there is no graph of them yet (above %d "

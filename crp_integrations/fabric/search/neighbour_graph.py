@@ -82,11 +82,11 @@ def save_rows(
 
 
 def find_rows(cache: Cache, ids: Sequence[str], checksums: Sequence[int]) -> Block | None:
-    """What maps the file of exactly these rows, which is being checked meanwhile."""
-    found = cache.find(ROWS_FILE)
-    if found is None or not _rows_fit(found, ids, checksums):
+    """A function that maps the file of exactly these rows; the file is checked meanwhile."""
+    entry = cache.find(ROWS_FILE)
+    if entry is None or not _rows_fit(entry, ids, checksums):
         return None
-    file = found
+    file = entry
 
     def rows() -> FloatRows | None:
         whole = file.whole()
@@ -284,7 +284,7 @@ class NeighbourGraphs:
         )
 
     def restate(self, index: VectorIndex, mark: LogMark) -> bool:
-        """Say of the file that it fits a later state, for the next process to compare less."""
+        """Note in the file that it fits a later state, so that the next process compares less."""
         known, self._says = self._says, None
 
         def say(said: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
@@ -294,8 +294,8 @@ class NeighbourGraphs:
             ours = np.flatnonzero(index.alive[: len(about.ids)]).tolist()
             if any(checksum(index.base[place]) != about.checksums[place] for place in ours):
                 return None
-            told = {"sequence": mark.sequence, "token": mark.token, "strays": index.strays()}
-            return about.changed(**told).model_dump(mode="json")
+            fields = {"sequence": mark.sequence, "token": mark.token, "strays": index.strays()}
+            return about.changed(**fields).model_dump(mode="json")
 
         if self._cache is None or known is None or not self._cache.restate(GRAPH_FILE, say):
             return False
@@ -322,11 +322,11 @@ class NeighbourGraphs:
             return None
         try:
             built = self._engine.load(path, index.base, self._settings)
-            found = _finds_own_rows(built, index)
+            finds_rows = _finds_own_rows(built, index)
         except EngineError as error:
             self._drop(str(error), path)
             return None
-        if not found:
+        if not finds_rows:
             self._drop("it does not find its own rows", path)
             return None
         self._says = about.mark
@@ -339,19 +339,19 @@ class NeighbourGraphs:
         if about is None:
             return None
         room = int(self._settings.rebuild_share * len(about.ids)) - len(about.strays)
-        kept = SavedGraph(about.mark, room)
-        return None if facts.changes(kept.mark) is None else kept
+        saved = SavedGraph(about.mark, room)
+        return None if facts.changes(saved.mark) is None else saved
 
     def _graph(self, built: GraphIndex) -> IndexGraph:
         return IndexGraph(built, self._settings.ef_search, self._settings.ef_beyond)
 
     def _fitting(self, facts: FactsFacet, said: Mapping[str, JsonValue]) -> GraphFile | None:
-        """What is said of the kept graph, if it is of this kind."""
+        """The description of the kept graph, if the graph fits the engine and the settings."""
         about = _graph_file(said)
         if about is None:
-            kept = None if self._cache is None else self._cache.load(GRAPH_FILE)
-            if kept is not None and kept.about == said:
-                self._drop("it has a description of another form", kept.path)
+            cached = None if self._cache is None else self._cache.load(GRAPH_FILE)
+            if cached is not None and cached.about == said:
+                self._drop("it has a description of another form", cached.path)
             return None
         wanted = self._settings
         fits = (
@@ -386,9 +386,9 @@ def _finds_own_rows(built: GraphIndex, index: VectorIndex) -> bool:
     if not alive.size:
         return False
     probes = alive[np.linspace(0, alive.size - 1, min(_GRAPH_PROBES, alive.size)).astype(np.intp)]
-    found = 0
+    hits = 0
     for place in probes.tolist():
         near = built.search(index.base[place], 1)
-        # A row may stand there twice, so what counts is that the vector is the same.
-        found += bool(near.size) and np.array_equal(index.base[near[0]], index.base[place])
-    return found >= min(_FOUND, len(probes))
+        # Two rows may have the same vector, so vectors are compared, not places.
+        hits += bool(near.size) and np.array_equal(index.base[near[0]], index.base[place])
+    return hits >= min(_FOUND, len(probes))

@@ -55,9 +55,9 @@ class StoreIndex:
     def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
         """A number for each fact that can be retrieved and seen; None for the others."""
         seen = None if allowed is None or all(allowed) else {*self._allowed(allowed)}
-        found = dict(self.facts.retrievable(ids))
+        labels_by_id = dict(self.facts.retrievable(ids))
         return [
-            number if id_ in found and (seen is None or found[id_] in seen) else None
+            number if id_ in labels_by_id and (seen is None or labels_by_id[id_] in seen) else None
             for number, id_ in enumerate(ids)
         ]
 

@@ -54,9 +54,9 @@ def scan(
         places = np.flatnonzero(rows.alive if allowed is None else rows.passing(allowed))
     narrow = rows.short_rows()
     if narrow is not None:
-        found = _by_bound(rows, narrow, wanted, k, places, scan_rows)
-        if found is not None:
-            return found
+        hits = _by_bound(rows, narrow, wanted, k, places, scan_rows)
+        if hits is not None:
+            return hits
     rough = products(rows.base, wanted, scan_rows)
     if len(rows.late):
         rough = np.concatenate([rough, products(rows.late, wanted, scan_rows)])
@@ -278,9 +278,9 @@ class VectorIndex(VectorRows):
     # --- searching ---------------------------------------------------------------------
 
     def select(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> IndexPart:
-        """The part of the index that ids name; those that are not here or not seen are left out."""
-        found = [place for id_ in ids if (place := self.place(id_)) is not None]
-        places = np.array(sorted(found), dtype=np.intp)
+        """The part of the index that ids name, without facts that are not here or not seen."""
+        known_places = [place for id_ in ids if (place := self.place(id_)) is not None]
+        places = np.array(sorted(known_places), dtype=np.intp)
         if allowed is not None and not all(allowed):
             places = places[np.array(allowed, dtype=np.bool_)[self.codes[places]]]
         own = places.size <= _OWN_ROWS_SHARE * self._size
@@ -302,7 +302,7 @@ class VectorIndex(VectorRows):
         if self._size == 0 or k <= 0:
             return []
         wanted = np.ascontiguousarray(vector, dtype=np.float32)
-        # A unit vector's product with itself is 1, and one that is not finite has none.
+        # The product with itself is 1 for a unit vector, and not finite where a number is not.
         if wanted.shape != (self.dimensions,) or not isfinite(wanted.dot(wanted)):
             raise EngineError(
                 f"query vector has shape {wanted.shape}, wanted ({self.dimensions},) and finite"
@@ -312,9 +312,9 @@ class VectorIndex(VectorRows):
         if among is not None:
             return self._among(wanted, k, among, allowed, scan_rows)
         if self.graph is not None:
-            found = self._by_graph(self.graph, wanted, k, allowed, scan_rows)
-            if found is not None:
-                return found
+            hits = self._by_graph(self.graph, wanted, k, allowed, scan_rows)
+            if hits is not None:
+                return hits
         return scan(self, wanted, k, allowed, scan_rows)
 
     def _among(

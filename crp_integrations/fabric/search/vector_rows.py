@@ -108,11 +108,11 @@ class ShortRows:
         held = np.cumsum(energy[::-1])
         if held[-1] <= 0:
             return None
-        kept = int(np.searchsorted(held, _ENERGY * held[-1])) + 1
-        kept = -(-kept // _STEP) * _STEP
-        if kept > _MOST_AXES * dimensions:
+        axis_count = int(np.searchsorted(held, _ENERGY * held[-1])) + 1
+        axis_count = -(-axis_count // _STEP) * _STEP
+        if axis_count > _MOST_AXES * dimensions:
             return None
-        first = np.ascontiguousarray(axes[:, ::-1][:, :kept], dtype=np.float32)
+        first = np.ascontiguousarray(axes[:, ::-1][:, :axis_count], dtype=np.float32)
         short = block @ first
         return cls(first, short, _left(block, short))
 
@@ -236,8 +236,8 @@ class VectorRows:
         codes = self.codes.copy()
 
         before = {id_: place for id_ in changed if (place := self.place(id_)) is not None}
-        # A fact whose vector is the same keeps its row, since labels, status and community have
-        # none; one that comes back, as from the archive, takes up its row in the base again.
+        # A fact whose vector is the same keeps its row, since labels, status and community are not
+        # in it; a fact that comes back, as from the archive, takes up its row in the base again.
         known = [
             (number, place)
             for number, id_ in enumerate(ids)
@@ -251,9 +251,9 @@ class VectorRows:
             fresh[numbers[same]] = False
             alive[places[same]] = True
             codes[places[same]] = new_codes[numbers[same]]
-        kept = {ids[number] for number in np.flatnonzero(~fresh).tolist()}
+        unchanged = {ids[number] for number in np.flatnonzero(~fresh).tolist()}
         for id_, place in before.items():
-            if id_ not in kept:
+            if id_ not in unchanged:
                 alive[place] = False
 
         added = [ids[number] for number in np.flatnonzero(fresh).tolist()]
@@ -265,7 +265,7 @@ class VectorRows:
             alive = np.concatenate([alive, np.ones(len(added), dtype=np.bool_)])
             codes = np.concatenate([codes, new_codes[fresh]])
         left = sum(
-            id_ in self._base_place and place >= len(self.base_ids) and id_ not in kept
+            id_ in self._base_place and place >= len(self.base_ids) and id_ not in unchanged
             for id_, place in before.items()
         )
         moved = self._moved - left + sum(id_ in self._base_place for id_ in added)
@@ -332,11 +332,11 @@ class VectorRows:
 
     def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
         """Where the rows of facts are; None for one that is not here or may not be seen."""
-        found = [self.place(id_) for id_ in ids]
+        places = [self.place(id_) for id_ in ids]
         if allowed is None or all(allowed):
-            return found
+            return places
         codes = self.codes
-        return [None if at is None or not allowed[codes[at]] else at for at in found]
+        return [None if at is None or not allowed[codes[at]] else at for at in places]
 
     def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
         """Those of the facts that are here and may be seen."""

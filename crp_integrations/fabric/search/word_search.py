@@ -39,11 +39,11 @@ def search_words(search: Search, terms: Sequence[str], k: int, passing: Passing)
     """The k best hits of an index that pass, best first."""
     wanted = k
     while wanted > 0:
-        found = search(terms, wanted)
-        kept = passing([id_ for id_, _ in found])
-        hits = [Hit(id_, score) for id_, score in found if id_ in kept]
-        # What does not pass took places, so ask for more until there are enough.
-        if len(hits) >= k or len(found) < wanted:
+        matches = search(terms, wanted)
+        passing_ids = passing([id_ for id_, _ in matches])
+        hits = [Hit(id_, score) for id_, score in matches if id_ in passing_ids]
+        # Hits that do not pass took places, so ask for more until there are enough.
+        if len(hits) >= k or len(matches) < wanted:
             return hits[:k]
         wanted *= 4
     return []
@@ -57,14 +57,16 @@ def search_one_by_one(search: Search) -> SearchEach:
 def search_each_word(
     search: SearchEach, terms: Sequence[str], k: int, passing: Passing
 ) -> dict[str, list[Hit]]:
-    """What `searched` gives for each term alone; the store is asked for all of them at once."""
+    """What `search_words` gives for each term alone, asking the store for all terms at once."""
     hits: dict[str, list[Hit]] = {}
     left, wanted = list(dict.fromkeys(terms)), k
     while left:
-        found = dict(zip(left, search(left, wanted), strict=True))
-        kept = passing(list(dict.fromkeys(id_ for own in found.values() for id_, _ in own)))
-        for term, own in found.items():
-            passed = [Hit(id_, score) for id_, score in own if id_ in kept]
+        matches = dict(zip(left, search(left, wanted), strict=True))
+        passing_ids = passing(
+            list(dict.fromkeys(id_ for own in matches.values() for id_, _ in own))
+        )
+        for term, own in matches.items():
+            passed = [Hit(id_, score) for id_, score in own if id_ in passing_ids]
             if len(passed) >= k or len(own) < wanted:
                 hits[term] = passed[:k]
         left = [term for term in left if term not in hits]
@@ -81,17 +83,17 @@ def search_redacted(
     most: int,
 ) -> list[Hit]:
     """The k best of the redacted texts that hold any of the terms, ties by id."""
-    found: dict[str, list[str]] = {}
+    terms_by_id: dict[str, list[str]] = {}
     share = most // max(1, min(len(terms), most))
     for term, hits in search_each_word(search, terms[:most], share, passing).items():
         for hit in hits:
-            found.setdefault(hit.fact_id, []).append(term)
-    stems = {id_: _stems(text) for id_, text in shown(sorted(found)).items()}
+            terms_by_id.setdefault(hit.fact_id, []).append(term)
+    stems = {id_: _stems(text) for id_, text in shown(sorted(terms_by_id)).items()}
     sought = {term: stems_of(term) for term in terms}
     held = {
         id_: own
         for id_, own in stems.items()
-        if any(_times(own, sought[term]) for term in found[id_])
+        if any(_times(own, sought[term]) for term in terms_by_id[id_])
     }
     return _ranked(held, sought.values())[: max(0, k)]
 
@@ -133,7 +135,7 @@ def _ranked(texts: Mapping[str, Sequence[str]], terms: Collection[tuple[str, ...
         for id_, times in counts.items():
             length = 1.0 - _B + _B * lengths[id_] / mean
             scores[id_] += rare * times * (_K1 + 1.0) / (times + _K1 * length)
-    best = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     return [Hit(id_, score) for id_, score in best]
 
 

@@ -164,8 +164,8 @@ class Ran:
     def lastrowid(self) -> int | None:
         """The number that the row it added was given."""
         with translated(self.place):
-            found = self.raw.execute("SELECT lastval()").fetchone()
-        return None if found is None else int(found[0])
+            row = self.raw.execute("SELECT lastval()").fetchone()
+        return None if row is None else int(row[0])
 
 
 class PostgresConnection:
@@ -227,11 +227,11 @@ class PostgresConnection:
 
     def must_write(self, namespace: str) -> None:
         """Refuse a server, or a login, whose transactions only read."""
-        told = [self.raw.info.parameter_status(name) for name in _TOLD]
-        # It tells these by itself, but a change with the next answer only.
-        found = self.one(_ONLY_READS) if "on" in told else None
-        if found is not None:
-            error = only_reads(self.place) if found[0] else begun_read_only(self.place)
+        reported = [self.raw.info.parameter_status(name) for name in _TOLD]
+        # The server reports these by itself, but a change of them only with its next answer.
+        row = self.one(_ONLY_READS) if "on" in reported else None
+        if row is not None:
+            error = only_reads(self.place) if row[0] else begun_read_only(self.place)
             raise StoreBusy(f"no answer in namespace {namespace!r:.80} could be sealed: {error}")
 
     def script(self, statements: str) -> None:

@@ -86,7 +86,7 @@ class PostgresFacts(RelationalFacts):
         self._gate.adding()
         dimensions, series = self._made_as()
         if dimensions is None:
-            # The first one decides the length for all.
+            # The first vector decides the length of all.
             self._gate.writing()
             dimensions, series = self._made_as()
         named = self._checked(facts, vectors, dimensions)
@@ -99,13 +99,13 @@ class PostgresFacts(RelationalFacts):
             )
         ]
         texts = [fact.content for fact in named]
-        # Rows and postings first: their indexes are slow, and ask for no lock.
+        # Rows and postings first: their indexes are slow to write, and need no lock.
         self._connection.copy(
             f"vectors (fact, vector, {SERIES})",
             ("int8", "vector", "int4"),
             (
-                (number, PackedVector(to_bytes(one)), series)
-                for number, one in zip(numbers, vectors, strict=True)
+                (number, PackedVector(to_bytes(vector)), series)
+                for number, vector in zip(numbers, vectors, strict=True)
             ),
         )
         lengths = search.add(self._connection, list(zip(numbers, texts, strict=True)))
@@ -240,24 +240,24 @@ class PostgresFacts(RelationalFacts):
         self._connection.execute("SELECT pg_notify(?, current_schema())", [CHANNEL])
 
     def _made_as(self) -> tuple[int | None, int]:
-        """How long the vectors in use are, None before the first, and the series they are of."""
-        found = dict(
+        """The length of the vectors in use, None before the first one, and their series."""
+        stored = dict(
             self._connection.rows(
                 "SELECT name, value FROM own WHERE name IN ('dimensions', ?)", [SERIES]
             )
         )
-        return found.get("dimensions"), int(found.get(SERIES, 0))
+        return stored.get("dimensions"), int(stored.get(SERIES, 0))
 
     def _prepared_dimensions(self, embedder: str) -> int | None:
-        found = self._connection.one(
+        values = self._connection.one(
             "SELECT vector_dims(vector) FROM prepared_vectors WHERE embedder = ? LIMIT 1",
             [embedder],
         )
-        return None if found is None else int(found[0])
+        return None if values is None else int(values[0])
 
     def _texts(self, ids: Sequence[str]) -> dict[str, tuple[int, str]]:
         """Number and content by id, of those that are stored."""
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT fact_id, fact, content FROM facts WHERE fact_id {AMONG}", [among(ids)]
         )
-        return {id: (number, content) for id, number, content in found}
+        return {id: (number, content) for id, number, content in rows}

@@ -106,12 +106,12 @@ class _Telling(psycopg.Connection[tuple[Any, ...]]):
     @classmethod
     def connect(cls, conninfo: str = "", **named: Any) -> Self:
         """As psycopg does."""
-        told: Callable[[Exception, float], None] = named.pop("told")
+        report: Callable[[Exception, float], None] = named.pop("told")
         began = time.monotonic()
         try:
             return super().connect(conninfo, **named)
         except psycopg.Error as error:
-            told(error, began)
+            report(error, began)
             raise
 
 
@@ -265,10 +265,10 @@ def _undo(raw: Raw) -> None:
 
 
 def _refuse_torn(address: str, host: str, port: str, database: str) -> None:
-    """Refuse an address that a password with a bare @ or / tears, since its rest would be shown."""
+    """Refuse an address that a bare @ or / in the password tears apart: a part would be shown."""
     torn = (
-        any("@" in one[1:] for one in host.split(","))
-        or any(one and not one.isdigit() for one in port.split(","))
+        any("@" in name[1:] for name in host.split(","))
+        or any(number and not number.isdigit() for number in port.split(","))
         or ("://" in address and "@" in database and "%40" not in address)
     )
     if torn:

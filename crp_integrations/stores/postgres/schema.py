@@ -40,10 +40,10 @@ class Server:
 
 
 def look(raw: Raw, place: str) -> Server:
-    """What the server is; pgvector is made where it is missing and may be made."""
+    """What the server is; pgvector is created where it is missing and may be created."""
     if raw.info.server_version < OLDEST_SERVER:
-        found = raw.info.server_version // 10_000
-        raise ConfigError(f"{place} is PostgreSQL {found}; 16 is the oldest that is used")
+        major = raw.info.server_version // 10_000
+        raise ConfigError(f"{place} is PostgreSQL {major}; 16 is the oldest that is used")
     row = _extension(raw)
     if row is None:
         with raw.transaction():
@@ -58,12 +58,12 @@ def look(raw: Raw, place: str) -> Server:
 
 
 def _extension(raw: Raw) -> tuple[str, str, int] | None:
-    found = raw.execute(
+    row = raw.execute(
         "SELECT extversion, nspname, (SELECT oid FROM pg_type WHERE typname = 'vector' "
         "AND typnamespace = extnamespace)::int8 FROM pg_extension "
         "JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'"
     ).fetchone()
-    return None if found is None else (str(found[0]), str(found[1]), int(found[2]))
+    return None if row is None else (str(row[0]), str(row[1]), int(row[2]))
 
 
 def set_up(raw: Raw) -> None:
@@ -91,13 +91,13 @@ def there(schema: str) -> str:
 
 def is_there(connection: PostgresConnection, schema: str) -> bool:
     """Whether there is such a schema."""
-    found = connection.one(
+    row = connection.one(
         "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
     )
-    if found is not None and not found[0]:
-        # Said here, since a schema of the search path that may not be used is passed over.
+    if row is not None and not row[0]:
+        # Refused here, since the server passes over such a schema of the search path.
         raise refused(connection.place)
-    return found is not None
+    return row is not None
 
 
 def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
@@ -136,8 +136,8 @@ def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> No
 
 
 def _version(connection: PostgresConnection) -> int | None:
-    found = connection.one("SELECT value FROM own WHERE name = ?", [tables.VERSION_NAME])
-    return None if found is None else int(found[0])
+    row = connection.one("SELECT value FROM own WHERE name = ?", [tables.VERSION_NAME])
+    return None if row is None else int(row[0])
 
 
 def fill(connection: PostgresConnection, namespace: str) -> None:
@@ -165,16 +165,16 @@ def check(connection: PostgresConnection, namespace: str, version: int | None) -
             f"the schema of namespace {namespace!r} has version {version}; this version of the "
             f"package reads up to {len(tables.STEPS)}"
         )
-    found = connection.one(
+    row = connection.one(
         "SELECT namespace, pg_get_userbyid(nspowner) = nspname FROM named "
         "JOIN pg_namespace ON nspname = current_schema()"
     )
-    if found is not None and found[1]:
+    if row is not None and row[1]:
         raise StoreDamaged(
             f"the schema of namespace {namespace!r} belongs to its tenant's login, wanted the "
             "operator's: whoever owns a table decides what runs when others write it"
         )
-    if found is None or found[0] != namespace:
+    if row is None or row[0] != namespace:
         raise StoreDamaged(f"the schema of namespace {namespace!r} belongs to another namespace")
 
 
@@ -188,9 +188,9 @@ def names(connection: PostgresConnection) -> list[str]:
         "AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')",
         [PREFIX, len(PREFIX) + DIGITS],
     )
-    found = [
+    pairs = [
         (schema, name)
         for (schema,) in schemas
         for (name,) in connection.rows(f'SELECT namespace FROM "{schema}".named')
     ]
-    return sorted(name for schema, name in found if schema_of(name) == schema)
+    return sorted(name for schema, name in pairs if schema_of(name) == schema)

@@ -70,13 +70,13 @@ def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list
 def search_each(
     connection: PostgresConnection, terms: Sequence[str], k: int
 ) -> list[list[tuple[str, float]]]:
-    """What `search` finds for each of some different terms alone, in one statement."""
-    found: list[list[tuple[str, float]]] = [[] for _ in terms]
+    """What `search` finds for each of several different terms alone, in one statement."""
+    hits: list[list[tuple[str, float]]] = [[] for _ in terms]
     asked = asking(connection, terms, k)
     if asked is not None:
         for term, id_, score in connection.rows(SEARCH_EACH, asked):
-            found[term].append((str(id_), float(score)))
-    return found
+            hits[term].append((str(id_), float(score)))
+    return hits
 
 
 def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[Any] | None:
@@ -92,23 +92,23 @@ def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list
     if k <= 0 or not (single or phrases):
         return None
     columns = [Among(column) for column in zip(*single, strict=True)] or [Among(), Among()]
-    given = [Among(column) for column in zip(*phrases, strict=True)] or [Among()] * 3
-    return [*columns, *given, k]
+    phrase_columns = [Among(column) for column in zip(*phrases, strict=True)] or [Among()] * 3
+    return [*columns, *phrase_columns, k]
 
 
 def _phrase(connection: PostgresConnection, stems: Sequence[str]) -> list[tuple[int, int]]:
-    """Facts that hold the stems one behind the other, and how often."""
+    """Facts that hold the stems one after another, and how often."""
     distinct = sorted({*stems})
-    found: dict[int, dict[str, set[int]]] = defaultdict(dict)
-    # Only facts that hold all of them are read.
+    places_by_fact: dict[int, dict[str, set[int]]] = defaultdict(dict)
+    # Only facts that hold all of the stems are read.
     for fact, stem, places in connection.rows(
         "SELECT fact, stem, places FROM postings WHERE stem = ANY(?) AND fact IN "
         "(SELECT fact FROM postings WHERE stem = ANY(?) GROUP BY fact HAVING count(*) = ?)",
         [Among(distinct), Among(distinct), len(distinct)],
     ):
-        found[fact][stem] = {*np.frombuffer(places, dtype="<u4").tolist()}
+        places_by_fact[fact][stem] = {*np.frombuffer(places, dtype="<u4").tolist()}
     hits = []
-    for fact, places_of in found.items():
+    for fact, places_of in places_by_fact.items():
         count = sum(
             all(start + step in places_of[stem] for step, stem in enumerate(stems))
             for start in places_of[stems[0]]
@@ -194,11 +194,11 @@ class PostgresSearching:
     def count(self, label_sets: Sequence[tuple[str, ...]]) -> int:
         """How many retrievable facts carry one of these sets of labels."""
         self._turn.reading()
-        found = self._connection.one(
+        row = self._connection.one(
             f"SELECT count(*) FROM facts WHERE {RETRIEVABLE_SQL} AND labels = ANY(?)",
             [_stored(label_sets)],
         )
-        return 0 if found is None else int(found[0])
+        return 0 if row is None else int(row[0])
 
     def nearest(
         self,
@@ -230,7 +230,7 @@ class PostgresSearching:
         *,
         label_sets: Sequence[Labels] | None = None,
     ) -> None:
-        """Search for vectors and words in one statement; who asks for either then has it.
+        """Search for vectors and words in one statement, ahead of the calls that ask for either.
 
         A transaction that only reads sees one state, so what it found stays right.
         """
@@ -240,16 +240,16 @@ class PostgresSearching:
         if self._owned is None or asked is None or len(vector) != dimensions:
             return
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT ids, sent, NULL::float8 FROM ({statement}) AS near "
             "UNION ALL SELECT textsend(fact_id), NULL, score "
             f"FROM ({SEARCH}) AS worded",
             [*values, *asked],
         )
-        near = [(ids, sent) for ids, sent, score in found if score is None]
+        near = [(ids, sent) for ids, sent, score in rows if score is None]
         self._near[_key(vector, k, label_sets)] = _block(near, dimensions)
         hits = [
-            (unescaped(id_.decode()), float(score)) for id_, _, score in found if score is not None
+            (unescaped(id_.decode()), float(score)) for id_, _, score in rows if score is not None
         ]
         # A union promises no order.
         self.worded[(*terms,), k_words] = sorted(hits, key=lambda hit: (-hit[1], hit[0]))

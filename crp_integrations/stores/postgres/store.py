@@ -50,11 +50,11 @@ class PostgresJobs:
     def claim(self, namespace: str, batch: str) -> Iterator[ClaimedJob | None]:
         """The next job without a result whose row nobody has locked."""
         with self._begin(namespace) as connection:
-            found = connection.one(_NEXT, [batch])
-            if found is None:
+            row = connection.one(_NEXT, [batch])
+            if row is None:
                 yield None
                 return
-            job_id = str(found[0])
+            job_id = str(row[0])
 
             def finish(result: str) -> None:
                 connection.execute(
@@ -251,15 +251,15 @@ class PostgresStore(TenantAdministration):
             work: its name.
 
         Returns:
-            Whether nobody else has it; at once.
+            Whether nobody else has it; it does not wait.
 
         Raises:
             StoreBusy: the server cannot be reached.
         """
         key = [f"{schema_of(namespace)} {work}"]
         with self._connection() as connection:
-            found = connection.one("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", key)
-            ours = found is not None and bool(found[0])
+            row = connection.one("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", key)
+            ours = row is not None and bool(row[0])
             try:
                 yield ours
             finally:
@@ -353,22 +353,22 @@ class PostgresStore(TenantAdministration):
                 if owned is None or schema in self._ready:
                     yield owned
                     return
-            # An older version's; no reading transaction can bring it up.
+            # An older version made the schema, and no reading transaction can bring it up to date.
             with self._within(connection, schema):
                 schemas.make(connection, namespace, schema)
             self._ready.add(schema)
         # One round trip; the first read fixes what the whole transaction sees.
         try:
-            found = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
+            rows = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
         except StoreDamaged:
             connection.script("ROLLBACK")
             if schemas.is_there(connection, schema):
                 raise
-            # Another process dropped it, so it is as if it never was.
+            # Another process dropped the namespace, so it is as if it never was.
             self._ready.discard(schema)
             yield None
             return
-        yield {name: int(value or 0) for name, value in found}
+        yield {name: int(value or 0) for name, value in rows}
         connection.script("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:

@@ -299,7 +299,7 @@ _DEFINED: Final = (
             EXECUTE format('ANALYZE %I.vectors ({SERIES})', current_schema());
         END IF;
     END $$""",
-    *(f"REVOKE ALL ON FUNCTION {one} FROM PUBLIC" for one in (WRITE_ANEW, INDEX_VECTORS)),
+    *(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC" for function in (WRITE_ANEW, INDEX_VECTORS)),
 )
 STEPS: tuple[tuple[str, ...], ...] = (
     (*_FACTS, *_JOURNAL, *_JOBS, *_SESSIONS, *_RECEIPTS, *_DEFINED),

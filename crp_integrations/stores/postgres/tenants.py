@@ -37,8 +37,8 @@ _GRANTS = (
     "REVOKE INSERT, UPDATE, DELETE ON {schema}.named FROM {role}",
     "GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
     *(
-        f"GRANT EXECUTE ON FUNCTION {{schema}}.{one} TO {{role}}"
-        for one in (WRITE_ANEW, INDEX_VECTORS)
+        f"GRANT EXECUTE ON FUNCTION {{schema}}.{function} TO {{role}}"
+        for function in (WRITE_ANEW, INDEX_VECTORS)
     ),
 )
 _READING = (
@@ -80,8 +80,8 @@ _NAMED = 3
 
 def refuse_reader(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Refuse a login that could not seal an answer in a namespace."""
-    found = connection.rows(_LACKING, [schema, schema])
-    lacking = [f"{what} on {name}" for what, name, _ in found]
+    rows = connection.rows(_LACKING, [schema, schema])
+    lacking = [f"{what} on {name}" for what, name, _ in rows]
     if lacking == ["CREATE on a schema"]:
         raise AccessDenied(
             f"namespace {namespace!r:.80} was never written, and the login of {connection.place} "
@@ -165,8 +165,8 @@ def dismiss(connection: PostgresConnection, namespace: str) -> None:
 
 def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Refuse to drop a namespace whose trail names artifacts that would be left behind."""
-    found = connection.one("SELECT to_regclass(?)::text", [f"{schema}.events"])
-    if found is None or found[0] is None:
+    row = connection.one("SELECT to_regclass(?)::text", [f"{schema}.events"])
+    if row is None or row[0] is None:
         return
     named = connection.one(
         f'SELECT 1 FROM "{schema}".events WHERE event_type = ? LIMIT 1',

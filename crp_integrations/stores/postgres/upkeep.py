@@ -43,17 +43,17 @@ _KEPT = re.compile(r"(\d+) dead row versions? cannot be removed yet")
 
 
 def due(connection: PostgresConnection) -> dict[str, int]:
-    """A number by name while removed bytes may be in the tables; another after each removal."""
-    found = connection.rows("SELECT name, value FROM own WHERE name = ANY(?)", [list(CONTENTS)])
-    return {name: int(value) for name, value in found}
+    """A number by name while removed bytes may be in the tables; each removal changes it."""
+    rows = connection.rows("SELECT name, value FROM own WHERE name = ANY(?)", [list(CONTENTS)])
+    return {name: int(value) for name, value in rows}
 
 
 def sizes(connection: PostgresConnection, schema: str) -> dict[str, int]:
     """Bytes of a schema's tables with their indexes, and of the index of the vectors alone.
 
-    None of a schema that is not there, or that this login may not look into.
+    Empty for a schema that is not there, or that this login may not look into.
     """
-    found = connection.rows(
+    rows = connection.rows(
         "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE relkind = 'r'), 0)"
         "::bigint, coalesce(sum(pg_relation_size(c.oid)) FILTER (WHERE relkind = 'i'), 0)::bigint "
         "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? "
@@ -61,28 +61,28 @@ def sizes(connection: PostgresConnection, schema: str) -> dict[str, int]:
         "GROUP BY n.oid",
         [schema],
     )
-    if not found:
+    if not rows:
         return {}
-    ((tables, index),) = found
+    ((tables, index),) = rows
     return {"tables": tables - index} | ({"index of the vectors": index} if index else {})
 
 
 def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) -> bool:
     """Write tables and their indexes anew, outside of a transaction."""
-    kept = 0
+    remaining = 0
 
-    def told(notice: Diagnostic) -> None:
-        nonlocal kept
-        found = _KEPT.search(notice.message_detail or "")
-        kept += int(found[1]) if found else 0
+    def note_remaining(notice: Diagnostic) -> None:
+        nonlocal remaining
+        match = _KEPT.search(notice.message_detail or "")
+        remaining += int(match[1]) if match else 0
 
     language = str(connection.rows("SHOW lc_messages")[0][0])
     foreign = not language.startswith(("C", "POSIX", "en"))
-    connection.raw.add_notice_handler(told)
+    connection.raw.add_notice_handler(note_remaining)
     try:
         connection.script("SET client_min_messages = info")
         if foreign:
-            # A tenant's login may need the right to: GRANT SET ON PARAMETER lc_messages.
+            # A tenant's login may need the right to do so: GRANT SET ON PARAMETER lc_messages.
             connection.script("SET lc_messages = 'C'")
         for table in tables:
             connection.script(f"SELECT \"{schema}\".write_anew('{table}')")
@@ -91,14 +91,14 @@ def rewrite(connection: PostgresConnection, schema: str, tables: Sequence[str]) 
         connection.script("RESET client_min_messages")
         if foreign:
             connection.script("RESET lc_messages")
-        connection.raw.remove_notice_handler(told)
-    return kept == 0
+        connection.raw.remove_notice_handler(note_remaining)
+    return remaining == 0
 
 
 def problems(connection: PostgresConnection) -> Iterator[str]:
     """What is wrong with the facts, one sentence each."""
-    found = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
-    wanted = 0 if found is None else int(found[0])
+    row = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
+    wanted = 0 if row is None else int(row[0])
     for id, length in connection.rows(
         "SELECT fact_id, vector_dims(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE vector_dims(vector) IS DISTINCT FROM ? ORDER BY fact_id LIMIT ?",
@@ -210,14 +210,14 @@ class VectorIndexes:
             return False
 
     def _old_dropped(self, connection: PostgresConnection, schema: str) -> bool:
-        """Take away an index that is not in use; whether one is to be built."""
-        found = connection.one(_NOBODY_LOADS, [schema])
-        if found is None or not found[0] or not schemas.is_there(connection, schema):
+        """Take away an index that is not in use; returns whether one is to be built."""
+        row = connection.one(_NOBODY_LOADS, [schema])
+        if row is None or not row[0] or not schemas.is_there(connection, schema):
             return False
         if not index_due(dict(connection.rows(schemas.OWN)), self._index_from):
             return False
         if connection.one("SELECT to_regclass('vectors_near')::text") != (None,):
-            # Who begins to read waits behind this one while it waits for who reads already.
+            # New readers wait behind this lock while it waits for those who read already.
             connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {HOLD}")
             # Another process may have built it meanwhile.
             if index_due(dict(connection.rows(schemas.OWN)), self._index_from):
@@ -225,8 +225,8 @@ class VectorIndexes:
         return True
 
     def _built(self, connection: PostgresConnection, schema: str) -> bool:
-        found = connection.one(_NOBODY_LOADS, [schema])
-        if found is None or not found[0]:
+        row = connection.one(_NOBODY_LOADS, [schema])
+        if row is None or not row[0]:
             return False
         connection.script(HOLD)
         own = dict(connection.rows(schemas.OWN))

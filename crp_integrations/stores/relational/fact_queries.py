@@ -45,13 +45,13 @@ class FactQueries(FactsPart):
     def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
         """Id and labels of every retrievable fact, by id; with ids, of those among them."""
         self._gate.reading()
-        found = self._live("fact_id, labels", ids)
+        rows = self._live("fact_id, labels", ids)
         # Most facts share few sets of labels, and most have none.
         read = {
             text: tuple(from_json(text, list, "labels of a fact"))
-            for text in {labels for _, labels in found}
+            for text in {labels for _, labels in rows}
         }
-        return [(id, read[labels]) for id, labels in found]
+        return [(id, read[labels]) for id, labels in rows]
 
     def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
         """Id, content hash and status of every retrievable fact, by id; with ids, of those."""
@@ -85,10 +85,10 @@ class FactQueries(FactsPart):
     def outline(self) -> Iterator[FactOutline]:
         """Every retrievable fact, by id; no texts are read."""
         self._gate.reading()
-        found = self._live(
+        rows = self._live(
             "fact_id, content_hash, source_id, community_label, importance_weight", None
         )
-        return iter([FactOutline(*values) for values in found])
+        return iter([FactOutline(*values) for values in rows])
 
     def find(self, where: Where) -> list[str]:
         """Ids of the facts that are meant, ascending."""
@@ -106,7 +106,7 @@ class FactQueries(FactsPart):
                 asked.any_of(aged, statuses)
             if where.archived is not None:
                 asked.add(f"archived_at IS {'NOT ' if where.archived else ''}NULL")
-            # Said once more in the words of an index.
+            # The same condition in the words of an index, so that the index is used.
             if where.archived or RETRIEVABLE.isdisjoint(where.statuses):
                 asked.add(ASIDE_SQL)
             elif where.archived is False and RETRIEVABLE.issuperset(where.statuses):
@@ -132,26 +132,26 @@ class FactQueries(FactsPart):
             asked.holds("metadata", _spellings(key, value))
         wanted = {key: rules.same_json(value) for key, value in where.metadata.items()}
         exact = bool(wanted or where.labels)
-        # Sorted by SQLite, the few facts of a source would be looked for among all by id; and
-        # rows that have to be read anyhow are read faster in the order in which they lie.
+        # With ORDER BY, SQLite would look for the few facts of a source among all facts by id; and
+        # rows that have to be read anyhow are read faster in the order of the file.
         narrow = (where.sources, where.communities, where.expired_at, where.unused_since)
-        few = any(one is not None for one in narrow)
+        few = any(condition is not None for condition in narrow)
         table = "facts NOT INDEXED" if wanted and not few else "facts"
         sorting = "" if wanted or few else " ORDER BY fact_id"
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT fact_id{', labels, metadata' if exact else ''} FROM {table} "
             f"WHERE {asked.text}{sorting}",
             asked.parameters,
         )
         if not sorting:
-            found.sort()
+            rows.sort()
         if not exact:
-            return [row[0] for row in found]
-        # The texts were searched for what must stand in them; whether it stands there as a
-        # label or a pair of its own is seen here.
+            return [row[0] for row in rows]
+        # The query searched the texts for what they must contain; this checks that it is a label
+        # or a pair of its own.
         return [
             id
-            for id, labels, metadata in found
+            for id, labels, metadata in rows
             if set(where.labels) <= set(from_json(labels, list, f"the labels of fact {id}"))
             and (
                 not wanted
@@ -178,11 +178,11 @@ class FactQueries(FactsPart):
     def passages(self, source_id: str) -> list[tuple[str, str, FactStatus]]:
         """Id, content hash and status of a source's facts, by id; no texts are read."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT fact_id, content_hash, status FROM facts WHERE source_id = ? ORDER BY fact_id",
             [source_id],
         )
-        return [(id, hash_, status_of(word, id)) for id, hash_, word in found]
+        return [(id, hash_, status_of(word, id)) for id, hash_, word in rows]
 
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that hold any of the terms: id and BM25 score."""
@@ -192,7 +192,7 @@ class FactQueries(FactsPart):
             return []
         # The k-th score comes first, so that facts are looked up for the best hits alone; all
         # that have that score are, since ties are by id.
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "WITH hits AS (SELECT rowid AS hit, -bm25(facts_text) AS score FROM facts_text "
             "WHERE facts_text MATCH ?1), "
             "best AS (SELECT score FROM hits ORDER BY score DESC LIMIT ?2) "
@@ -201,7 +201,7 @@ class FactQueries(FactsPart):
             "ORDER BY score DESC, fact_id LIMIT ?2",
             [" OR ".join(quoted), k],
         )
-        return [(str(id), float(score)) for id, score in found]
+        return [(str(id), float(score)) for id, score in rows]
 
     def _live(self, what: str, ids: Sequence[str] | None) -> list[tuple[Any, ...]]:
         if ids is None:
@@ -295,7 +295,7 @@ class FactVectors(FactsPart):
             block = self._most_vectors(ids, dimensions)
             if block is not None:
                 return block
-            found: dict[str, bytes] = dict(
+            packed: dict[str, bytes] = dict(
                 self._connection.rows(
                     "SELECT fact_id, vector FROM facts JOIN vectors USING (fact) "
                     f"WHERE fact_id {AMONG}",
@@ -304,7 +304,7 @@ class FactVectors(FactsPart):
             )
         else:
             dimensions = self._prepared_dimensions(prepared_for) or 0
-            found = dict(
+            packed = dict(
                 self._connection.rows(
                     "SELECT fact_id, vector FROM facts JOIN prepared_vectors AS p "
                     "ON p.embedder = ? AND p.content_hash = facts.content_hash "
@@ -314,10 +314,10 @@ class FactVectors(FactsPart):
             )
         if not ids:
             return np.zeros((0, dimensions), dtype=np.float32)
-        rules.unknown(ids, found)
+        rules.unknown(ids, packed)
         for id in ids:
-            _check_length(id, found[id], dimensions)
-        return from_bytes([found[id] for id in ids], dimensions)
+            _check_length(id, packed[id], dimensions)
+        return from_bytes([packed[id] for id in ids], dimensions)
 
     def _most_vectors(self, ids: Sequence[str], dimensions: int) -> FloatRows | None:
         """The rows read in the order of the file, when most are wanted; None otherwise.
@@ -331,7 +331,7 @@ class FactVectors(FactsPart):
         if 2 * len(ids) < last or len(places) < len(ids):
             return None
         block = np.empty((len(ids), dimensions), dtype=np.float32)
-        found = np.zeros(len(ids), dtype=np.bool_)
+        filled = np.zeros(len(ids), dtype=np.bool_)
         page: list[tuple[int, str, bytes]] = [(0, "", b"")]
         while page:
             # The order of a CROSS JOIN is kept as it is written.
@@ -346,9 +346,9 @@ class FactVectors(FactsPart):
                     _check_length(id, vector, dimensions)
             at = np.array([place for place, _ in wanted], dtype=np.intp)
             block[at] = from_bytes([vector for _, (_, _, vector) in wanted], dimensions)
-            found[at] = True
-        if not found.all():
-            rules.unknown(ids, {ids[place] for place in np.flatnonzero(found).tolist()})
+            filled[at] = True
+        if not filled.all():
+            rules.unknown(ids, {ids[place] for place in np.flatnonzero(filled).tolist()})
         return block
 
     def prepare(self, embedder: str, hashes: Sequence[str], vectors: FloatRows) -> None:
@@ -359,8 +359,8 @@ class FactVectors(FactsPart):
             "INSERT INTO prepared_vectors (embedder, content_hash, vector) VALUES (?, ?, ?) "
             "ON CONFLICT (embedder, content_hash) DO UPDATE SET vector = excluded.vector",
             (
-                (embedder, hash_, PackedVector(to_bytes(one)))
-                for hash_, one in zip(hashes, vectors, strict=True)
+                (embedder, hash_, PackedVector(to_bytes(vector)))
+                for hash_, vector in zip(hashes, vectors, strict=True)
             ),
         )
 
@@ -369,14 +369,14 @@ class FactVectors(FactsPart):
     ) -> Mapping[str, npt.NDArray[np.float32]]:
         """Those of the hashes that have a prepared vector, each with its row."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT content_hash, vector FROM prepared_vectors "
             f"WHERE embedder = ? AND content_hash {AMONG}",
             [embedder, among(hashes)],
         )
         dimensions = self._prepared_dimensions(embedder) or 0
-        block = from_bytes([vector for _, vector in found], dimensions)
-        return {hash_: one for (hash_, _), one in zip(found, block, strict=True)}
+        block = from_bytes([vector for _, vector in rows], dimensions)
+        return {hash_: vector for (hash_, _), vector in zip(rows, block, strict=True)}
 
     def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
         """Content hash and content of facts without a prepared vector, each text once, by hash."""
@@ -390,12 +390,12 @@ class FactVectors(FactsPart):
     def prepared_ids(self, embedder: str) -> list[str]:
         """Ids of the retrievable facts that have a prepared vector, ascending."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT fact_id FROM facts WHERE {RETRIEVABLE_SQL} AND content_hash IN "
             "(SELECT content_hash FROM prepared_vectors WHERE embedder = ?) ORDER BY fact_id",
             [embedder],
         )
-        return [id for (id,) in found]
+        return [id for (id,) in rows]
 
     def use_prepared(self, embedder: str) -> None:
         """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
@@ -440,10 +440,10 @@ class FactVectors(FactsPart):
         )
 
     def _prepared_dimensions(self, embedder: str) -> int | None:
-        found = self._connection.one(
+        row = self._connection.one(
             "SELECT length(vector) FROM prepared_vectors WHERE embedder = ? LIMIT 1", [embedder]
         )
-        return None if found is None else int(found[0]) // 4
+        return None if row is None else int(row[0]) // 4
 
 
 def _check_length(id: str, vector: bytes, dimensions: int) -> None:

@@ -74,15 +74,16 @@ def keep(
 
 
 def spread(connection: Statements, kind: ReferenceTable) -> None:
-    """Put what was packed longest ago into the index, within the transaction that is open."""
+    """Put what was packed longest ago into the index, within the open transaction."""
     if not connection.packs_references:
         return
-    good = [one for one in _page(connection, kind, -1) if not one.damaged]
+    good = [references for references in _page(connection, kind, -1) if not references.damaged]
     if not good:
         return
     kind.spread(connection, good)
     connection.execute(
-        f"DELETE FROM {kind.table} WHERE {kind.key} {AMONG}", [Among(one.number for one in good)]
+        f"DELETE FROM {kind.table} WHERE {kind.key} {AMONG}",
+        [Among(references.number for references in good)],
     )
 
 
@@ -100,35 +101,43 @@ def of(connection: Statements, kind: ReferenceTable, number: int) -> References 
     """What one window or receipt names; None where that is not packed."""
     if not connection.packs_references:
         return None
-    found = connection.rows(
+    rows = connection.rows(
         f"SELECT {kind.key}, facts, sources FROM {kind.table} WHERE {kind.key} = ?", [number]
     )
-    return _named(kind, *found[0]) if found else None
+    return _named(kind, *rows[0]) if rows else None
 
 
 def _page(connection: Statements, kind: ReferenceTable, after: int) -> list[References]:
-    found = connection.rows(
+    rows = connection.rows(
         f"SELECT {kind.key}, facts, sources FROM {kind.table} WHERE {kind.key} > ? "
         f"ORDER BY {kind.key} LIMIT ?",
         [after, SPREAD],
     )
-    return [_named(kind, *row) for row in found]
+    return [_named(kind, *row) for row in rows]
 
 
 def _named(kind: ReferenceTable, number: int, facts: str, sources: str) -> References:
     try:
-        found = References(number, tuple(json.loads(facts)), tuple(json.loads(sources)))
+        references = References(number, tuple(json.loads(facts)), tuple(json.loads(sources)))
     except (ValueError, TypeError):
         return References(number, (), (), damaged=True)
-    if kind.paired and len(found.facts) != len(found.sources):
+    if kind.paired and len(references.facts) != len(references.sources):
         return References(number, (), (), damaged=True)
-    return found
+    return references
 
 
 def _windows(connection: Statements, some: Sequence[References]) -> None:
     for table, column, pairs in (
-        ("window_facts", "fact_id", [(id_, one.number) for one in some for id_ in one.facts]),
-        ("window_sources", "source_id", [(id_, one.number) for one in some for id_ in one.sources]),
+        (
+            "window_facts",
+            "fact_id",
+            [(id_, references.number) for references in some for id_ in references.facts],
+        ),
+        (
+            "window_sources",
+            "source_id",
+            [(id_, references.number) for references in some for id_ in references.sources],
+        ),
     ):
         if pairs:
             connection.executemany(
@@ -139,9 +148,9 @@ def _windows(connection: Statements, some: Sequence[References]) -> None:
 
 def _receipts(connection: Statements, some: Sequence[References]) -> None:
     rows = sorted(
-        (fact, one.number, source)
-        for one in some
-        for fact, source in zip(one.facts, one.sources, strict=True)
+        (fact, references.number, source)
+        for references in some
+        for fact, source in zip(references.facts, references.sources, strict=True)
     )
     connection.executemany(
         "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?) "

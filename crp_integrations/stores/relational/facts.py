@@ -41,7 +41,7 @@ class FactEdits(FactsPart):
     """Changes of the facts of one namespace."""
 
     def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
-        """Put records in the place of those with the same ids."""
+        """Replace the records with the same ids."""
         self._gate.writing()
         ids = [fact.fact_id for fact in facts]
         numbers = self._numbers(ids)
@@ -79,8 +79,8 @@ class FactEdits(FactsPart):
             self._connection.executemany(
                 "UPDATE vectors SET vector = ? WHERE fact = ?",
                 (
-                    (PackedVector(to_bytes(one)), numbers[id])
-                    for one, id in zip(vectors, ids, strict=True)
+                    (PackedVector(to_bytes(vector)), numbers[id])
+                    for vector, id in zip(vectors, ids, strict=True)
                 ),
             )
         self._grow()
@@ -184,8 +184,8 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
             if seen.settings is None:
                 seen.settings = dict(self._connection.rows("SELECT name, value FROM settings"))
             return seen.settings.get(name)
-        found = self._connection.one("SELECT value FROM settings WHERE name = ?", [name])
-        return None if found is None else str(found[0])
+        values = self._connection.one("SELECT value FROM settings WHERE name = ?", [name])
+        return None if values is None else str(values[0])
 
     def set_setting(self, name: str, value: str) -> None:
         """Store a value."""
@@ -205,16 +205,16 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
     def source(self, source_id: str) -> Source | None:
         """A source by id."""
         self._gate.reading()
-        found = self._connection.one(
+        values = self._connection.one(
             f"SELECT {SOURCE_COLUMNS} FROM sources WHERE source_id = ?", [source_id]
         )
-        return None if found is None else record(Source, found)
+        return None if values is None else record(Source, values)
 
     def sources(self) -> Iterator[Source]:
         """All sources by id."""
         self._gate.reading()
-        found = self._connection.rows(f"SELECT {SOURCE_COLUMNS} FROM sources ORDER BY source_id")
-        return (record(Source, one) for one in found)
+        rows = self._connection.rows(f"SELECT {SOURCE_COLUMNS} FROM sources ORDER BY source_id")
+        return (record(Source, values) for values in rows)
 
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions)."""
@@ -284,30 +284,30 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
     def get(self, ids: Sequence[str]) -> list[Fact]:
         """Facts by id in the order asked for; unknown ids are left out."""
         self._gate.reading()
-        found = {
-            one.fact_id: one
-            for one in (
+        facts = {
+            fact.fact_id: fact
+            for fact in (
                 record(Fact, values)
                 for values in self._connection.rows(f"{FACTS} WHERE fact_id {AMONG}", [among(ids)])
             )
         }
-        return [found[id] for id in ids if id in found]
+        return [facts[id] for id in ids if id in facts]
 
     def of_source(self, source_id: str) -> list[Fact]:
         """A source's facts by id, whatever their status."""
         self._gate.reading()
-        found = self._connection.rows(f"{FACTS} WHERE source_id = ? ORDER BY fact_id", [source_id])
-        return [record(Fact, values) for values in found]
+        rows = self._connection.rows(f"{FACTS} WHERE source_id = ? ORDER BY fact_id", [source_id])
+        return [record(Fact, values) for values in rows]
 
     def token_counts(self, tokenizer: str, ids: Sequence[str]) -> Mapping[str, int]:
         """Stored counts; facts never counted with that tokenizer are absent."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT fact_id, tokens FROM facts JOIN token_counts USING (fact) "
             f"WHERE tokenizer = ? AND fact_id {AMONG}",
             [tokenizer, among(ids)],
         )
-        return dict(found)
+        return dict(rows)
 
     def save_token_counts(self, tokenizer: str, counts: Mapping[str, int]) -> None:
         """Store counts; leaves the generation alone."""
@@ -333,12 +333,12 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
     def edges(self, ids: Sequence[str]) -> list[Edge]:
         """Edges that leave any of the facts, by source, kind and target."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT source_fact, kind, target_fact, weight FROM edges WHERE source_fact {AMONG} "
             "ORDER BY source_fact, kind, target_fact",
             [among(ids)],
         )
-        return [_edge(*values) for values in found]
+        return [_edge(*values) for values in rows]
 
 
 def _edge(source: str, kind: str, target: str, weight: float) -> Edge:

@@ -80,34 +80,32 @@ class RelationalReceipts:
     def get(self, receipt_id: str) -> Receipt | None:
         """A receipt, with the texts that are left of it."""
         self._gate.reading()
-        found = self._connection.one(f"{READ} WHERE receipt_id = ?", [receipt_id])
-        return None if found is None else _receipt(found)[1]
+        row = self._connection.one(f"{READ} WHERE receipt_id = ?", [receipt_id])
+        return None if row is None else _receipt(row)[1]
 
     def of_window(self, window_id: str) -> Receipt | None:
         """The receipt on a window."""
         self._gate.reading()
-        found = self._connection.one(
+        row = self._connection.one(
             f"{READ} WHERE window_id = ? ORDER BY place DESC LIMIT 1", [window_id]
         )
-        return None if found is None else _receipt(found)[1]
+        return None if row is None else _receipt(row)[1]
 
     def ids(self, *, after: int = -1, limit: int = 1_000, session_id: str = "") -> list[str]:
         """Ids of receipts in the order of the log."""
         self._gate.reading()
         where = " AND session_id = ?" if session_id else ""
         values = [after, *((session_id,) if session_id else ()), limit]
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT receipt_id FROM receipts WHERE place > ?{where} ORDER BY place LIMIT ?", values
         )
-        return [id_ for (id_,) in found]
+        return [id_ for (id_,) in rows]
 
     def place(self, receipt_id: str) -> int | None:
         """A receipt's place in the log, from 0."""
         self._gate.reading()
-        found = self._connection.one(
-            "SELECT place FROM receipts WHERE receipt_id = ?", [receipt_id]
-        )
-        return None if found is None else int(found[0])
+        row = self._connection.one("SELECT place FROM receipts WHERE receipt_id = ?", [receipt_id])
+        return None if row is None else int(row[0])
 
     def size(self) -> int:
         """How many receipts are in the log."""
@@ -117,21 +115,21 @@ class RelationalReceipts:
     def node(self, level: int, place: int) -> bytes:
         """The root of a complete subtree of the log."""
         self._gate.reading()
-        found = self._connection.one(
+        row = self._connection.one(
             "SELECT hash FROM receipt_log WHERE position = ?", [position(level, place)]
         )
-        if found is None:
+        if row is None:
             raise StoreError(f"the log of receipts has no node {place} of level {level}")
-        return bytes(found[0])
+        return bytes(row[0])
 
     def _withdrawn(self, facts: Sequence[str]) -> set[str]:
         """Those of the facts that were withdrawn while their window was under way."""
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT fact_id FROM withdrawn_facts AS gone WHERE fact_id {AMONG} AND NOT EXISTS "
             "(SELECT 1 FROM facts WHERE facts.fact_id = gone.fact_id AND status <> 'DELETED')",
             [among(facts)],
         )
-        return {id_ for (id_,) in found}
+        return {id_ for (id_,) in rows}
 
 
 def erase(
@@ -140,7 +138,7 @@ def erase(
     source_id: str,
     windows: Collection[str],
 ) -> set[str]:
-    """Take texts out of receipts, within the transaction that is open.
+    """Remove texts from receipts, within the open transaction.
 
     Args:
         windows: ids of windows that are emptied.
@@ -158,13 +156,13 @@ def erase(
     ):
         wanted.setdefault(place, set()).add(id_)
     gone = {*fact_ids}
-    for one in fact_references.left(connection, fact_references.RECEIPTS):
-        if one.damaged:
-            touched.add(_silenced(connection, one.number))
+    for references in fact_references.left(connection, fact_references.RECEIPTS):
+        if references.damaged:
+            touched.add(_silenced(connection, references.number))
             continue
-        for id_, source in zip(one.facts, one.sources, strict=True):
+        for id_, source in zip(references.facts, references.sources, strict=True):
             if id_ in gone or (source and source == source_id):
-                wanted.setdefault(one.number, set()).add(id_)
+                wanted.setdefault(references.number, set()).add(id_)
     for (place,) in connection.rows(
         f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
         [among(sorted(windows))],
@@ -173,9 +171,9 @@ def erase(
     for place in sorted(wanted):
         try:
             for receipt in _at(connection, "place = ?", place):
-                said = receipt.chain.window_id in windows
+                emptied = receipt.chain.window_id in windows
                 touched |= _replace(
-                    connection, place, receipt, erased(receipt, wanted[place], said=said)
+                    connection, place, receipt, erased(receipt, wanted[place], said=emptied)
                 )
         except StoreDamaged:
             touched.add(_silenced(connection, place))
@@ -265,12 +263,12 @@ def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:
     place, payload, signature, key, texts = row
     try:
         statement = Statement.from_payload(payload)
-        told: tuple[Text, ...] = (LeftOut.ERASED,) * len(statement.leaves)
+        leaf_texts: tuple[Text, ...] = (LeftOut.ERASED,) * len(statement.leaves)
         if texts is not None:
-            told = texts_from_json(json.loads(texts), statement.leaves)
+            leaf_texts = texts_from_json(json.loads(texts), statement.leaves)
         signed = Signed(payload, IN_TOTO, keyid_of(key), signature)
     except (ReceiptBroken, ValueError, TypeError) as error:
         raise StoreDamaged(
             f"receipt {place} of the log does not read back: {type(error).__name__}"
         ) from None
-    return place, Receipt(signed, key, statement, told)
+    return place, Receipt(signed, key, statement, leaf_texts)

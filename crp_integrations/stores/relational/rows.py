@@ -32,10 +32,10 @@ def number(value: Any, what: str) -> int:
 
 def status_of(word: Any, fact_id: str) -> FactStatus:
     """The status of a fact."""
-    found = STATUSES.get(word)
-    if found is None:
+    status = STATUSES.get(word)
+    if status is None:
         raise damaged(bogus_status(word, fact_id))
-    return found
+    return status
 
 
 def bogus_status(word: Any, fact_id: str) -> str:
@@ -46,12 +46,12 @@ def bogus_status(word: Any, fact_id: str) -> str:
 def from_json(text: Any, kind: type[_Kind], what: str) -> _Kind:
     """What was stored as JSON."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (TypeError, ValueError) as error:
         raise damaged(f"{what} are not JSON") from error
-    if not isinstance(found, kind):
-        raise damaged(f"{what} are a {type(found).__name__}, wanted a {kind.__name__}")
-    return found
+    if not isinstance(value, kind):
+        raise damaged(f"{what} are a {type(value).__name__}, wanted a {kind.__name__}")
+    return value
 
 
 def damaged(sentence: str) -> StoreDamaged:
@@ -126,14 +126,14 @@ def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
 
 
 def _unread(kind: type[Record], fields: Mapping[str, Any], error: Exception) -> str:
-    """Which record does not read back, and what stands in its field; never a text of it."""
+    """Names the record that does not read back and shows its wrong field; never a text of it."""
     own = fields.get("fact_id") or fields.get("source_id") or ""
-    told = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
+    message = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
     if isinstance(error, ValidationError):
-        wrong = [one["loc"][0] for one in error.errors(include_input=False) if one["loc"]]
+        wrong = [detail["loc"][0] for detail in error.errors(include_input=False) if detail["loc"]]
         shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWN if name in wrong]
-        told = f"{told}{''.join(f', {one}' for one in shown)}"
-    return told
+        message = f"{message}{''.join(f', {field}' for field in shown)}"
+    return message
 
 
 def read(kind: type[Stored], text: Any) -> Stored:
@@ -184,17 +184,17 @@ def brief(values: Sequence[Any]) -> FactBrief:
 
 
 def _moment(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
         raise ValueError(text)
-    return found.astimezone(UTC)
+    return moment.astimezone(UTC)
 
 
 def _labels(text: str) -> tuple[str, ...]:
-    found = json.loads(text)
-    if not (isinstance(found, list) and all(isinstance(label, str) for label in found)):
+    labels = json.loads(text)
+    if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
         raise TypeError
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(labels)))
 
 
 def _value(name: str, value: Any) -> Any:

@@ -38,10 +38,8 @@ class RelationalSessions:
     def session(self, session_id: str) -> Session | None:
         """A session's state; None for one that is not known."""
         self._gate.reading()
-        found = self._connection.one(
-            "SELECT record FROM sessions WHERE session_id = ?", [session_id]
-        )
-        return None if found is None else read(Session, found[0])
+        row = self._connection.one("SELECT record FROM sessions WHERE session_id = ?", [session_id])
+        return None if row is None else read(Session, row[0])
 
     def keep(self, session: Session) -> None:
         """Keep a session's state; replaces that of the same id."""
@@ -114,44 +112,44 @@ class RelationalSessions:
     def windows(self, session_id: str) -> list[WindowNode]:
         """A session's windows by number, then id."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT record FROM windows WHERE session_id = ? ORDER BY window_number, window_id",
             [session_id],
         )
-        return [read(WindowNode, text) for (text,) in found]
+        return [read(WindowNode, text) for (text,) in rows]
 
     def continued(self, continuation_id: str) -> WindowNode | None:
         """The window that an id continues."""
         self._gate.reading()
-        # The index holds no empty ones, and is used by a query that says so.
-        found = self._connection.one(
+        # The index holds no empty ids, and only a query that says so uses it.
+        row = self._connection.one(
             "SELECT record FROM windows WHERE continuation_id = ? AND continuation_id <> ''",
             [continuation_id],
         )
-        return None if found is None else read(WindowNode, found[0])
+        return None if row is None else read(WindowNode, row[0])
 
     def priors(self, window_ids: Sequence[str]) -> dict[str, PriorWindow]:
         """What is kept of windows, by id; those of which nothing is kept are left out."""
         self._gate.reading()
         if not window_ids:
             return {}
-        found = dict(
+        texts = dict(
             self._connection.rows(
                 'SELECT window_id, prior FROM windows JOIN window_contents USING ("window") '
                 f"WHERE window_id {AMONG} AND prior IS NOT NULL",
                 [among(window_ids)],
             )
         )
-        return {id_: read(PriorWindow, found[id_]) for id_ in window_ids if id_ in found}
+        return {id_: read(PriorWindow, texts[id_]) for id_ in window_ids if id_ in texts}
 
     def report(self, window_id: str) -> str | None:
         """A window's report as JSON; None where none is kept."""
         self._gate.reading()
-        found = self._connection.one(
+        row = self._connection.one(
             'SELECT report FROM windows JOIN window_contents USING ("window") WHERE window_id = ?',
             [window_id],
         )
-        return None if found is None or found[0] is None else str(found[0])
+        return None if row is None or row[0] is None else str(row[0])
 
     def session_ids(self) -> Iterator[str]:
         """Ids of all sessions, ascending."""
@@ -175,12 +173,12 @@ class RelationalSessions:
         return self._is("sessions", "session_id", session_id)
 
     def idle(self, since: datetime) -> list[str]:
-        """Ids of the sessions not gone on with since a moment, ascending."""
+        """Ids of the sessions that have not changed since a moment, ascending."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT session_id FROM sessions WHERE modified_at < ?", [sortable(since)]
         )
-        return sorted(id_ for (id_,) in found)
+        return sorted(id_ for (id_,) in rows)
 
     def forget(self, session_id: str) -> bool:
         """Remove a session, its windows and all that they said; whether there was one."""
@@ -195,14 +193,14 @@ class RelationalSessions:
         return bool(removed.rowcount)
 
     def _is(self, table: str, column: str, id_: str) -> bool:
-        found = self._connection.one(f"SELECT 1 FROM {table} WHERE {column} = ?", [id_])
-        return found is not None
+        row = self._connection.one(f"SELECT 1 FROM {table} WHERE {column} = ?", [id_])
+        return row is not None
 
     def _is_overtaken(
         self, made: window_contents.WindowContent, node: WindowNode, given: Sequence[str] | None
     ) -> bool:
         """Whether something that the window came from was withdrawn while it was under way."""
-        # Mostly nothing was withdrawn within a day, and nothing need be looked for.
+        # Mostly nothing was withdrawn within a day, and then there is nothing to look for.
         withdrawn = self._connection.one(
             "SELECT 1 FROM withdrawn_facts WHERE withdrawn_at > '' LIMIT 1"
         )
@@ -214,20 +212,20 @@ class RelationalSessions:
         if gone is not None:
             return True
         if given is None:
-            found = self._connection.one(
+            row = self._connection.one(
                 f"SELECT 1 FROM windows WHERE window_id {AMONG} AND emptied <> 0",
                 [among(node.parents)],
             )
-            return found is not None
+            return row is not None
         wanted = {*given}
         if not wanted:
             return False
-        found = self._connection.one(
+        row = self._connection.one(
             'SELECT count(*) FROM windows JOIN window_contents USING ("window") '
             f"WHERE window_id {AMONG}",
             [among([*wanted])],
         )
-        return found is None or found[0] < len(wanted)
+        return row is None or row[0] < len(wanted)
 
     def _trim(self, now: datetime) -> None:
         """Forget withdrawals that no window under way can have missed."""
@@ -240,14 +238,14 @@ class RelationalSessions:
         after = ""
         while True:
             self._gate.reading()
-            found = self._connection.rows(
+            rows = self._connection.rows(
                 "SELECT session_id FROM sessions WHERE session_id > ? ORDER BY session_id LIMIT ?",
                 [after, PAGE],
             )
-            for (id_,) in found:
+            for (id_,) in rows:
                 yield id_
                 after = id_
-            if len(found) < PAGE:
+            if len(rows) < PAGE:
                 return
 
 

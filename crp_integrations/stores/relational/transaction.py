@@ -41,10 +41,10 @@ class RelationalJournal:
     def tip(self) -> Event | None:
         """The last event, or None for an empty journal."""
         self._gate.reading()
-        found = self._connection.one(
+        values = self._connection.one(
             f"SELECT {EVENT_COLUMNS} FROM events ORDER BY seq DESC LIMIT 1"
         )
-        return None if found is None else record(Event, found)
+        return None if values is None else record(Event, values)
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events whose `seq` go on from the tip's."""
@@ -75,22 +75,22 @@ class RelationalJournal:
     def last_seal(self, session_id: str) -> WindowSeal | None:
         """The session's window with the highest number, of several the one with the last id."""
         self._gate.reading()
-        found = self._connection.one(
+        values = self._connection.one(
             f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? "
             "ORDER BY window_number DESC, window_id DESC LIMIT 1",
             [session_id],
         )
-        return None if found is None else record(WindowSeal, found)
+        return None if values is None else record(WindowSeal, values)
 
     def seals(self, session_id: str) -> list[WindowSeal]:
         """The session's windows by number, then id."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? "
             "ORDER BY window_number, window_id",
             [session_id],
         )
-        return [record(WindowSeal, values) for values in found]
+        return [record(WindowSeal, values) for values in rows]
 
     def all_seals(self) -> Iterator[WindowSeal]:
         """The windows of all sessions, by session id, then by number and window id."""
@@ -101,32 +101,32 @@ class RelationalJournal:
         after: tuple[str, int, str] = ("", FIRST_INTEGER, "")
         while True:
             self._gate.reading()
-            found = self._connection.rows(
+            rows = self._connection.rows(
                 f"SELECT {SEAL_COLUMNS} FROM seals "
                 "WHERE (session_id, window_number, window_id) > (?, ?, ?) "
                 "ORDER BY session_id, window_number, window_id LIMIT ?",
                 [*after, PAGE],
             )
-            for values in found:
+            for values in rows:
                 seal = record(WindowSeal, values)
                 yield seal
                 after = (seal.session_id, seal.window_number, seal.window_id)
-            if len(found) < PAGE:
+            if len(rows) < PAGE:
                 return
 
     def _pages(self, after: int, last: int) -> Iterator[Event]:
         while after < last:
             self._gate.reading()
-            found = self._connection.rows(
+            rows = self._connection.rows(
                 f"SELECT {EVENT_COLUMNS} FROM events WHERE seq > ? AND seq <= ? "
                 "ORDER BY seq LIMIT ?",
                 [after, last, PAGE],
             )
-            for values in found:
+            for values in rows:
                 event = record(Event, values)
                 yield event
                 after = event.seq
-            if not found:
+            if not rows:
                 return
 
 
@@ -189,8 +189,8 @@ class FactsPart:
     def _own(self, name: str) -> Any:
         if self._seen is not None:
             return self._seen.own.get(name)
-        found = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
-        return None if found is None else found[0]
+        values = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
+        return None if values is None else values[0]
 
     def _set_own(self, name: str, value: Any) -> None:
         self._connection.execute(
@@ -200,8 +200,8 @@ class FactsPart:
         )
 
     def _dimensions(self) -> int | None:
-        found = self._own("dimensions")
-        return None if found is None else number(found, "dimensions")
+        stored = self._own("dimensions")
+        return None if stored is None else number(stored, "dimensions")
 
     def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
         """Row numbers of those ids that are stored."""
@@ -240,11 +240,11 @@ class ChangeLog(FactsPart):
         self._gate.reading()
         if not self._leads_back_to(since):
             return None
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT DISTINCT fact_id FROM changes WHERE sequence > ? ORDER BY fact_id",
             [since.sequence],
         )
-        return [id for (id,) in found]
+        return [id for (id,) in rows]
 
     def trim_changes(self, keep: int) -> None:
         """Forget the log but for its last `keep` entries; at least the last one stays."""
@@ -259,10 +259,10 @@ class ChangeLog(FactsPart):
         if mark == LogMark(0, ""):
             first = self._connection.one("SELECT min(sequence) FROM changes")
             return first is not None and first[0] in (None, 1)
-        found = self._connection.one(
+        values = self._connection.one(
             "SELECT token FROM changes WHERE sequence = ?", [mark.sequence]
         )
-        return found is not None and found[0] == mark.token
+        return values is not None and values[0] == mark.token
 
 
 FactsOf = TypeVar("FactsOf")

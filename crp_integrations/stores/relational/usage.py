@@ -82,24 +82,24 @@ class RelationalFaults:
             "ON CONFLICT (fact) DO UPDATE SET findings = fact_findings.findings + 1",
             wanted,
         )
-        found = self._connection.rows(
+        rows = self._connection.rows(
             f"SELECT fact_id, findings, {USED} - uses_before FROM facts "
             "JOIN fact_findings USING (fact) LEFT JOIN fact_uses USING (fact) "
             f"WHERE fact_id {AMONG} ORDER BY fact_id",
             wanted,
         )
-        return {id_: FaultCounts(findings, uses) for id_, findings, uses in found}
+        return {id_: FaultCounts(findings, uses) for id_, findings, uses in rows}
 
     def due(self, findings: int, share: float) -> list[str]:
         """Retrievable facts with at least so many findings, in such a share of their uses."""
         self._gate.reading()
-        found = self._connection.rows(
+        rows = self._connection.rows(
             "SELECT fact_id FROM facts JOIN fact_findings USING (fact) "
             f"LEFT JOIN fact_uses USING (fact) WHERE {RETRIEVABLE_SQL} AND findings >= ? "
             f"AND findings >= ? * ({USED} - uses_before) ORDER BY fact_id",
             [findings, share],
         )
-        return [id_ for (id_,) in found]
+        return [id_ for (id_,) in rows]
 
     def reset(self, fact_ids: Sequence[str]) -> None:
         """Begin anew with some facts."""

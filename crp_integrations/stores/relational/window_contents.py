@@ -83,24 +83,26 @@ def _named(report: str) -> Iterable[str]:
     """Every fact id anywhere in a report."""
     value = _read(report)
     if _ESCAPED in report:
-        # The word itself may be written otherwise.
+        # The key itself may be written with escapes.
         return _walked(value)
     # In JSON a word within quotation marks before a colon is a key, wherever it stands.
-    return [json.loads(found) if "\\" in found else found[1:-1] for found in _IDS.findall(report)]
+    return [
+        json.loads(quoted) if "\\" in quoted else quoted[1:-1] for quoted in _IDS.findall(report)
+    ]
 
 
 def _walked(value: Any) -> Iterator[str]:
     """Every fact id anywhere in a report that was read."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            id_ = one.get(_FACT)
+        item = waiting.pop()
+        if isinstance(item, dict):
+            id_ = item.get(_FACT)
             if isinstance(id_, str):
                 yield id_
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
 
 
 def following(nodes: Iterable[WindowNode], roots: Collection[str]) -> set[str]:
@@ -109,14 +111,14 @@ def following(nodes: Iterable[WindowNode], roots: Collection[str]) -> set[str]:
     for node in nodes:
         for parent in node.parents:
             children.setdefault(parent, []).append(node.window_id)
-    found: set[str] = set()
+    window_ids: set[str] = set()
     waiting = [*roots]
     while waiting:
         id_ = waiting.pop()
-        if id_ not in found:
-            found.add(id_)
+        if id_ not in window_ids:
+            window_ids.add(id_)
             waiting.extend(children.get(id_, ()))
-    return found
+    return window_ids
 
 
 def check_kept(session: Session, kept: Session | None) -> None:
@@ -155,15 +157,15 @@ def check_window(node: WindowNode, *, kept: bool, known: bool, continued: bool) 
 def moment(text: str, what: str) -> datetime:
     """A time as the records print it."""
     try:
-        found: datetime | None = datetime.fromisoformat(text)
+        parsed: datetime | None = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None:
         raise StoreError(
             f"{what} has the time {text!r:.40}; wanted ISO 8601 in UTC, such as "
             "2026-05-25T10:00:00Z"
         )
-    return found.astimezone(UTC)
+    return parsed.astimezone(UTC)
 
 
 # Sessions that some were delegated from, and those delegated to. With the inequality SQLite finds
@@ -175,7 +177,7 @@ _NEXT = (
 
 
 def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: str = "") -> int:
-    """Take what windows said with some facts, within the transaction that is open."""
+    """Remove what windows said with some facts, within the open transaction."""
     fact_references.spread(connection, fact_references.WINDOWS)
     roots = connection.rows(
         f'SELECT "window" FROM window_facts WHERE fact_id {AMONG} '
@@ -184,10 +186,12 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
     )
     wanted = {*fact_ids}
     roots += [
-        (one.number,)
-        for one in fact_references.left(connection, fact_references.WINDOWS)
-        # Nobody can say what a damaged one names, and an erasure is not held up by that.
-        if one.damaged or source_id in one.sources or not wanted.isdisjoint(one.facts)
+        (references.number,)
+        for references in fact_references.left(connection, fact_references.WINDOWS)
+        # What a damaged row names is unknown, so the erasure takes its window too.
+        if references.damaged
+        or source_id in references.sources
+        or not wanted.isdisjoint(references.facts)
     ]
     if not roots:
         # A fact may be a candidate of a window that did not show it.
@@ -207,7 +211,7 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
             nodes = [read(WindowNode, text) for _, text in own]
             gone |= following(nodes, [window_id for window_id, _ in shown])
         except StoreDamaged:
-            # Nobody can say what follows what, and an erasure is not held up by that.
+            # What follows what is unknown, so the erasure takes every window of the session.
             gone.update(window_id for window_id, _ in own)
         first = min(closed_at for _, closed_at in shown)
         for name in _family(connection, session_id):
@@ -223,7 +227,7 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
     )
     numbers = Among(window for window, _ in saying)
     connection.execute(f'UPDATE windows SET emptied = 1 WHERE "window" {AMONG}', [numbers])
-    # The ids that it came from go with it, see the tables.
+    # The ids that the contents came from go with them, see the tables.
     connection.execute(f'DELETE FROM window_contents WHERE "window" {AMONG}', [numbers])
     note_due(connection, WINDOWS_DUE)
     taken = {window_id for _, window_id in saying}
@@ -231,10 +235,10 @@ def empty_windows(connection: Statements, fact_ids: Sequence[str], source_id: st
 
 
 def _family(connection: Statements, session_id: str) -> set[str]:
-    """A session with those that it was delegated from and to, however far."""
-    found, new = {session_id}, {session_id}
+    """A session with all sessions that it was delegated from or to, directly or through others."""
+    family, new = {session_id}, {session_id}
     while new:
         ids = among(sorted(new))
-        new = {id_ for (id_,) in connection.rows(_NEXT, [ids, ids])} - found
-        found |= new
-    return found
+        new = {id_ for (id_,) in connection.rows(_NEXT, [ids, ids])} - family
+        family |= new
+    return family

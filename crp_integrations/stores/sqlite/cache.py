@@ -74,9 +74,9 @@ class _Found:
         checking.shutdown(wait=False)
 
     def whole(self) -> CachedFile | None:
-        """The file when it is what its manifest said and still says."""
-        found = self._checked.result()
-        return found if found is not None and found.about == self.about else None
+        """The file, when it is what its manifest said and the manifest is the same."""
+        file = self._checked.result()
+        return file if file is not None and file.about == self.about else None
 
 
 class FileCache:
@@ -154,8 +154,8 @@ class FileCache:
                 data.replace(self._folder / manifest.file)
                 sheet.replace(self._manifest_path(name))
                 sync_folder(self._folder)
-                # Before the lock is given back: the next one to come has another current file.
-                _remove(*(one for one in self._files(name) if _replaced(one, manifest.file)))
+                # Before the lock is released: the next writer has another current file.
+                _remove(*(path for path in self._files(name) if _replaced(path, manifest.file)))
         except FileNotFoundError:
             # Somebody dropped the cache, temporary files included, while this one was written.
             return False
@@ -211,17 +211,17 @@ class FileCache:
         """What is wrong with the files, one sentence each; nothing is removed.
 
         A file without a manifest is nothing wrong: a killed process leaves one, nobody uses it, and
-        whoever saves or drops that name removes it, or loads it an hour later.
+        it is removed when that name is saved or dropped, or loaded an hour later.
         """
-        found = []
-        for name in sorted({one.name.split(".")[0] for one in self._files(None)}):
+        problems = []
+        for name in sorted({path.name.split(".")[0] for path in self._files(None)}):
             raw = self._manifest_bytes(name)
             try:
                 if raw is not None:
                     self._verified(name, raw)
             except _Damaged as error:
-                found.append(f"cache file {name} is not usable: {error}")
-        return found
+                problems.append(f"cache file {name} is not usable: {error}")
+        return problems
 
     # --- checking -----------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class FileCache:
     def _verified(self, name: str, raw: bytes | None) -> CachedFile | None:
         """The file that a manifest describes."""
         if raw is None:
-            if any(one.suffix != ".tmp" for one in self._files(name)):
+            if any(path.suffix != ".tmp" for path in self._files(name)):
                 raise _Damaged("it has no manifest")
             return None
         return self._measured(self._manifest(name, raw))
@@ -244,12 +244,12 @@ class FileCache:
         """The file of a manifest."""
         path = self._folder / manifest.file
         try:
-            length, found = _measured(path)
+            length, digest = _measured(path)
         except OSError as error:
             raise _Damaged(f"it cannot be read: {error.strerror}") from error
         if length != manifest.length:
             raise _Damaged(f"it has {length} bytes, wanted {manifest.length}")
-        if found != manifest.sha256:
+        if digest != manifest.sha256:
             raise _Damaged("its SHA-256 is not that of its manifest")
         return CachedFile(str(path), manifest.about)
 
@@ -271,13 +271,13 @@ class FileCache:
         data.chmod(FILE_MODE)
         with data.open("rb") as file:
             os.fsync(file.fileno())
-        length, found = _measured(data)
+        length, digest = _measured(data)
         return CacheManifest(
             name=name,
             namespace=self._namespace,
-            file=_file_name(name, found),
+            file=_file_name(name, digest),
             length=length,
-            sha256=found,
+            sha256=digest,
             about_sha256=_about_hash(about),
             about=dict(about),
         )
@@ -296,15 +296,15 @@ class FileCache:
     def _files(self, name: str | None) -> list[Path]:
         """Everything that belongs to a name, or to any."""
         try:
-            found = list(self._folder.iterdir())
+            paths = list(self._folder.iterdir())
         except OSError:
             return []
-        # A name has no dot, so that none is the beginning of another one's file.
-        return sorted(one for one in found if name is None or one.name.split(".")[0] == name)
+        # A name has no dot, so the part before the first dot is the whole name.
+        return sorted(path for path in paths if name is None or path.name.split(".")[0] == name)
 
     def _remove_all(self, paths: Iterable[Path]) -> None:
         # The manifest goes first: what is left after a kill is not taken for a whole file.
-        chosen = sorted(paths, key=lambda one: one.suffix != ".json")
+        chosen = sorted(paths, key=lambda path: path.suffix != ".json")
         _remove(*chosen)
         if chosen:
             with suppress(OSError):
@@ -314,15 +314,15 @@ class FileCache:
         """What a damaged manifest, or none at all, leaves behind.
 
         A file without a manifest may be one that another process is about to describe: it puts the
-        file in its place first. So such a one goes only when nobody touched it for long.
+        file in its place first. So such a file goes only when nobody has touched it for long.
         """
-        left = [one for one in self._files(name) if one.suffix != ".tmp"]
-        return left if manifest is not None else [one for one in left if _is_abandoned(one)]
+        left = [path for path in self._files(name) if path.suffix != ".tmp"]
+        return left if manifest is not None else [path for path in left if _is_abandoned(path)]
 
     def _remove_abandoned(self, name: str) -> None:
-        for one in self._files(name):
-            if one.suffix == ".tmp" and _is_abandoned(one):
-                _remove(one)
+        for path in self._files(name):
+            if path.suffix == ".tmp" and _is_abandoned(path):
+                _remove(path)
 
     def _refused(self, error: OSError) -> StoreError:
         return StoreError(f"cache folder {self._folder} cannot be written: {error.strerror}")
@@ -356,8 +356,8 @@ def _replaced(path: Path, current: str) -> bool:
 def _measured(path: Path) -> tuple[int, str]:
     """Length and SHA-256 of a file, read in pieces."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256")
-        return file.tell(), found.hexdigest()
+        digest = hashlib.file_digest(file, "sha256")
+        return file.tell(), digest.hexdigest()
 
 
 def _write_synced(path: Path, content: bytes) -> None:

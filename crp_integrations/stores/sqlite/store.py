@@ -118,8 +118,8 @@ def _text_index(connection: SqliteConnection) -> Iterator[str]:
 
 
 def _vectors(connection: SqliteConnection) -> Iterator[str]:
-    found = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
-    wanted = 0 if found is None else 4 * number(found[0], "dimensions")
+    row = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
+    wanted = 0 if row is None else 4 * number(row[0], "dimensions")
     for id, length in connection.rows(
         "SELECT fact_id, length(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE length(vector) IS NOT ? ORDER BY fact_id LIMIT ?",
@@ -262,7 +262,7 @@ class SqliteStore:
             with self._alone(namespace) as connection:
                 if connection is None:
                     return self._lost(namespace)
-                found = [
+                findings = [
                     *problems(connection),
                     *sessions.problems(connection),
                     *receipts.problems(connection),
@@ -271,18 +271,18 @@ class SqliteStore:
             raise
         except StoreError as error:
             return [str(error)]
-        return found + self.cache(namespace).check()
+        return findings + self.cache(namespace).check()
 
     def files(self, namespace: str) -> Mapping[str, int]:
         """Bytes by file name, caches included."""
         folder = self._pool(checked_name(namespace)).path.parent
-        found = {}
+        sizes = {}
         for path in sorted(folder.rglob("*")):
             # Another process may remove one at any time.
             with suppress(OSError):
                 if path.is_file():
-                    found[path.relative_to(folder).as_posix()] = path.stat().st_size
-        return found
+                    sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+        return sizes
 
     def close(self) -> None:
         """Release files and connections; calling it twice does nothing."""
@@ -415,14 +415,14 @@ class SqliteStore:
     def _present(self, path: Path) -> Inode | None:
         """Device and number of a file; None where there is none."""
         try:
-            found = path.stat()
+            status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            # A name with a NUL is a ValueError, which has no message of the system's.
+            # A name with a NUL is a ValueError, which has no `strerror`.
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"store {str(self._root)!r:.80} cannot be used: {why}") from error
-        return None if stat.S_ISDIR(found.st_mode) else (found.st_dev, found.st_ino)
+        return None if stat.S_ISDIR(status.st_mode) else (status.st_dev, status.st_ino)
 
 
 def _bring_up(connection: SqliteConnection) -> None:
@@ -470,7 +470,7 @@ def checked_owner(found: Any, path: Path, wanted: str | None) -> str:
     """The owner that a database names."""
     if found is None or (wanted is not None and found != wanted):
         raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
-    # Of a namespace that is wanted, the path was made from its name.
+    # Where a namespace is wanted, the path was made from its name.
     if wanted is None and path.parent.name != sha256_hex(str(found)):
         raise StoreDamaged(f"{path} belongs to another namespace")
     return str(found)
