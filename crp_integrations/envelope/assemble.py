@@ -78,18 +78,18 @@ def build_drop_report(
     """
     packed = {ranked.candidate.fact_id for ranked in packing.packed}
     over_k = {ranked.candidate.fact_id for ranked in packing.over_k}
-    kept = {ranked.candidate.fact_id: instead for ranked, instead in packing.duplicates}
-    found: list[Drop] = []
+    stand_ins = {ranked.candidate.fact_id: instead for ranked, instead in packing.duplicates}
+    drops: list[Drop] = []
     for fact in (candidates.facts[at] for at in ranking.picks):
         id_ = fact.fact_id
-        if id_ in kept:
+        if id_ in stand_ins:
             reason = DropReason.DUPLICATE
         elif id_ in packed:
             continue
         else:
             reason = DropReason.K if id_ in over_k else DropReason.BUDGET
-        found.append(Drop(fact_id=id_, reason=reason, tokens=fact.tokens, kept=kept.get(id_)))
-    return (*found, *refused_drops(refused))
+        drops.append(Drop(fact_id=id_, reason=reason, tokens=fact.tokens, kept=stand_ins.get(id_)))
+    return (*drops, *refused_drops(refused))
 
 
 FittedText = tuple[PackResult, Ordering, str, int]

@@ -158,7 +158,7 @@ def needed_tokens(
     ) // SCALE ** (bounds.score_power - 1)
     parts = SCALE + to_fixed(bounds.part_share) * (max(1, needs) - 1)
     tokens = bounds.fact_tokens * facts * parts // SCALE**2
-    fixed = sum(one.candidate.tokens for one in ranked if one.candidate.fact_id in pinned)
+    fixed = sum(fact.candidate.tokens for fact in ranked if fact.candidate.fact_id in pinned)
     return min(max(tokens + fixed, bounds.least), bounds.most)
 
 
@@ -225,15 +225,15 @@ class RecordingCounter:
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
-        found = self._counter.count(text)
-        self.asked.append(found)
-        return found
+        tokens = self._counter.count(text)
+        self.asked.append(tokens)
+        return tokens
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text."""
-        found = self._counter.count_many(texts)
-        self.asked += found
-        return found
+        counts = self._counter.count_many(texts)
+        self.asked += counts
+        return counts
 
     def count_messages(self, messages: Sequence[Message]) -> int:
         """Tokens of a conversation; no envelope asks for it, so it is not remembered."""

@@ -96,15 +96,15 @@ class CallerTexts:
         briefs, rows = _briefs(unique, cut), self._rows(cut)
         passages = iter(self._passages(query, needs, briefs, rows, cut, scores is None))
         texts = []
-        for place, one in zip(places, cut, strict=True):
-            own = [next(passages) for _ in one.spans]
+        for place, pieces in zip(places, cut, strict=True):
+            own = [next(passages) for _ in pieces.spans]
             if scores is not None:
                 own = _keep_relevance(own, scores[place])
             (text,) = cosine_candidates(
-                [FactBrief.of(whole[place])], _nothing(own[:1]), [one.tokens]
+                [FactBrief.of(whole[place])], _nothing(own[:1]), [pieces.tokens]
             )
-            texts.append(fold_passages(text, one.spans, own))
-        owners = [at for at, one in enumerate(cut) for _ in one.spans]
+            texts.append(fold_passages(text, pieces.spans, own))
+        owners = [at for at, pieces in enumerate(cut) for _ in pieces.spans]
         long = len(owners) > len(cut)
         duplicates, conflicts = split_near_duplicates(
             [brief.content for brief in briefs],
@@ -160,7 +160,7 @@ class CallerTexts:
         if not briefs:
             return ()
         hybrid = self._settings.hybrid
-        tokens = [count for one in cut for count in one.each]
+        tokens = [count for pieces in cut for count in pieces.each]
         near = self._cosines(rows, needs) if compared else _nothing(briefs)
         if not hybrid.enabled:
             return cosine_candidates(briefs, near, tokens)
@@ -198,7 +198,7 @@ class CallerTexts:
         """The vectors of all passages."""
         if not cut:
             return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
-        return np.concatenate([one.rows for one in cut])
+        return np.concatenate([pieces.rows for pieces in cut])
 
     def _cosines(self, rows: FloatRows, needs: Sequence[str]) -> FloatRows:
         """Best cosine of each row to the vector of any information need.
@@ -214,13 +214,13 @@ class CallerTexts:
 
 def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
     """What scoring reads of each passage; those of one text are neighbours."""
-    found: list[FactBrief] = []
-    for fact, one in zip(facts, cut, strict=True):
+    briefs: list[FactBrief] = []
+    for fact, pieces in zip(facts, cut, strict=True):
         brief = FactBrief.of(fact)
-        if len(one.spans) == 1:
-            found.append(brief)
+        if len(pieces.spans) == 1:
+            briefs.append(brief)
             continue
-        found += [
+        briefs += [
             replace(
                 brief,
                 fact_id=passage_id(fact.fact_id, number),
@@ -229,9 +229,9 @@ def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
                 source_id=f"{fact.source_id} {fact.fact_id}",
                 source_location=f"{start}-{end}",
             )
-            for number, (start, end) in enumerate(one.spans)
+            for number, (start, end) in enumerate(pieces.spans)
         ]
-    return found
+    return briefs
 
 
 def build_candidates(
@@ -278,7 +278,7 @@ def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
         for fact in candidates.facts
         for text in (
             fact.content,
-            *(fact.content[one.start : one.end] for one in fact.passages),
+            *(fact.content[passage.start : passage.end] for passage in fact.passages),
         )
     ]
     counts = iter(counter.count_many(texts))
@@ -286,7 +286,9 @@ def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
         replace(
             fact,
             tokens=max(0, next(counts)),
-            passages=tuple([one._replace(tokens=max(0, next(counts))) for one in fact.passages]),
+            passages=tuple(
+                [passage._replace(tokens=max(0, next(counts))) for passage in fact.passages]
+            ),
         )
         for fact in candidates.facts
     )
@@ -300,21 +302,21 @@ def _nothing(facts: Sequence[object]) -> FloatRows:
 
 def _keep_relevance(passages: Sequence[Candidate], relevance: int) -> list[Candidate]:
     """Passages of one text with the caller's score of it, the best of them in full."""
-    best = max(one.merit for one in passages)
-    shares = [one.merit * SCALE // best if best else SCALE for one in passages]
+    best = max(passage.merit for passage in passages)
+    shares = [passage.merit * SCALE // best if best else SCALE for passage in passages]
     return [
         replace(
-            one,
+            passage,
             relevance=relevance,
             score=None if len(passages) == 1 else relevance * share // SCALE,
             lexical=0,
             hop=0,
             stretches=tuple(
                 ScoredSpan(part.start, part.end, part.score * relevance // SCALE)
-                for part in one.stretches
+                for part in passage.stretches
             ),
         )
-        for one, share in zip(passages, shares, strict=True)
+        for passage, share in zip(passages, shares, strict=True)
     ]
 
 

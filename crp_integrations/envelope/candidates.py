@@ -161,8 +161,8 @@ def split_refused(candidates: Candidates) -> tuple[Candidates, tuple[Candidate, 
     refused = tuple(fact for fact in candidates.facts if fact.refused is not None)
     if not refused:
         return candidates, ()
-    kept = [place for place, fact in enumerate(candidates.facts) if fact.refused is None]
-    return keep_candidates(candidates, kept), refused
+    allowed = [place for place, fact in enumerate(candidates.facts) if fact.refused is None]
+    return keep_candidates(candidates, allowed), refused
 
 
 def pair_places(facts: Sequence[Candidate]) -> list[range]:

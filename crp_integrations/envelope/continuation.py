@@ -180,8 +180,8 @@ def evolve(
 ) -> Candidates:
     """The candidates of the next window.
 
-    Facts that were shown go unless their text has changed, and with them those that say the same
-    as a fact that goes. Summaries of earlier answers come in as facts of their own. Deferred
+    Facts that were shown are left out unless their text has changed, and so are the near-duplicates
+    of those that are left out. Summaries of earlier answers come in as facts of their own. Deferred
     facts are among the candidates when the caller had them read.
 
     Spec: CRP-SPEC-003 §14.1, §14.2 (decision E18)
@@ -197,25 +197,25 @@ def evolve(
     }
     alike = as_pairs(candidates.duplicates)
     alike.fetch(sorted(gone))
-    said = {
+    repeats = {
         other
-        for one in gone
-        for other in alike.of(one)
-        # One that was changed since says something new, whatever it is near to.
+        for place in gone
+        for other in alike.of(place)
+        # A fact that was changed since says something new, even where it is near to another.
         if facts[other].fact_id not in shown
     }
-    kept = [place for place in range(len(facts)) if place not in gone and place not in said]
-    held = {facts[place].fact_id for place in kept}
+    remaining = [place for place in range(len(facts)) if place not in gone and place not in repeats]
+    held = {facts[place].fact_id for place in remaining}
     # Windows of one fan-out may say the same of the same envelope.
     summaries = {
         summary.fact_id: summary
         for summary in _summaries(prior, counter, settings)
         if summary.fact_id not in shown and summary.fact_id not in held
     }
-    told = [*(facts[place] for place in kept), *summaries.values()]
-    united = sorted(told, key=lambda one: one.fact_id)
+    merged = [*(facts[place] for place in remaining), *summaries.values()]
+    united = sorted(merged, key=lambda fact: fact.fact_id)
     place_of = {fact.fact_id: place for place, fact in enumerate(united)}
-    moved = {place: place_of[facts[place].fact_id] for place in kept}
+    moved = {place: place_of[facts[place].fact_id] for place in remaining}
 
     return replace(
         candidates,
@@ -242,10 +242,10 @@ def _summaries(
     prior: Sequence[PriorWindow], counter: TokenCounter, settings: EnvelopeSettings
 ) -> list[Candidate]:
     """A candidate for each window's summary; it was never stored, so it counts as new."""
-    told = [window for window in prior if window.summary.strip()]
-    counts = counter.count_many([marker_text(EARLIER + window.summary) for window in told])
+    windows = [window for window in prior if window.summary.strip()]
+    counts = counter.count_many([marker_text(EARLIER + window.summary) for window in windows])
     made = []
-    for window, tokens in zip(told, counts, strict=True):
+    for window, tokens in zip(windows, counts, strict=True):
         source = f"{SUMMARY_SOURCE}{window.window_number}"
         made.append(
             Candidate(

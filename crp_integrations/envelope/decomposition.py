@@ -72,17 +72,17 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
     if not settings.rules or settings.most < 2 or len(query) > settings.longest:
         return (query,)
     parts = split_tasks(mask_question(query))
-    found: list[str] = []
+    needs: list[str] = []
     items: tuple[str, ...] = ()
     for part in parts:
         each = _for_each(part, items)
         many = None if each else _compared(part, alone=len(parts) == 1)
         if many is not None:
             items = many.items
-            found += [*many.needs, many.whole]
+            needs += [*many.needs, many.whole]
         else:
-            found += each or _needs(part, settings, whole=query if len(parts) == 1 else part.text)
-    return complete_needs(query, found, settings)
+            needs += each or _needs(part, settings, whole=query if len(parts) == 1 else part.text)
+    return complete_needs(query, needs, settings)
 
 
 def complete_needs(
@@ -94,18 +94,18 @@ def complete_needs(
         key = tuple(word.casefold() for word in _WORD.findall(need))
         if key:
             unique.setdefault(key, need)
-    kept = list(unique.values())
-    if len(kept) > settings.most or lost_words(query, kept):
+    chosen = list(unique.values())
+    if len(chosen) > settings.most or lost_words(query, chosen):
         own = tuple(word.casefold() for word in _WORD.findall(query))
-        kept = [need for key, need in unique.items() if key != own][: settings.most - 1]
-        kept.append(query)
-    return tuple(kept) if len(kept) > 1 else (query,)
+        chosen = [need for key, need in unique.items() if key != own][: settings.most - 1]
+        chosen.append(query)
+    return tuple(chosen) if len(chosen) > 1 else (query,)
 
 
 def lost_words(query: str, needs: Sequence[str]) -> frozenset[str]:
-    """Content stems of a question that no need has; words that only ask are none."""
-    told = {found for need in needs for found in content_stems(need)}
-    return frozenset(content_stems(query)) - told - FRAME
+    """Content stems of a question that no need has, without words that only frame a question."""
+    covered = {word for need in needs for word in content_stems(need)}
+    return frozenset(content_stems(query)) - covered - FRAME
 
 
 def _compared(part: MaskedQuestion, *, alone: bool) -> QuestionComparison | None:

@@ -42,7 +42,7 @@ def envelope_html(envelope: Envelope, texts: Mapping[str, str] = MappingProxyTyp
     places = {fact.fact_id: fact.position for fact in facts}
     parts = [
         _head(envelope, envelope.token_count, len(facts), envelope.total_facts_available),
-        _bar(envelope.token_count, envelope.token_budget, [one.token_count for one in facts]),
+        _bar(envelope.token_count, envelope.token_budget, [fact.token_count for fact in facts]),
         "<h3>What the model sees</h3>",
         _table("# score tokens", "fact", [_fact(fact) for fact in facts]),
     ]
@@ -54,7 +54,7 @@ def envelope_html(envelope: Envelope, texts: Mapping[str, str] = MappingProxyTyp
         )
         parts += [
             f"<h3>{counted(len(dropped), 'fact')} left out</h3><p>{why}</p>",
-            _table("tokens", "fact", [_drop(one, places, texts) for one in dropped]),
+            _table("tokens", "fact", [_drop(drop, places, texts) for drop in dropped]),
         ]
     return "".join(parts)
 
@@ -69,21 +69,21 @@ def preview_html(preview: EnvelopePreview) -> str:
 
 def _head(of: Envelope | EnvelopePreview, tokens: int, facts: int, candidates: int) -> str:
     tier = f'<b class="{COLOURS[of.quality_tier]}">Tier {of.quality_tier.value}</b>'
-    said = f"{facts} of {counted(candidates, 'fact')}, {tokens} of {of.token_budget} tokens"
+    note = f"{facts} of {counted(candidates, 'fact')}, {tokens} of {of.token_budget} tokens"
     caps = (f"at most {cap.ceiling.value}: {escaped(cap.reason)}" for cap in of.caps)
-    return f'<div class="crp-head">{tier}<span class="crp-quiet">{said}</span></div>{listed(caps)}'
+    return f'<div class="crp-head">{tier}<span class="crp-quiet">{note}</span></div>{listed(caps)}'
 
 
 def _bar(tokens: int, budget: int, parts: Sequence[int]) -> str:
-    """A bar of the budget, a part for each fact; what a line of the text costs is shared out."""
+    """A bar of the budget with a part for each fact; tokens of no fact are shared among them."""
     free = max(0, budget - tokens)
     parts = parts if len(parts) <= MOST_PARTS else [tokens]
     whole, shared = max(1, tokens + free), tokens / max(1, sum(parts))
     widths = "".join(f'<i style="width:{100 * n * shared / whole:.2f}%"></i>' for n in parts)
-    said = f"{counted(tokens, 'token')} of facts, {free} free"
+    caption = f"{counted(tokens, 'token')} of facts, {free} free"
     return (
-        f'<div class="crp-bar" role="img" aria-label="{said}">{widths}</div>'
-        f'<p class="crp-quiet">{said}; the reserve for the answer is already taken off</p>'
+        f'<div class="crp-bar" role="img" aria-label="{caption}">{widths}</div>'
+        f'<p class="crp-quiet">{caption}; the reserve for the answer is already taken off</p>'
     )
 
 
@@ -93,7 +93,7 @@ def _table(numbers: str, last: str, rows: Sequence[tuple[Sequence[str], str]]) -
     head = f"<table><thead><tr>{names}<th>{last}</th></tr></thead><tbody>"
     lines = []
     for cells, text in rows:
-        line = "".join(f'<td class="crp-n">{one}</td>' for one in cells)
+        line = "".join(f'<td class="crp-n">{cell}</td>' for cell in cells)
         lines.append(f"<tr>{line}<td>{text}</td></tr>")
     first, more = "".join(lines[:SHOWN]), "".join(lines[SHOWN:])
     shown = f"{head}{first}</tbody></table>" if first else ""
@@ -121,5 +121,5 @@ def _drop(drop: Drop, places: Mapping[str, int], texts: Mapping[str, str]) -> tu
     reason = REASONS[drop.reason]
     if drop.kept is not None and drop.kept in places:
         reason = f"{reason} of fact {places[drop.kept]}"
-    said = f'<span class="crp-quiet">{reason}</span>'
-    return [str(drop.tokens)], f"{_excerpt(texts.get(drop.fact_id, drop.fact_id))} {said}"
+    note = f'<span class="crp-quiet">{reason}</span>'
+    return [str(drop.tokens)], f"{_excerpt(texts.get(drop.fact_id, drop.fact_id))} {note}"

@@ -39,18 +39,18 @@ class PartChoice:
     _excerpts: dict[tuple[int, ...], Candidate] = field(default_factory=dict, repr=False)
 
     def lightened(self, excess: int) -> PartChoice:
-        """The same filling without the parts chosen last, at least one.
+        """The same filling without the parts chosen last; at least one is removed.
 
-        So many go as come to half of what is too much, as whole facts do.
+        Parts are removed until they come to half of the excess, as whole facts are.
         """
-        kept, freed = len(self.chosen), 0
-        while kept and 2 * freed < excess:
-            kept -= 1
-            fact, number = self.chosen[kept]
+        count, freed = len(self.chosen), 0
+        while count and 2 * freed < excess:
+            count -= 1
+            fact, number = self.chosen[count]
             candidate = self.facts[fact].candidate
             stretch = candidate.stretches[number]
             freed += _estimate_tokens(candidate, stretch.end - stretch.start)
-        return replace(self, chosen=self.chosen[:kept])
+        return replace(self, chosen=self.chosen[:count])
 
     def shown(self) -> dict[int, RankedFact]:
         """The facts that are shown in part, or as a whole when all of it was chosen."""
@@ -88,7 +88,7 @@ def choose_parts(
     marker, gap = (max(0, count) for count in counter.count_many([marker_text(""), ELLIPSIS]))
     chosen: list[tuple[int, int]] = []
     begun: dict[int, set[int]] = {}
-    said: set[str] = set()
+    texts: set[str] = set()
     facts = [ranked.candidate for ranked in left]
     for place, number in _best_spans(facts, settings.stretches_seen):
         if room < _LEAST_ROOM:
@@ -103,10 +103,10 @@ def choose_parts(
         if tokens > room:
             continue
         words = fact.content[start:end]
-        if words not in said:
+        if words not in texts:
             room -= tokens
             begun.setdefault(place, set()).add(number)
-            said.add(words)
+            texts.add(words)
             chosen.append((place, number))
     return PartChoice(left, tuple(chosen))
 

@@ -60,20 +60,20 @@ def reach_facts(
         names = _names(texts, known, read.names, settings.names)
         read.names |= dict.fromkeys(names)
         edges = view.edges(frontier)
-        read.edges |= {(one.source_fact, one.kind, one.target_fact): one for one in edges}
-        wanted = {one.target_fact for one in edges}
+        read.edges |= {(edge.source_fact, edge.kind, edge.target_fact): edge for edge in edges}
+        wanted = {edge.target_fact for edge in edges}
         if names and settings.hits:
             hits = view.search_text(" ".join(names.values()), settings.hits)
             wanted |= {hit.fact_id for hit in hits}
         if hop == 0 and settings.community_hits:
             wanted |= _neighbours(view, vector, [read.briefs[id_] for id_ in frontier], settings)
         room = max(0, settings.most_facts - len(read.briefs))
-        found = view.briefs(sorted(wanted - read.briefs.keys())[:room])
-        read.take(found, labels)
+        briefs = view.briefs(sorted(wanted - read.briefs.keys())[:room])
+        read.take(briefs, labels)
         if hop + 1 < settings.hops:
             # Only what hangs on the graph so far leads on.
             linked = {end for link in read.links() for end in (link.left, link.right)}
-            open_ = {one.fact_id for one in found} & linked - read.barred
+            open_ = {brief.fact_id for brief in briefs} & linked - read.barred
             frontier = sorted(open_)[: settings.frontier]
     ways = walker.reach(read.links(), seeds, settings.hops, read.barred)
     decay = to_fixed(settings.decay)
@@ -140,12 +140,12 @@ class _GraphReader:
 
     def take(self, found: Sequence[FactBrief], labels: LabelFilter) -> None:
         """Take facts that were read."""
-        for one, profile in zip(found, profiles([one.content for one in found]), strict=True):
-            self.briefs[one.fact_id] = one
-            if not labels.passes(one.labels):
-                self.barred.add(one.fact_id)
+        for brief, profile in zip(found, profiles([brief.content for brief in found]), strict=True):
+            self.briefs[brief.fact_id] = brief
+            if not labels.passes(brief.labels):
+                self.barred.add(brief.fact_id)
             for stem in profile.stems:
-                self._holding.setdefault(stem, set()).add(one.fact_id)
+                self._holding.setdefault(stem, set()).add(brief.fact_id)
 
     def links(self) -> list[Link]:
         """The relations among the facts that were read."""
@@ -181,12 +181,12 @@ def _names(
     texts: Iterable[str], known: frozenset[str], seen: Mapping[Name, None], most: int
 ) -> dict[Name, str]:
     """Names in texts that hold a word which the question does not have, as they are written."""
-    found: dict[Name, str] = {}
+    names: dict[Name, str] = {}
     for text in texts:
         for written, stems in named_stems(text):
             if stems not in seen and not known.issuperset(stems):
-                found.setdefault(stems, written)
-    return dict(list(found.items())[:most])
+                names.setdefault(stems, written)
+    return dict(list(names.items())[:most])
 
 
 def _neighbours(
@@ -195,7 +195,7 @@ def _neighbours(
     seeds: Sequence[FactBrief],
     settings: GraphExpansionSettings,
 ) -> set[str]:
-    communities = tuple(sorted({one.community_label for one in seeds if one.community_label}))
+    communities = tuple(sorted({seed.community_label for seed in seeds if seed.community_label}))
     if not communities:
         return set()
     hits = view.nearest(vector, settings.community_hits, Where(communities=communities))

@@ -124,11 +124,11 @@ def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
     for at, text in enumerate(read):
         for term in text.stems.keys() & every.keys():
             every[term].append((at, text.stems[term]))
-    held = [one for one in every.values() if one]
+    held = [hits for hits in every.values() if hits]
     whole = _bm25(
-        [at for one in held for at, _ in one],
-        [found.often for one in held for _, found in one],
-        [len(one) for one in held],
+        [at for hits in held for at, _ in hits],
+        [hit.often for hits in held for _, hit in hits],
+        [len(hits) for hits in held],
         norm,
     )
     mix = _mix(pool, whole, settings)
@@ -207,10 +207,10 @@ def _bm25(
     at = np.array(places, dtype=np.intp)
     counts = np.array(often, dtype=np.float64)
     each = rarity * counts * (_K1 + 1.0) / (counts + norm[at])
-    found: Floats = np.bincount(at, weights=each, minlength=len(norm)).astype(
+    scores: Floats = np.bincount(at, weights=each, minlength=len(norm)).astype(
         np.float64, copy=False
     )
-    return found
+    return scores
 
 
 def _lengths(words: Sequence[int]) -> tuple[Floats, float]:
@@ -271,11 +271,11 @@ def _in_document(
 
 def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
     """The better of the stretches on either side within the same fact."""
-    found = np.zeros(len(parts))
+    better = np.zeros(len(parts))
     same = owner[1:] == owner[:-1]
-    found[1:][same] = parts[:-1][same]
-    found[:-1][same] = np.maximum(found[:-1][same], parts[1:][same])
-    return found
+    better[1:][same] = parts[:-1][same]
+    better[:-1][same] = np.maximum(better[:-1][same], parts[1:][same])
+    return better
 
 
 # --- the second hop ------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def _hop(found: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
                 continue
             strength = weight * _rarity(len(holding), count) / scale / len(each)
             for place in holding:
-                link = strength * sum(one[place] for one in each)
+                link = strength * sum(frequencies[place] for frequencies in each)
                 if link > links[place]:
                     links[place] = link
     return links
@@ -438,8 +438,8 @@ def _fixed_list(values: npt.NDArray[np.float64]) -> list[int]:
 
 @lru_cache(maxsize=8_192)
 def _offsets(location: str) -> tuple[int, int] | None:
-    said = _OFFSETS.search(location)
-    return (int(said[1]), int(said[2])) if said else None
+    match = _OFFSETS.search(location)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 # Headings in a location are words of a document.
@@ -448,14 +448,14 @@ forgotten_with(_offsets.cache_clear)
 
 def _document_neighbours(facts: Sequence[FactBrief], gap: int) -> npt.NDArray[np.intp]:
     """Positions of the facts before and behind each in its document, -1 for none."""
-    found = np.full((len(facts), 2), -1, dtype=np.intp)
+    neighbours = np.full((len(facts), 2), -1, dtype=np.intp)
     placed = [
-        (fact.source_id, *said, position)
+        (fact.source_id, *offsets, position)
         for position, fact in enumerate(facts)
-        if fact.source_location and (said := _offsets(fact.source_location))
+        if fact.source_location and (offsets := _offsets(fact.source_location))
     ]
     placed.sort()
     for left, right in pairwise(placed):
         if left[0] == right[0] and left[1] < right[1] and right[1] - left[2] <= gap:
-            found[left[3], 1], found[right[3], 0] = right[3], left[3]
-    return found
+            neighbours[left[3], 1], neighbours[right[3], 0] = right[3], left[3]
+    return neighbours

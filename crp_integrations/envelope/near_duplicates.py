@@ -147,8 +147,8 @@ class _MovedPairs(PairRelation):
 
     def _move(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         moved = self._moved
-        found = [(moved[i], moved[j]) for i, j in pairs if i in moved and j in moved]
-        return sorted((min(pair), max(pair)) for pair in found)
+        renumbered = [(moved[i], moved[j]) for i, j in pairs if i in moved and j in moved]
+        return sorted((min(pair), max(pair)) for pair in renumbered)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         self._base.fetch(list(self._moved))
@@ -184,8 +184,8 @@ def split_near_duplicates(
         owners: the text that each candidate is a passage of, by position: what one text repeats
             is no pair. None for candidates that are texts of their own.
     """
-    found = NearDuplicates(contents, vectors, threshold)
-    return _SimilarPairs(found, 0, owners), _SimilarPairs(found, 1, owners)
+    near_duplicates = NearDuplicates(contents, vectors, threshold)
+    return _SimilarPairs(near_duplicates, 0, owners), _SimilarPairs(near_duplicates, 1, owners)
 
 
 class NearDuplicates:
@@ -228,9 +228,9 @@ class NearDuplicates:
             first = [group[0] for group in groups]
             left, right = _all_pairs(self._vectors[first], self._threshold)
             partners: defaultdict[int, list[int]] = defaultdict(list)
-            for one, other in zip(left.tolist(), right.tolist(), strict=True):
-                partners[one].append(other)
-                partners[other].append(one)
+            for i, j in zip(left.tolist(), right.tolist(), strict=True):
+                partners[i].append(j)
+                partners[j].append(i)
             for number, (original, *copies) in enumerate(groups):
                 # One of its copies may have been met first.
                 self._original.pop(original, None)
@@ -262,9 +262,9 @@ class NearDuplicates:
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int, bool]]:
         """Near-identical pairs among a few candidates alone, and whether the two differ."""
-        kept = sorted(set(positions))
-        left, right = _all_pairs(self._vectors[kept], self._threshold)
-        pairs = [(kept[i], kept[j]) for i, j in zip(left.tolist(), right.tolist(), strict=True)]
+        places = sorted(set(positions))
+        left, right = _all_pairs(self._vectors[places], self._threshold)
+        pairs = [(places[i], places[j]) for i, j in zip(left.tolist(), right.tolist(), strict=True)]
         return [(i, j, self._differ(i, j)) for i, j in pairs]
 
     def _divide(self, position: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -272,18 +272,18 @@ class NearDuplicates:
         return tuple(at for at, differ in near if not differ), tuple(at for at, yes in near if yes)
 
     def _differ(self, left: int, right: int) -> bool:
-        one, other = self._contents[left], self._contents[right]
-        return one != other and self._statement(one).differs(self._statement(other))
+        text, other = self._contents[left], self._contents[right]
+        return text != other and self._statement(text).differs(self._statement(other))
 
     def _statement(self, text: str) -> ComparedStatement:
-        # Here as well as in its own memory: thousands of texts would push one another out.
-        found = self._statements.get(text)
-        if found is None:
+        # Kept here because `read_statement` remembers few: thousands of texts push one another out.
+        statement = self._statements.get(text)
+        if statement is None:
             # Most envelopes have no near-duplicates, and listed pairs need no language.
             from crp_integrations.language.differences import read_statement
 
-            found = self._statements[text] = read_statement(text)
-        return found
+            statement = self._statements[text] = read_statement(text)
+        return statement
 
     def _above(self, block: Sequence[int]) -> dict[int, tuple[int, ...]]:
         """The positions that are above the threshold, without itself, for each of the block."""
@@ -343,20 +343,20 @@ class _SimilarPairs(PairRelation):
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
         """The pairs of which both are among these positions, sorted; nothing else is compared."""
-        found = self._found.within(positions)
+        pairs = self._found.within(positions)
         own = self._owners
         return [
             (left, right)
-            for left, right, differs in found
+            for left, right, differs in pairs
             if differs == bool(self._which) and (own is None or own[left] != own[right])
         ]
 
     def asked(self) -> list[tuple[int, int]]:
-        """The pairs of which one was compared with all so far, sorted."""
+        """The pairs of which at least one was compared with all others so far, sorted."""
         pairs = (
-            (min(one, other), max(one, other))
-            for one in self._found.compared()
-            for other in self.of(one)
+            (min(place, other), max(place, other))
+            for place in self._found.compared()
+            for other in self.of(place)
         )
         return sorted(set(pairs))
 
@@ -409,7 +409,7 @@ class Deduplication:
 
     def duplicates(self) -> dict[int, int]:
         """The near-duplicates that are known by now, each with the place that stands for it."""
-        return {place: kept for place, kept in self._known.items() if kept is not None}
+        return {place: stand_in for place, stand_in in self._known.items() if stand_in is not None}
 
     def below(self, place: int) -> list[int]:
         """Places of the near-duplicates that were picked after this fact."""
@@ -419,8 +419,8 @@ class Deduplication:
     def all(self) -> dict[int, int]:
         """Every near-duplicate and the place that stands for it, in the order of the picks."""
         self._pairs.fetch(range(len(self._positions)))
-        found = ((place, self.stands_for(place)) for place in self._picks)
-        return {place: kept for place, kept in found if kept is not None}
+        pairs = ((place, self.stands_for(place)) for place in self._picks)
+        return {place: stand_in for place, stand_in in pairs if stand_in is not None}
 
     def _partners(self, place: int) -> list[int]:
         return [self._place[position] for position in self._pairs.of(self._positions[place])]

@@ -48,15 +48,15 @@ def in_order(offer: PackItems, room: int, most: int) -> list[int]:
     """Take facts in rank order up to the first that does not fit."""
     places = range(len(offer.tokens))
     offer.fetch(_take_fitting(offer, places, room, most))
-    found: list[int] = []
+    taken: list[int] = []
     for place, tokens in enumerate(offer.tokens):
         if not offer.kept(place):
             continue
-        if len(found) >= most or tokens > room:
+        if len(taken) >= most or tokens > room:
             break
-        found.append(place)
+        taken.append(place)
         room -= tokens
-    return found
+    return taken
 
 
 def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list[int]:
@@ -69,19 +69,19 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     places = range(len(offer.tokens))
     least = min(offer.tokens, default=0)
     offer.fetch(_take_fitting(offer, places, room + room // 8, most))
-    found: list[int] = []
+    taken: list[int] = []
     skipped = 0
     for place, tokens in enumerate(offer.tokens):
-        if room < least or len(found) == most:
+        if room < least or len(taken) == most:
             break
         if not offer.kept(place):
             continue
         if tokens <= room:
-            found.append(place)
+            taken.append(place)
             room -= tokens
-        elif (skipped := skipped + 1) > passed_over * len(found):
+        elif (skipped := skipped + 1) > passed_over * len(taken):
             break
-    return found
+    return taken
 
 
 PACKERS: Mapping[str, Packer] = {"greedy": greedy, "in_order": in_order}
@@ -94,16 +94,16 @@ def _take_fitting(
     most: int,
     kept: Callable[[int], bool] | None = None,
 ) -> list[int]:
-    """Those that fit, one after the other; without `kept`, nearly all that will be asked about."""
-    found: list[int] = []
+    """Places that fit, one after the other; without `kept`, nearly all that are looked at later."""
+    taken: list[int] = []
     tokens = offer.tokens
     for place in places:
-        if len(found) == most:
+        if len(taken) == most:
             break
         if tokens[place] <= room and (kept is None or kept(place)):
-            found.append(place)
+            taken.append(place)
             room -= tokens[place]
-    return found
+    return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +125,20 @@ class PackResult:
     algorithm: str = "greedy@1"
 
     def lightened(self, excess: int) -> PackResult:
-        """The same packing with its lowest-ranked facts over the budget, at least one.
+        """The same packing with its lowest-ranked facts moved over the budget, at least one.
 
-        So many go as come to half of what is too much. A fact's share of the whole is at most
-        twice what it was counted as, so none goes that one by one would have stayed.
+        Facts are moved until they come to half of the excess. A fact takes at most twice the tokens
+        it was counted as, so no fact is moved that moving one at a time would have kept.
         """
-        kept, freed = len(self.packed), 0
-        while kept and (2 * freed < excess):
-            kept -= 1
-            freed += self.packed[kept].candidate.tokens
+        count, freed = len(self.packed), 0
+        while count and (2 * freed < excess):
+            count -= 1
+            freed += self.packed[count].candidate.tokens
         gone = sorted(
-            (*self.over_budget, *self.packed[kept:]),
+            (*self.over_budget, *self.packed[count:]),
             key=lambda fact: (-fact.composite, fact.candidate.fact_id),
         )
-        return replace(self, packed=self.packed[:kept], over_budget=tuple(gone))
+        return replace(self, packed=self.packed[:count], over_budget=tuple(gone))
 
 
 def pack(
@@ -222,8 +222,8 @@ def _choose(
 
 def _known_duplicates(chosen: Sequence[int], walk: Deduplication) -> dict[int, int]:
     """Near-duplicates that are known by now, each with the place that stands for it."""
-    found: dict[int, int] = {}
+    stand_ins: dict[int, int] = {}
     for place in chosen:
         for lower in walk.below(place):
-            found.setdefault(lower, place)
-    return {**found, **walk.duplicates()}
+            stand_ins.setdefault(lower, place)
+    return {**stand_ins, **walk.duplicates()}

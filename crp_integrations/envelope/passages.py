@@ -49,19 +49,22 @@ def cut_text(
         return ((0, len(text)),)
     paragraphs = _paragraphs(text)
     apart = settings.model_copy(update={"overlap_share": 0.0})
-    cut = [(one.start, one.end) for one in cut_blocks(paragraphs, counter=counter, settings=apart)]
+    cut = [
+        (chunk.start, chunk.end)
+        for chunk in cut_blocks(paragraphs, counter=counter, settings=apart)
+    ]
     return tuple(cut) if len(cut) > 1 else ((0, len(text)),)
 
 
 def _paragraphs(text: str) -> list[Block]:
     """The paragraphs of a text; blocks without an empty line between them are one."""
-    found: list[Span] = []
-    for one in blocks(text):
-        if found and text.count("\n", found[-1][1], one.start) < 2:
-            found[-1] = (found[-1][0], one.end)
+    spans: list[Span] = []
+    for block in blocks(text):
+        if spans and text.count("\n", spans[-1][1], block.start) < 2:
+            spans[-1] = (spans[-1][0], block.end)
         else:
-            found.append((one.start, one.end))
-    return [Block(text=text[start:end], start=start) for start, end in found]
+            spans.append((block.start, block.end))
+    return [Block(text=text[start:end], start=start) for start, end in spans]
 
 
 def passage_id(fact_id: str, number: int) -> str:
@@ -92,9 +95,9 @@ class CutTexts:
         apart: list[Candidate] = []
         for at, fact in enumerate(texts.facts):
             for number, passage in enumerate(fact.passages):
-                one = _passage(fact, number, passage)
-                owners[one.fact_id] = at, number
-                apart.append(one)
+                candidate = _passage(fact, number, passage)
+                owners[candidate.fact_id] = at, number
+                apart.append(candidate)
             if not fact.passages:
                 apart.append(fact)
         return cls(texts, replace(texts, facts=tuple(apart)), owners)
@@ -119,12 +122,12 @@ class CutTexts:
         every = pack(None)
         # Parts may be shown of texts of which no passage fits.
         ranked = sorted(every.over_budget, key=_by_rank)
-        kept = set(list(dict.fromkeys(self._texts((*every.packed, *ranked))))[:k])
-        beyond = [fact for fact in (*every.packed, *ranked) if not self._in(kept, fact)]
+        chosen = set(list(dict.fromkeys(self._texts((*every.packed, *ranked))))[:k])
+        beyond = [fact for fact in (*every.packed, *ranked) if not self._in(chosen, fact)]
         return replace(
             every,
-            packed=tuple(fact for fact in every.packed if self._in(kept, fact)),
-            over_budget=tuple(fact for fact in every.over_budget if self._in(kept, fact)),
+            packed=tuple(fact for fact in every.packed if self._in(chosen, fact)),
+            over_budget=tuple(fact for fact in every.over_budget if self._in(chosen, fact)),
             over_k=tuple(sorted(beyond, key=_by_rank)),
         )
 
@@ -138,27 +141,27 @@ class CutTexts:
         return tuple(self._join(facts) for facts in shown.values())
 
     def packing(self, packing: PackResult, k: int | None) -> PackResult:
-        """A packing of passages as one of texts: one of which a part is shown is packed."""
+        """A packing of passages as one of texts: a text is packed when a part of it is shown."""
         if not self.owners:
             return packing
-        found = set(self._texts(packing.packed))
-        if k is not None and len(found) < k:
+        settled = set(self._texts(packing.packed))
+        if k is not None and len(settled) < k:
             # The cap was not reached after all.
             over = sorted((*packing.over_budget, *packing.over_k), key=_by_rank)
             packing = replace(packing, over_budget=tuple(over), over_k=())
         duplicates: list[tuple[RankedFact, str]] = []
-        left, over_k = (set(self._texts(one)) for one in (packing.over_budget, packing.over_k))
-        for fact, kept in packing.duplicates:
+        left, over_k = (set(self._texts(facts)) for facts in (packing.over_budget, packing.over_k))
+        for fact, stand_in in packing.duplicates:
             id_ = self.text_id(fact.candidate.fact_id)
             # A text is a duplicate when nothing else of it was a candidate.
-            if id_ not in found and id_ not in left and id_ not in over_k:
-                found.add(id_)
-                duplicates.append((self._whole(fact), self.text_id(kept)))
+            if id_ not in settled and id_ not in left and id_ not in over_k:
+                settled.add(id_)
+                duplicates.append((self._whole(fact), self.text_id(stand_in)))
         return replace(
             packing,
             packed=self.joined(packing.packed),
-            over_budget=self._unseen(packing.over_budget, found),
-            over_k=self._unseen(packing.over_k, found | left),
+            over_budget=self._unseen(packing.over_budget, settled),
+            over_k=self._unseen(packing.over_k, settled | left),
             duplicates=tuple(duplicates),
         )
 
@@ -179,9 +182,11 @@ class CutTexts:
         ids = {ranked.candidate.fact_id for ranked in shown}
         places = [at for at, fact in enumerate(facts) if fact.fact_id in ids]
         pairs = as_pairs(self.passages.conflicts).within(places)
-        told = [(self.text_id(facts[i].fact_id), self.text_id(facts[j].fact_id)) for i, j in pairs]
+        named = [(self.text_id(facts[i].fact_id), self.text_id(facts[j].fact_id)) for i, j in pairs]
         return tuple(
-            Conflict(left=left, right=right) for left, right in dict.fromkeys(told) if left != right
+            Conflict(left=left, right=right)
+            for left, right in dict.fromkeys(named)
+            if left != right
         )
 
     def folded(self, passages: Candidates) -> Candidates:
@@ -191,7 +196,9 @@ class CutTexts:
         rest = iter(passages.facts)
         facts = tuple(
             fold_passages(
-                fact, [(one.start, one.end) for one in fact.passages], [next(rest) for _ in own]
+                fact,
+                [(passage.start, passage.end) for passage in fact.passages],
+                [next(rest) for _ in own],
             )
             for fact, own in zip(self.texts.facts, pair_places(self.texts.facts), strict=True)
         )
@@ -260,22 +267,30 @@ def fold_passages(
     """A text with the scores of its passages, its own the best of them."""
     if len(passages) == 1:
         return replace(passages[0], fact_id=text.fact_id)
-    best = max(passages, key=lambda one: one.merit)
+    best = max(passages, key=lambda passage: passage.merit)
     scored = tuple(
-        ScoredPassage(start, end, one.relevance, one.merit, one.lexical, one.hop, one.tokens)
-        for (start, end), one in zip(spans, passages, strict=True)
+        ScoredPassage(
+            start,
+            end,
+            passage.relevance,
+            passage.merit,
+            passage.lexical,
+            passage.hop,
+            passage.tokens,
+        )
+        for (start, end), passage in zip(spans, passages, strict=True)
     )
     stretches = tuple(
         ScoredSpan(start + part.start, start + part.end, part.score)
-        for (start, _), one in zip(spans, passages, strict=True)
-        for part in one.stretches
+        for (start, _), passage in zip(spans, passages, strict=True)
+        for part in passage.stretches
     )
     return replace(
         text,
-        relevance=max(one.relevance for one in passages),
+        relevance=max(passage.relevance for passage in passages),
         score=best.score,
-        lexical=max(one.lexical for one in passages),
-        hop=max(one.hop for one in passages),
+        lexical=max(passage.lexical for passage in passages),
+        hop=max(passage.hop for passage in passages),
         stretches=stretches,
         passages=scored,
     )
@@ -294,9 +309,9 @@ def _passage(text: Candidate, number: int, passage: ScoredPassage) -> Candidate:
         hop=passage.hop,
         tokens=passage.tokens,
         stretches=tuple(
-            ScoredSpan(one.start - start, one.end - start, one.score)
-            for one in text.stretches
-            if start <= one.start and one.end <= end
+            ScoredSpan(stretch.start - start, stretch.end - start, stretch.score)
+            for stretch in text.stretches
+            if start <= stretch.start and stretch.end <= end
         ),
         passages=(),
     )

@@ -126,7 +126,7 @@ class Ranking:
         """Each near-duplicate with the id of the one that stands for it, in order of the picks."""
         every = self.every
         gone = self.walk.all().items()
-        return tuple((every[place], every[kept].candidate.fact_id) for place, kept in gone)
+        return tuple((every[place], every[stand_in].candidate.fact_id) for place, stand_in in gone)
 
 
 def age_microseconds(candidate: Candidate, now: datetime) -> int:
@@ -187,16 +187,16 @@ def rank(
     ]
     by_base = _best_first(facts, base)
     bonus = _bonuses(facts, by_base, share)
-    value = [one + weights.diversity * more for one, more in zip(base, bonus, strict=True)]
+    value = [score + weights.diversity * more for score, more in zip(base, bonus, strict=True)]
     picks = _best_first(facts, value)
-    composite = [min(SCALE, (one + SCALE // 2) // SCALE) for one in value]
+    composite = [min(SCALE, (score + SCALE // 2) // SCALE) for score in value]
     order = sorted(range(len(facts)), key=lambda at: (-composite[at], facts[at].fact_id))
     labels = dict.fromkeys(facts[at].community for at in picks)
     return Ranking(
         every=tuple(RankedFact(facts[at], composite[at], fresh[at], bonus[at]) for at in order),
         picks=picks,
         walk=Deduplication(order, picks, as_pairs(candidates.duplicates)),
-        # A fact without a label is a community without a name.
+        # Facts without a label belong to no named community.
         communities=tuple(label for label in labels if label),
     )
 
@@ -243,13 +243,13 @@ def temporal_triggers(query: str, now: datetime) -> tuple[str, ...]:
     >>> temporal_triggers("What is the latest rule of 2026?", datetime(2026, 5, 1, tzinfo=UTC))
     ('latest', '2026')
     """
-    found = [(match.start(), match.group().lower()) for match in _WORDS.finditer(query)]
-    found += [
+    triggers = [(match.start(), match.group().lower()) for match in _WORDS.finditer(query)]
+    triggers += [
         (match.start(), match.group(1))
         for match in _YEAR.finditer(query)
         if abs(int(match.group(1)) - now.year) <= 1
     ]
-    return tuple(word for _, word in sorted(found))
+    return tuple(word for _, word in sorted(triggers))
 
 
 def is_temporal(query: str, now: datetime) -> bool:

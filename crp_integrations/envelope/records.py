@@ -259,8 +259,8 @@ class Envelope(Record):
         Args:
             facts: as `pack` got them; what was dropped is then named by its text.
         """
-        given = [Fact(content=one) if isinstance(one, str) else one for one in facts]
-        texts = {one.fact_id: one.content for one in given}
+        converted = [Fact(content=fact) if isinstance(fact, str) else fact for fact in facts]
+        texts = {fact.fact_id: fact.content for fact in converted}
         return page("Context envelope", envelope_html(self, texts))
 
     def _repr_html_(self) -> str:
@@ -282,10 +282,12 @@ class Envelope(Record):
             etag=self.etag,
             facts_seen=tuple(
                 SeenFact(
-                    fact_id=one.fact_id,
-                    content_hash=one.content_hash or hashes.get(one.fact_id) or sha256(one.content),
+                    fact_id=fact.fact_id,
+                    content_hash=fact.content_hash
+                    or hashes.get(fact.fact_id)
+                    or sha256(fact.content),
                 )
-                for one in self.facts
+                for fact in self.facts
             ),
             deferred=self.deferred,
             summary=summary,

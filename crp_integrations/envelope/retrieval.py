@@ -105,18 +105,18 @@ def _read_candidates(
     sightings: RetrieverHits,
 ) -> Candidates:
     where = Where(labels=labels.require) if labels.require else None
-    found: set[str] = set(also)
+    fact_ids: set[str] = set(also)
     beyond: list[tuple[FloatRows, float]] = []
     early: list[EarlyTierHits] = []
     # Without vectors the fabric was empty, and nothing is looked for.
     for need, vector in vectors.items():
         early.append(ask_early_tiers(namespace, vector, k_nearest, settings))
-        found.update(hit.fact_id for hit in early[-1].hits)
+        fact_ids.update(hit.fact_id for hit in early[-1].hits)
         if not early[-1].cold:
             continue
         if where is None and settings.k_lexical:
             namespace.foresee(vector, k_nearest + 1, need, settings.k_lexical)
-        # One more than wanted tells whether as near a fact was left out.
+        # Asking for one more than wanted tells whether a fact that is as near was left out.
         ranked = namespace.nearest(vector, k_nearest + 1, where)
         hits = ranked[:k_nearest]
         if len(ranked) > k_nearest:
@@ -128,10 +128,10 @@ def _read_candidates(
             worded = namespace.search_text(need, settings.k_lexical, where)
             sightings.note("keyword", [hit.fact_id for hit in worded])
             hits = [*hits, *worded]
-        found.update(hit.fact_id for hit in hits)
+        fact_ids.update(hit.fact_id for hit in hits)
     if beyond:
-        found |= _expand_communities(namespace, beyond, found, k_nearest, settings)
-    facts, rows = _read_facts(namespace, found)
+        fact_ids |= _expand_communities(namespace, beyond, fact_ids, k_nearest, settings)
+    facts, rows = _read_facts(namespace, fact_ids)
 
     def weigh() -> WeighedPool:
         cosines = cosine(rows, vectors[query])
@@ -140,7 +140,7 @@ def _read_candidates(
     mixed = None
     if settings.hybrid.enabled and facts:
         mixed = weigh()
-        if linked := _linked_ids(namespace, mixed, settings.hybrid) - found:
+        if linked := _linked_ids(namespace, mixed, settings.hybrid) - fact_ids:
             facts, rows = _join_facts((facts, rows), _read_facts(namespace, linked))
             mixed = weigh()
     reached: dict[str, Reached] = {}
@@ -273,7 +273,7 @@ def _expand_communities(
     """
     held = Counter(fact.community_label for fact in namespace.briefs(sorted(found)))
     islands = tuple(
-        sorted(one for one, count in held.items() if one and count < settings.expansion_below)
+        sorted(label for label, count in held.items() if label and count < settings.expansion_below)
     )
     added: set[str] = set()
     if not islands:
@@ -303,7 +303,7 @@ def recount_stored(
 ) -> Candidates:
     """The same candidates sized for another model, from the counts that the fabric keeps.
 
-    Facts that were withdrawn since they were gathered are candidates no more.
+    Facts that were withdrawn since they were gathered are no longer candidates.
 
     Spec: CRP-SPEC-003 §10.1
     """
@@ -314,9 +314,9 @@ def recount_stored(
         [fact.fact_id for fact in candidates.facts],
         lambda texts: counter.count_many([marker_text(text) for text in texts]),
     )
-    kept = [place for place, fact in enumerate(candidates.facts) if fact.fact_id in counts]
-    moved = {place: number for number, place in enumerate(kept)}
-    facts = [candidates.facts[place] for place in kept]
+    remaining = [place for place, fact in enumerate(candidates.facts) if fact.fact_id in counts]
+    moved = {place: number for number, place in enumerate(remaining)}
+    facts = [candidates.facts[place] for place in remaining]
 
     return replace(
         candidates,

@@ -63,13 +63,13 @@ class RetrieverHits:
         self.note("graph", best)
 
     def of(self, fact: Candidate) -> tuple[RetrieverHit, ...]:
-        """Every retriever's word on a candidate, highest score first, ties by name."""
+        """What each retriever found of a candidate, highest score first, ties by name."""
         scores: dict[Retriever, int] = {"vector": fact.relevance, "keyword": fact.lexical}
         way = self._ways.get(fact.fact_id)
         if way is None and fact.hop:
             # The second hop of the mix: a name that one of the best facts has too.
             way = Reached(hop=1, strength=fact.hop, via=("entity",))
-        found = [
+        hits = [
             RetrieverHit(
                 retriever=name,
                 rank=self._ranks[name].get(fact.fact_id, 0),
@@ -81,10 +81,10 @@ class RetrieverHits:
         if way is not None:
             rank = self._ranks["graph"].get(fact.fact_id, 0)
             strength = from_fixed(way.strength)
-            found.append(
+            hits.append(
                 RetrieverHit(retriever="graph", rank=rank, score=strength, hop=way.hop, via=way.via)
             )
-        return tuple(sorted(found, key=lambda one: (-one.score, one.retriever)))
+        return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.retriever)))
 
 
 CASCADE = "cascade@1"
@@ -137,14 +137,14 @@ def ask_early_tiers(
     if settings.cascade == "all":
         return EarlyTierHits((), COLD)
     floor = view.embedder.thresholds.get("relevance_floor", settings.relevant_floor)
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for tier, hits in _read_early_tiers(view, vector, k, active or ActiveFacts()):
         for hit in hits:
             if hit.score >= floor:
-                found.setdefault(hit.fact_id, hit.score)
-        if len(found) >= k:
-            return EarlyTierHits(_best(found, k), tier)
-    return EarlyTierHits(_best(found, k), COLD)
+                scores.setdefault(hit.fact_id, hit.score)
+        if len(scores) >= k:
+            return EarlyTierHits(_best(scores, k), tier)
+    return EarlyTierHits(_best(scores, k), COLD)
 
 
 def deepest_tier(view: FabricView, asked: Sequence[EarlyTierHits]) -> int:
@@ -152,7 +152,7 @@ def deepest_tier(view: FabricView, asked: Sequence[EarlyTierHits]) -> int:
 
     Spec: CRP-SPEC-003 §5.2
     """
-    tier = max((one.tier for one in asked), default=COLD)
+    tier = max((need.tier for need in asked), default=COLD)
     return view.memory_tier() if tier == COLD else tier
 
 

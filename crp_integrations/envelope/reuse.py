@@ -179,13 +179,13 @@ class KnownEnvelopes:
             equal = [key for key in known if key[2] == validators]
             meant = (equal or known)[-1]
             self._entries.move_to_end(meant)
-            found = self._entries[meant]
-        reasons = validators.reasons(found.validators)
-        if not reasons and _crosses_age_limit(found, validators.max_age_seconds, now):
+            entry = self._entries[meant]
+        reasons = validators.reasons(entry.validators)
+        if not reasons and _crosses_age_limit(entry, validators.max_age_seconds, now):
             reasons = (Changed.MAX_AGE,)
         if not reasons:
-            return ReuseMatch(CacheStatus.HIT, (), found)
-        return ReuseMatch(CacheStatus.MISS, reasons, found)
+            return ReuseMatch(CacheStatus.HIT, (), entry)
+        return ReuseMatch(CacheStatus.MISS, reasons, entry)
 
     def end(self, session_id: str) -> int:
         """Forget everything of a session; returns how many entries that were."""

@@ -41,8 +41,8 @@ def screen_candidates(
     if not settings.enabled:
         return candidates
     facts = [fact for fact in candidates.facts if fact.refused is None]
-    told = [(fact.fact_id, fact.content, _near(fact, settings)) for fact in facts]
-    reasons, algorithms = find_refusals(told, settings, detector)
+    texts = [(fact.fact_id, fact.content, _near(fact, settings)) for fact in facts]
+    reasons, algorithms = find_refusals(texts, settings, detector)
     return refuse_candidates(candidates, reasons, algorithms)
 
 
@@ -91,19 +91,19 @@ class ResultScreen:
     def refused(
         self, results: Sequence[RetrievalResult]
     ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-        """Why each chunk that may not be shown may not, by its id; and what decided."""
-        best = max((one.lexical_score for one in results), default=0.0)
+        """The reason for each chunk that may not be shown, by its id; and what decided."""
+        best = max((result.lexical_score for result in results), default=0.0)
         enough = self.settings.words_floor * best
         near: dict[str, int] = {}
         texts: dict[str, str] = {}
-        for one in results:
-            worded = one.lexical_score > 0.0 and one.lexical_score >= enough
-            cosine = min(1.0, max(0.0, one.semantic_score))
-            found = SCALE if worded else to_fixed(cosine)
-            near[one.chunk.id] = max(found, near.get(one.chunk.id, 0))
-            texts[one.chunk.id] = one.chunk.text
-        told = [(id_, text, near[id_]) for id_, text in texts.items()]
-        return find_refusals(told, self.settings, self.detector)
+        for result in results:
+            worded = result.lexical_score > 0.0 and result.lexical_score >= enough
+            cosine = min(1.0, max(0.0, result.semantic_score))
+            nearness = SCALE if worded else to_fixed(cosine)
+            near[result.chunk.id] = max(nearness, near.get(result.chunk.id, 0))
+            texts[result.chunk.id] = result.chunk.text
+        rows = [(id_, text, near[id_]) for id_, text in texts.items()]
+        return find_refusals(rows, self.settings, self.detector)
 
 
 RERANK = "rerank@1"
@@ -115,29 +115,29 @@ def rerank_candidates(
     """The same candidates, the best of them with the reranker's score as their relevance.
 
     The others keep their order among themselves below all that the reranker saw: cosines and a
-    reranker's scores are no measure of each other. The embedder's relevance floor means nothing
-    for the new scores, so that of the settings holds. What is ranked by a mixed score before is
-    ranked by the reranker's after, and stretches of a fact count by it. Of a text that is cut the
-    reranker sees the passages.
+    reranker's scores cannot be compared. The embedder's relevance floor means nothing for the new
+    scores, so that of the settings holds. The reranker's score replaces the mixed one in the
+    ranking, and stretches of a fact count by it. The reranker sees the passages of a text that is
+    cut.
 
     Spec: CRP-SPEC-003 §6.3
     """
     cut = CutTexts.of(candidates)
     facts = cut.passages.facts
-    # What may not be shown is shown to no model of a reranker either.
+    # The model of a reranker may not see either what may not be shown.
     open_ = [n for n, fact in enumerate(facts) if fact.refused is None]
     best = sorted(open_, key=lambda n: (-facts[n].merit, facts[n].fact_id))
     seen = sorted(best[: settings.rerank_top])
     if not seen:
         return candidates
-    told = dict(
+    scores = dict(
         zip(seen, _ask_reranker(reranker, candidates.query, [facts[n] for n in seen]), strict=True)
     )
-    ceiling = min(told.values())
+    ceiling = min(scores.values())
     scored = replace(
         candidates,
         facts=tuple(
-            _rescore_seen(fact, told[n]) if n in told else _rescore_unseen(fact, ceiling)
+            _rescore_seen(fact, scores[n]) if n in scores else _rescore_unseen(fact, ceiling)
             for n, fact in enumerate(facts)
         ),
         relevant_floor=None,
@@ -167,15 +167,17 @@ def _rescore_unseen(fact: Candidate, ceiling: int) -> Candidate:
 
 
 def _scale_spans(fact: Candidate, share: int) -> tuple[ScoredSpan, ...]:
-    return tuple(one._replace(score=one.score * share // SCALE) for one in fact.stretches)
+    return tuple(
+        stretch._replace(score=stretch.score * share // SCALE) for stretch in fact.stretches
+    )
 
 
 def _ask_reranker(reranker: Reranker, query: str, facts: Sequence[Candidate]) -> list[int]:
-    """The reranker's scores in fixed point; whatever goes wrong in it is its error."""
+    """The reranker's scores in fixed point; any failure in it becomes an `EngineError`."""
     identity = reranker.identity
     try:
-        given = reranker.scores(query, [fact.content for fact in facts])
-        return _check_scores(given, len(facts), identity)
+        scores = reranker.scores(query, [fact.content for fact in facts])
+        return _check_scores(scores, len(facts), identity)
     except CRPError:
         raise
     except Exception as error:  # any class of any library, or of the service behind it
@@ -187,16 +189,16 @@ def _ask_reranker(reranker: Reranker, query: str, facts: Sequence[Candidate]) ->
 
 def _check_scores(scores: object, count: int, identity: str) -> list[int]:
     try:
-        given = [float(score) for score in scores]  # type: ignore[attr-defined]
+        numbers = [float(score) for score in scores]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise _error(identity, "gave no list of numbers") from None
-    if len(given) != count:
-        raise _error(identity, f"gave {len(given)} scores for {count} texts")
+    if len(numbers) != count:
+        raise _error(identity, f"gave {len(numbers)} scores for {count} texts")
     # NaN is in no range either.
-    bad = [score for score in given if not 0.0 <= score <= 1.0]
+    bad = [score for score in numbers if not 0.0 <= score <= 1.0]
     if bad:
         raise _error(identity, f"gave the score {bad[0]}, wanted 0 to 1")
-    return [to_fixed(score) for score in given]
+    return [to_fixed(score) for score in numbers]
 
 
 def _error(identity: str, what: str) -> EngineError:

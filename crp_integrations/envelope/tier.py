@@ -88,7 +88,7 @@ class NeedShown:
         }
         if not needed:
             return None
-        shown = [one.candidate for one in packing.packed if one.candidate.fact_id in needed]
+        shown = [fact.candidate for fact in packing.packed if fact.candidate.fact_id in needed]
         tokens = sum(fact.tokens for fact in needed.values())
         whole = len(shown) == len(needed) and not any(fact.spans for fact in shown)
         return cls(

@@ -125,9 +125,9 @@ def evaluate_rows(
 ) -> list[AnswerScore]:
     """Score the answer of each row, in the order of the rows."""
     scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
-    given = _given(rows, concurrency)
+    turns = _given(rows, concurrency)
     with ThreadPoolExecutor(concurrency, "crp-rows") as pool:
-        return list(pool.map(lambda row: scorer.score(*row), given))
+        return list(pool.map(lambda row: scorer.score(*row), turns))
 
 
 def _given(rows: Iterable[Any], concurrency: int) -> list[tuple[str, list[str], str]]:
@@ -147,14 +147,14 @@ def _row(number: int, row: Any) -> tuple[str, list[str], str]:
     if not isinstance(answer, str):
         raise RequestError(f"row {number} has no text as {ANSWER[0]}")
     texts = list(contexts) if isinstance(contexts, Iterable) else []
-    if isinstance(contexts, str) or not texts or not all(isinstance(one, str) for one in texts):
+    if isinstance(contexts, str) or not texts or not all(isinstance(text, str) for text in texts):
         raise RequestError(f"row {number} has no list of texts as {CONTEXTS[0]}")
     return question, texts, answer
 
 
 def _field(row: Any, names: tuple[str, ...]) -> Any:
     for name in names:
-        found = row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-        if found is not None:
-            return found
+        value = row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+        if value is not None:
+            return value
     return None

@@ -112,7 +112,7 @@ def read_cases(
     paths: Iterable[Path], *, most: int | None = None, seed: int = 0
 ) -> list[AnswerCase]:
     """The cases of files."""
-    found: list[AnswerCase] = []
+    collected: list[AnswerCase] = []
     for path in paths:
         name = path.name.split(".")[0]
         cases = list(each(path, FORM, lambda row, name=name: _case(row, name)))  # type: ignore[misc]
@@ -120,8 +120,8 @@ def read_cases(
             raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
         if most is not None and len(cases) > most:
             cases = Random(seed).sample(cases, most)  # noqa: S311 - a sample, no secret
-        found += cases
-    return found
+        collected += cases
+    return collected
 
 
 def _case(row: dict[str, Any], domain: str) -> AnswerCase:
@@ -139,12 +139,12 @@ def _case(row: dict[str, Any], domain: str) -> AnswerCase:
         name=str(row["id"]),
         domain=str(row.get("task") or domain),
         question="" if row["question"] is None else _text(row["question"]),
-        passages=tuple(_text(one) for one in passages),
+        passages=tuple(_text(passage) for passage in passages),
         answer=_text(row["answer"]),
         wrong=bool(row["hallucinated"]),
         marked=tuple(
-            Marked(int(one["start"]), int(one["end"]), str(one["type"]))
-            for one in row.get("spans") or ()
+            Marked(int(mark["start"]), int(mark["end"]), str(mark["type"]))
+            for mark in row.get("spans") or ()
         ),
         style=str(row.get("style") or ""),
         needs=tuple(map(_text, row.get("needs") or ())),
@@ -203,7 +203,7 @@ def verdict(
 
 
 def _meets(claim: Claim, case: AnswerCase) -> bool:
-    return any(claim.start < one.end and one.start < claim.end for one in case.marked)
+    return any(claim.start < mark.end and mark.start < claim.end for mark in case.marked)
 
 
 def _overlap(claims: Sequence[Claim], case: AnswerCase) -> float | None:
@@ -211,7 +211,7 @@ def _overlap(claims: Sequence[Claim], case: AnswerCase) -> float | None:
     for claim in claims:
         if claim.flagged:
             flagged |= set(range(*(claim.wrong or (claim.start, claim.end))))
-    marked = {place for one in case.marked for place in range(one.start, one.end)}
+    marked = {place for mark in case.marked for place in range(mark.start, mark.end)}
     if not flagged or not marked:
         return None
     return len(flagged & marked) / len(flagged | marked)
@@ -224,11 +224,11 @@ def prompts(
     cases: Iterable[Screened], terms: JudgeTerms | str = "judge"
 ) -> Iterator[dict[str, Any]]:
     """The first call of each case, as messages, without its label."""
-    for one in cases:
-        call = one.inquiry(terms).call()
+    for screened in cases:
+        call = screened.inquiry(terms).call()
         if call is not None:
             messages = [{"role": str(m.role), "content": m.content} for m in call.messages]
-            yield {"name": one.case.name, "messages": messages}
+            yield {"name": screened.case.name, "messages": messages}
 
 
 def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCall], JudgeReply]:
@@ -288,7 +288,7 @@ class OracleVerifier:
         self._wrong = {
             segment.read(case.answer)
             for segment in segment_claims(case.answer)
-            if any(segment.start < one.end and one.start < segment.end for one in case.marked)
+            if any(segment.start < mark.end and mark.start < segment.end for mark in case.marked)
         }
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:

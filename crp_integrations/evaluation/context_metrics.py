@@ -93,12 +93,14 @@ class TextAxis:
 
     def __init__(self, texts: Sequence[SetDocument]) -> None:
         parts, self._sums, self._begins, base = [], {}, {}, 0
-        for one in texts:
-            parts.append(squeezed(one.text))
+        for document in texts:
+            parts.append(squeezed(document.text))
             # str.split() and isspace() agree on what white space is.
-            solid = np.fromiter((not c.isspace() for c in one.text), np.int64, len(one.text))
-            self._sums[one.doc_id] = np.concatenate([[0], np.cumsum(solid)])
-            self._begins[one.doc_id] = base
+            solid = np.fromiter(
+                (not c.isspace() for c in document.text), np.int64, len(document.text)
+            )
+            self._sums[document.doc_id] = np.concatenate([[0], np.cumsum(solid)])
+            self._begins[document.doc_id] = base
             base += len(parts[-1]) + 1
         self.text = _BETWEEN.join(parts)
 
@@ -115,19 +117,19 @@ class TextAxis:
         return self.text[stretch.start : stretch.end]
 
     def place(self, content: str, doc_id: str | None, start: int, end: int) -> AxisSpan | None:
-        """Where a text stands: where it is said to, else in its document, else anywhere."""
+        """Where a text is: at its stated place, else in its document, else anywhere."""
         wanted = squeezed(content)
         if not wanted:
             return None
         if doc_id in self._begins:
-            said = self.at(doc_id, start, end)
+            stated = self.at(doc_id, start, end)
             whole = self.at(doc_id, 0, len(self._sums[doc_id]) - 1)
-            for room in (said, whole):
-                found = self.text.find(wanted, room.start, room.end)
-                if found >= 0:
-                    return AxisSpan(found, found + len(wanted))
-        found = self.text.find(wanted)
-        return AxisSpan(found, found + len(wanted)) if found >= 0 else None
+            for room in (stated, whole):
+                position = self.text.find(wanted, room.start, room.end)
+                if position >= 0:
+                    return AxisSpan(position, position + len(wanted))
+        position = self.text.find(wanted)
+        return AxisSpan(position, position + len(wanted)) if position >= 0 else None
 
     def piece(self, evidence: EvidenceSpan) -> EvidencePlaces | None:
         """A piece of evidence with every place that holds it; None when it is white space."""
@@ -145,23 +147,23 @@ class TextAxis:
             return []
         least = min(LEAST_RUN, len(wanted))
         seed = min(_SEED, len(wanted))
-        # A run of `least` characters holds one of the seeds that lie end to end, whole.
+        # A run of `least` characters holds at least one whole seed of those that lie end to end.
         firsts = range(0, len(wanted) - seed + 1, seed) if least > seed else (0,)
-        found: dict[int, list[tuple[int, int]]] = {}
+        by_diagonal: dict[int, list[tuple[int, int]]] = {}
         looked = 0
         for first in firsts:
             place = self.text.find(wanted[first : first + seed])
             while place >= 0 and looked < _MOST:
                 looked += 1
                 diagonal = place - first
-                held = found.setdefault(diagonal, [])
+                held = by_diagonal.setdefault(diagonal, [])
                 known = any(low <= place < high for low, high in held)
                 if diagonal != marked.start and not known:
                     held.append(self._run(wanted, place, first, seed))
                 place = self.text.find(wanted[first : first + seed], place + 1)
         return [
             (low, high, low - diagonal)
-            for diagonal, runs in found.items()
+            for diagonal, runs in by_diagonal.items()
             for low, high in runs
             if high - low >= least
         ]
@@ -234,8 +236,8 @@ class WantedEvidence:
 
     def __init__(self, question: SetQuestion, axis: TextAxis) -> None:
         marked = dict.fromkeys(question.evidence)
-        self._pieces = [piece for one in marked if (piece := axis.piece(one)) is not None]
-        own = [np.arange(one.stretch.start, one.stretch.end) for one in self._pieces]
+        self._pieces = [piece for span in marked if (piece := axis.piece(span)) is not None]
+        own = [np.arange(piece.stretch.start, piece.stretch.end) for piece in self._pieces]
         self.length = len(np.unique(np.concatenate(own))) if own else 0
 
     def found(self, units: Sequence[ContextUnit]) -> tuple[int, bool]:

@@ -66,8 +66,8 @@ class RotQuestion:
 
     def right(self, reply: str) -> bool:
         """Whether a reply says one of the answers, whatever its case and white space."""
-        said = _plain(reply)
-        return any(_plain(answer) in said for answer in self.answers)
+        text = _plain(reply)
+        return any(_plain(answer) in text for answer in self.answers)
 
 
 def find_questions(data: Path) -> list[Path]:
@@ -75,8 +75,8 @@ def find_questions(data: Path) -> list[Path]:
     if data.is_file():
         return [data]
     for folder in (data, data / "rot"):
-        if found := sorted(folder.glob("*.jsonl.gz")):
-            return found
+        if paths := sorted(folder.glob("*.jsonl.gz")):
+            return paths
     raise RequestError(
         f"--data is {str(data)!r:.120}, wanted a file of {FORM}, or a folder with such *.jsonl.gz"
     )
@@ -84,13 +84,13 @@ def find_questions(data: Path) -> list[Path]:
 
 def read_questions(path: Path) -> list[RotQuestion]:
     """The questions of a file whose answer stands in their passage, each passage once."""
-    found: dict[str, RotQuestion] = {}
-    for one in each(path, FORM, question_in):
-        if one.right(one.passage):
-            found.setdefault(one.passage, one)
-    if not found:
+    questions: dict[str, RotQuestion] = {}
+    for question in each(path, FORM, question_in):
+        if question.right(question.passage):
+            questions.setdefault(question.passage, question)
+    if not questions:
         raise RequestError(f"{path} holds no question whose passage says an answer")
-    return list(found.values())
+    return list(questions.values())
 
 
 def question_in(row: dict[str, Any]) -> RotQuestion:
@@ -104,7 +104,7 @@ def question_in(row: dict[str, Any]) -> RotQuestion:
 
 
 def collections(asked: Sequence[RotQuestion], size: int, questions: int) -> Iterator[Collection]:
-    """Collections of `size` passages, each the distractor of the other ones' questions.
+    """Collections of `size` passages, each a distractor for the questions of the others.
 
     A question is left out of a collection where another passage says its answer too.
     """
@@ -112,9 +112,10 @@ def collections(asked: Sequence[RotQuestion], size: int, questions: int) -> Iter
     left = questions
     for number, group in enumerate(groups):
         texts = tuple(
-            SetDocument(f"p{place}", one.title, one.passage) for place, one in enumerate(group)
+            SetDocument(f"p{place}", question.title, question.passage)
+            for place, question in enumerate(group)
         )
-        fair = [place for place, one in enumerate(group) if _alone(one, group)]
+        fair = [place for place, question in enumerate(group) if _alone(question, group)]
         share = min(len(fair), -(-left // (len(groups) - number)))
         taken = [fair[place * len(fair) // share] for place in range(share)]
         left -= share
@@ -199,7 +200,7 @@ class RotPlan:
     @cached_property
     def by_query(self) -> dict[str, RotQuestion]:
         """The questions by their text."""
-        return {one.query: one for one in self.asked}
+        return {question.query: question for question in self.asked}
 
     def found(
         self, question: SetQuestion, axis: TextAxis, packed: MeasuredContext
@@ -213,7 +214,7 @@ class RotPlan:
         _, whole = wanted.found(packed.units)
         return {
             "answer": float(
-                self.by_query[question.query].right("\n".join(one.text for one in packed.units))
+                self.by_query[question.query].right("\n".join(unit.text for unit in packed.units))
             ),
             "gold": float(whole),
             "place": _place(wanted, packed),
@@ -222,8 +223,8 @@ class RotPlan:
 
     def collections(self, size: int = PASSAGES) -> Iterator[tuple[Collection, TextAxis]]:
         """Collections of a size, fewer where there are not so many passages."""
-        for one in collections(self.asked, min(size, len(self.asked)), self.questions):
-            yield one, TextAxis(one.texts)
+        for collection in collections(self.asked, min(size, len(self.asked)), self.questions):
+            yield collection, TextAxis(collection.texts)
 
     def open(
         self,
@@ -355,9 +356,9 @@ def measure_rot(
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
     """The curves of a file of questions."""
-    kept = KeptVectors(embedder or OnnxEmbedder(), cache)
+    vectors = KeptVectors(embedder or OnnxEmbedder(), cache)
     counter = counter_for(MODEL)
-    plan = RotPlan(read_questions(path), kept, counter, questions, sizes, budgets, budget)
+    plan = RotPlan(read_questions(path), vectors, counter, questions, sizes, budgets, budget)
     results: dict[str, list[Point]] = {}
     try:
         say("distractors")
@@ -366,7 +367,7 @@ def measure_rot(
             say("answered")
             results["answered"] = answered(plan, models or Models(timeout_s=TIMEOUT_S), model)
     finally:
-        kept.save()
+        vectors.save()
     return {
         "results": results,
         "settings": {
@@ -374,7 +375,7 @@ def measure_rot(
             "passages": len(plan.asked),
             "at_most": questions,
             "tokenizer": counter.identity,
-            "embedder": kept.identity,
+            "embedder": vectors.identity,
             "model": model,
             "budget": budget,
         },

@@ -49,10 +49,10 @@ def _is_gzip(path: Path) -> bool:
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     """All rows of a file, at least one."""
-    found = [row for _, row in rows(path)]
-    if not found:
+    records = [row for _, row in rows(path)]
+    if not records:
         raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
-    return found
+    return records
 
 
 def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
@@ -123,25 +123,29 @@ class DataSet:
     @property
     def questions(self) -> int:
         """How many questions there are in all collections."""
-        return sum(len(one.questions) for one in self.collections)
+        return sum(len(collection.questions) for collection in self.collections)
 
 
 def find(data: Path, names: Sequence[str] = ()) -> list[Path]:
     """Folders of the sets to measure, by name."""
     if (data / DOCUMENTS).is_file():
-        found = {data.resolve().name: data}
+        folders = {data.resolve().name: data}
     elif data.is_dir():
-        found = {one.name: one for one in sorted(data.iterdir()) if (one / DOCUMENTS).is_file()}
+        folders = {
+            folder.name: folder
+            for folder in sorted(data.iterdir())
+            if (folder / DOCUMENTS).is_file()
+        }
     else:
-        found = {}
-    if not found:
+        folders = {}
+    if not folders:
         raise RequestError(
             f"--data is {str(data)!r:.120}, wanted a folder with {DOCUMENTS} and {QUERIES}, or a "
             "folder of such folders"
         )
-    if missing := sorted(set(names) - found.keys()):
-        raise RequestError(f"set {missing[0]!r:.40} is not one of {', '.join(found)}")
-    return [path for name, path in found.items() if not names or name in names]
+    if missing := sorted(set(names) - folders.keys()):
+        raise RequestError(f"set {missing[0]!r:.40} is not one of {', '.join(folders)}")
+    return [path for name, path in folders.items() if not names or name in names]
 
 
 def read(folder: Path, *, queries: int | None = None) -> DataSet:
@@ -162,8 +166,8 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
             raise RequestError(f"{place}: doc_id {doc_id!r:.40} is there twice in its collection")
         lengths[collection, doc_id] = len(text)
         title = row.get("title")
-        one = SetDocument(doc_id, title if isinstance(title, str) else "", text)
-        texts.setdefault(collection, []).append(one)
+        document = SetDocument(doc_id, title if isinstance(title, str) else "", text)
+        texts.setdefault(collection, []).append(document)
     asked_rows = list(rows(folder / QUERIES))
     if queries is not None and queries < len(asked_rows):
         asked_rows = [asked_rows[number * len(asked_rows) // queries] for number in range(queries)]

@@ -56,11 +56,14 @@ class Tally:
         high = one.report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
         unknown = one.report.risk_level is RiskLevel.UNKNOWN
         if one.case.marked or not one.case.wrong:
-            typed = [found for found in one.report.findings if found.stage == TYPED]
+            typed = [finding for finding in one.report.findings if finding.stage == TYPED]
             self.findings += len(typed)
             self.findings_met += sum(
-                any(found.start < mark.end and mark.start < found.end for mark in one.case.marked)
-                for found in typed
+                any(
+                    finding.start < mark.end and mark.start < finding.end
+                    for mark in one.case.marked
+                )
+                for finding in typed
             )
         if one.case.wrong:
             self.wrong += 1
@@ -120,15 +123,15 @@ def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
     """The figures of all cases, and by domain, style and kind of error."""
     whole = Tally()
     tables: dict[str, dict[str, Tally]] = {"domain": {}, "style": {}, "kind": {}}
-    styles = Counter(one.case.style for one in verdicts)
-    for one in verdicts:
-        whole.add(one)
-        tables["domain"].setdefault(one.case.domain, Tally()).add(one)
-        if one.case.style:
-            style = one.case.style if styles[one.case.style] >= FEWEST else OTHERS
-            tables["style"].setdefault(style, Tally()).add(one)
-        for kind in {mark.kind for mark in one.case.marked}:
-            tables["kind"].setdefault(kind, Tally()).add(one)
+    styles = Counter(verdict.case.style for verdict in verdicts)
+    for verdict in verdicts:
+        whole.add(verdict)
+        tables["domain"].setdefault(verdict.case.domain, Tally()).add(verdict)
+        if verdict.case.style:
+            style = verdict.case.style if styles[verdict.case.style] >= FEWEST else OTHERS
+            tables["style"].setdefault(style, Tally()).add(verdict)
+        for kind in {mark.kind for mark in verdict.case.marked}:
+            tables["kind"].setdefault(kind, Tally()).add(verdict)
     return {
         "all": {**whole.told(), "auroc": auroc(verdicts)},
         **{
@@ -142,7 +145,7 @@ def doubt_curve(
     screens: Sequence[ScoredAnswer], judges: Sequence[ScoredAnswer]
 ) -> list[dict[str, Any]]:
     """What `judge_when` saves and misses: judge calls saved against wrong answers that pass."""
-    found = []
+    curve = []
     for when in ("always", "doubt", "sample:0.5", "sample:0.1"):
         tally, asked = Tally(), 0
         for number, (plain, full) in enumerate(zip(screens, judges, strict=True)):
@@ -159,16 +162,16 @@ def doubt_curve(
                 tally.add(_quiet(plain))
             else:
                 tally.add(plain)
-        told = tally.told()
-        found.append(
+        shares = tally.told()
+        curve.append(
             {
                 "when": when,
                 "calls_saved": _share(len(judges) - asked, len(judges)),
-                "right_flagged": told["right_flagged"],
-                "wrong_passed": told["wrong_passed"],
+                "right_flagged": shares["right_flagged"],
+                "wrong_passed": shares["wrong_passed"],
             }
         )
-    return found
+    return curve
 
 
 def _quiet(one: ScoredAnswer) -> ScoredAnswer:
@@ -178,8 +181,8 @@ def _quiet(one: ScoredAnswer) -> ScoredAnswer:
 
 def auroc(verdicts: Sequence[ScoredAnswer]) -> float | None:
     """Chance that a wrong answer has a higher risk score than a right one; ties count half."""
-    wrong = [_rank(one) for one in verdicts if one.case.wrong]
-    right = [_rank(one) for one in verdicts if not one.case.wrong]
+    wrong = [_rank(verdict) for verdict in verdicts if verdict.case.wrong]
+    right = [_rank(verdict) for verdict in verdicts if not verdict.case.wrong]
     if not wrong or not right:
         return None
     above = sum((w > r) + 0.5 * (w == r) for w in wrong for r in right)

@@ -60,7 +60,9 @@ class KeptVectors:
     def embed_query(self, text: str) -> FloatRows:
         """A unit vector, shape (dimensions,)."""
         row: FloatRows = self._looked_up(
-            [text], lambda texts: np.stack([self._base.embed_query(one) for one in texts]), "query"
+            [text],
+            lambda texts: np.stack([self._base.embed_query(query) for query in texts]),
+            "query",
         )[0]
         return row
 
@@ -111,4 +113,4 @@ class KeptVectors:
                 f"the cache {path.name} holds rows of shape {rows.shape}, "
                 f"wanted ({len(hashes)}, {self.dimensions}); remove it"
             )
-        self._rows = {one.tobytes(): row for one, row in zip(hashes, rows, strict=True)}
+        self._rows = {text_hash.tobytes(): row for text_hash, row in zip(hashes, rows, strict=True)}

@@ -46,7 +46,7 @@ def _named_reply(row: dict[str, Any]) -> tuple[str, RecordedReply]:
     if not isinstance(reply, str) and not (
         isinstance(reply, dict)
         and isinstance(reply.get("claims"), list)
-        and all(isinstance(one, dict) for one in reply["claims"])
+        and all(isinstance(claim, dict) for claim in reply["claims"])
     ):
         raise TypeError("no reply")
     return str(row["name"]), reply
@@ -89,21 +89,24 @@ class _Texts:
         return ""
 
     def restored(self, reply: Mapping[str, Any]) -> dict[str, Any]:
-        """A reply with its texts; what already is a text stays as it is."""
+        """A reply with its texts; what is a text already stays as it is."""
         whole = dict(reply)
         whole["claims"] = [
-            self._restored_verdict(one, self.claim(one.get("n"))) for one in reply["claims"]
+            self._restored_verdict(verdict, self.claim(verdict.get("n")))
+            for verdict in reply["claims"]
         ]
         for name in ("unnumbered", "needs", "conflicts"):
             rows = reply.get(name)
             whole[name] = rows if isinstance(rows, list) else []
         whole["unnumbered"] = [
-            self._restored_assertion(one) for one in whole["unnumbered"] if isinstance(one, dict)
+            self._restored_assertion(assertion)
+            for assertion in whole["unnumbered"]
+            if isinstance(assertion, dict)
         ]
         whole["conflicts"] = [
-            {**one, "passages": self._quotations(one.get("passages"))}
-            for one in whole["conflicts"]
-            if isinstance(one, dict)
+            {**conflict, "passages": self._quotations(conflict.get("passages"))}
+            for conflict in whole["conflicts"]
+            if isinstance(conflict, dict)
         ]
         return whole
 
@@ -123,7 +126,7 @@ class _Texts:
         return {**self._restored_verdict(row, claim), "text": claim}
 
     def _quotations(self, quotes: object) -> list[dict[str, Any]]:
-        return [self._quotation(one) for one in quotes] if isinstance(quotes, list) else []
+        return [self._quotation(quote) for quote in quotes] if isinstance(quotes, list) else []
 
     def _quotation(self, quote: object) -> dict[str, Any]:
         if isinstance(quote, dict):

@@ -195,9 +195,9 @@ def measure_sets(
     say: Say = lambda line: None,
 ) -> SelectionValues:
     """Measure every system of a plan on every set."""
-    kept = KeptVectors(embedder or OnnxEmbedder(), cache)
+    vectors = KeptVectors(embedder or OnnxEmbedder(), cache)
     counter = counter_for(MODEL)
-    found = SelectionValues(engines={"tokenizer": counter.identity, "embedder": kept.identity})
+    values = SelectionValues(engines={"tokenizer": counter.identity, "embedder": vectors.identity})
     makers: dict[str, SystemOpener] = {
         **{name: _preset(name) for name in PRESETS},
         **{name: partial(WrappedContexts, further=further) for name, further in WRAPPED.items()},
@@ -206,12 +206,12 @@ def measure_sets(
     try:
         for folder in folders:
             whole = read(folder, queries=plan.queries)
-            found.budgets[whole.name] = plan.headline_budget(whole.name)
-            _measure_set(whole, plan, kept, counter, makers, found, say)
-            kept.save()
+            values.budgets[whole.name] = plan.headline_budget(whole.name)
+            _measure_set(whole, plan, vectors, counter, makers, values, say)
+            vectors.save()
     finally:
-        kept.save()
-    return found
+        vectors.save()
+    return values
 
 
 def _preset(name: str) -> SystemOpener:
@@ -237,7 +237,7 @@ def _measure_set(
     for collection in whole.collections:
         say(f"{whole.name}: {len(collection.texts)} documents of {collection.name}")
         axis = TextAxis(collection.texts)
-        asked = [(one.query, WantedEvidence(one, axis)) for one in collection.questions]
+        asked = [(item.query, WantedEvidence(item, axis)) for item in collection.questions]
         for name in plan.systems:
             say(f"  {name}")
             try:
@@ -270,10 +270,10 @@ def _values(
 
 
 def _means(values: SetValues) -> dict[str, float | None]:
-    """Means over the questions for which a metric has a meaning; None when it has for none."""
+    """The mean of each metric over the questions that it applies to; None where there are none."""
     means = {}
-    for metric, found in values.items():
-        known = np.array(found)[~np.isnan(found)]
+    for metric, scores in values.items():
+        known = np.array(scores)[~np.isnan(scores)]
         means[metric] = round(float(known.mean()), 6) if len(known) else None
     return means
 
@@ -334,15 +334,15 @@ class EnvelopeContexts:
         self.unplaced: set[str] = set()
         self.digest = settings.digest
         self._documents: list[Document] = []
-        for one in collection.texts:
-            uri = f"bench:{collection.name}/{one.doc_id}"
-            self._sources[source_id(uri)] = one.doc_id
+        for document in collection.texts:
+            uri = f"bench:{collection.name}/{document.doc_id}"
+            self._sources[source_id(uri)] = document.doc_id
             self._documents.append(
                 Document(
                     uri=uri,
-                    title=one.title or one.doc_id,
-                    blocks=tuple(split_paragraphs(one.text)),
-                    document_hash=sha256(one.text),
+                    title=document.title or document.doc_id,
+                    blocks=tuple(split_paragraphs(document.text)),
+                    document_hash=sha256(document.text),
                 )
             )
 
@@ -372,8 +372,8 @@ class EnvelopeContexts:
         unit = self._units.get(key)
         if unit is None:
             doc_id = self._sources.get(fact.source_id)
-            said = _OFFSETS.search(fact.source_location)
-            start, end = (int(said[1]), int(said[2])) if said else (0, 0)
+            match = _OFFSETS.search(fact.source_location)
+            start, end = (int(match[1]), int(match[2])) if match else (0, 0)
             # A fact that is shown in part is placed part by part.
             pieces = fact.content.split(ELLIPSIS) if fact.spans else [fact.content]
             places = [self._axis.place(piece, doc_id, start, end) for piece in pieces]
@@ -434,7 +434,7 @@ class RelayContexts(EnvelopeContexts):
             before = made[-1] if made else None
             turn = self._relay.turn(question, model=MODEL, budget_tokens=budget, previous=before)
             made.append(turn.preview())
-        return [one.text for one in made]
+        return [envelope.text for envelope in made]
 
     def close(self) -> None:
         """Release the store."""
@@ -464,12 +464,12 @@ class WrappedContexts(EnvelopeContexts):
         chunking = self._settings.fabric.chunking
         self._facts = [
             Fact(
-                content=one.content,
+                content=chunk.content,
                 source_id=source_id(document.uri),
-                source_location=one.location,
+                source_location=chunk.location,
             )
             for document in self._documents
-            for one in chunk_document(document, counter=counter, settings=chunking)
+            for chunk in chunk_document(document, counter=counter, settings=chunking)
         ]
         self._rows = embedder.embed_passages([fact.content for fact in self._facts])
         self.size = len(self._facts)
@@ -479,10 +479,10 @@ class WrappedContexts(EnvelopeContexts):
         selection = CallerSelection(
             question, model=MODEL, embedder=self._embedder, settings=self._settings, now=NOW
         )
-        found = self._nearest(question)
-        again = selection.further_questions([self._facts[at] for at in found], self._further)
-        found = list(dict.fromkeys(chain(found, *map(self._nearest, again))))
-        facts = [self._facts[at] for at in found]
+        places = self._nearest(question)
+        again = selection.further_questions([self._facts[at] for at in places], self._further)
+        places = list(dict.fromkeys(chain(places, *map(self._nearest, again))))
+        facts = [self._facts[at] for at in places]
         return {budget: self._packed(selection.pack(facts, budget)) for budget in budgets}
 
     def close(self) -> None:

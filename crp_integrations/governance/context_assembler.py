@@ -126,7 +126,7 @@ class ContextAssembler:
         tools = None
         if request.tools:
             tools = parts.selector.select(query, request.tools, view.decision, context.tool_tags)
-        given = self._given(request, tools)
+        sections = self._given(request, tools)
         selected = select_candidates(
             view,
             query,
@@ -139,7 +139,7 @@ class ContextAssembler:
             reranker=parts.reranker,
             known=self._memories,
         )
-        fitted = self._fitted(request.budget_tokens, given, selected, session, now)
+        fitted = self._fitted(request.budget_tokens, sections, selected, session, now)
         composed = self._composed(fitted, selected, tools, view, context, now)
         if parts.log is not None:
             parts.log(composed)
@@ -150,10 +150,10 @@ class ContextAssembler:
     def _given(
         self, request: AssembleRequest, tools: ToolSelection | None
     ) -> dict[str, FilledSection]:
-        """The sections of what the caller gives, each within its share but for what is firm."""
+        """The sections of what the caller gives, each within its share except for firm entries."""
         counter, budgets = self._parts.counter, self._parts.settings.budgets(request.budget_tokens)
         preamble, task = [request.preamble], [request.task]
-        state = [make_entry("state", one.text, one.source) for one in request.state]
+        state = [make_entry("state", entry.text, entry.source) for entry in request.state]
 
         def firm(kind: str, texts: Iterable[str]) -> list[SectionEntry]:
             return [make_entry(kind, text, REQUEST, firm=True) for text in texts if text]
@@ -174,11 +174,11 @@ class ContextAssembler:
         }
 
     def _screened(self, entries: Sequence[SectionEntry]) -> list[SectionEntry]:
-        """What comes from tools and earlier turns may give orders too, and is looked at alike."""
-        found = self._parts.detector.reports([one.text for one in entries])
+        """The entries, refused where they give orders: tools and earlier turns may do so too."""
+        reports = self._parts.detector.reports([entry.text for entry in entries])
         return [
-            replace(one, refused=DropReason.INJECTION) if report.injected else one
-            for one, report in zip(entries, found, strict=True)
+            replace(entry, refused=DropReason.INJECTION) if report.injected else entry
+            for entry, report in zip(entries, reports, strict=True)
         ]
 
     # --- fitting -----------------------------------------------------------------------
@@ -193,7 +193,7 @@ class ContextAssembler:
     ) -> _FittedSections:
         """Sections that fit: as they are, with less knowledge, or the minimal policy-safe pack."""
         if not selected.minimal:
-            room = budget - sum(one.tokens for one in given.values())
+            room = budget - sum(section.tokens for section in given.values())
             while room >= 0:
                 fitted, over = self._within(budget, room, given, selected, session, now)
                 if over <= 0:
@@ -237,12 +237,12 @@ class ContextAssembler:
         left = room - _item_tokens(memory) - _item_tokens(knowledge)
         lost = memory.dropped if memory else ()
         # A remainder that no item fits into is left where it is.
-        if stored and left * 20 > room and any(one.reason is DropReason.BUDGET for one in lost):
+        if stored and left * 20 > room and any(drop.reason is DropReason.BUDGET for drop in lost):
             share = _item_tokens(memory) + left
             memory = self._packed(stored, share, session, now)
         remembered = memory.facts if memory else ()
         before = [given[name] for name in ("user", "task", "tools") if name in given]
-        place = 1 + sum(len(one.facts) for one in before)
+        place = 1 + sum(len(section.facts) for section in before)
         notes, warnings = warn_of_items(
             [*knowledge.facts, *remembered],
             place,
@@ -252,7 +252,10 @@ class ContextAssembler:
         )
         policy = given["policy"]
         runs = [
-            *(SectionRun(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
+            *(
+                SectionRun(section.name, section.facts, max(section.budget, section.tokens))
+                for section in before
+            ),
             SectionRun("knowledge", knowledge.facts, room - _item_tokens(memory)),
             SectionRun("memory", remembered, share),
             SectionRun(
@@ -266,7 +269,7 @@ class ContextAssembler:
         envelope = build_sections(
             knowledge,
             runs,
-            dropped=(*dropped, *(drop for one in given.values() for drop in one.dropped)),
+            dropped=(*dropped, *(drop for section in given.values() for drop in section.dropped)),
             available=shown + len(dropped),
             budget_tokens=budget,
             counter=self._parts.counter,
@@ -274,10 +277,11 @@ class ContextAssembler:
         )
         overs = tuple(
             PackWarning(
-                word="overflow", reason=f"section {one.name} is {one.over} tokens over its share"
+                word="overflow",
+                reason=f"section {section.name} is {section.over} tokens over its share",
             )
-            for one in given.values()
-            if one.over
+            for section in given.values()
+            if section.over
         )
         fitted = _FittedSections(envelope, tuple(envelope.dropped), (*warnings, *overs))
         return fitted, envelope.token_count - budget
@@ -335,7 +339,7 @@ class ContextAssembler:
             envelope=envelope,
             texts=texts_of(envelope),
             drop_reports=make_drop_reports(
-                dropped, envelope.facts, {one.fact_id: one for one in every}, now
+                dropped, envelope.facts, {fact.fact_id: fact for fact in every}, now
             ),
             evidence=beside.sightings,
             warnings=fitted.warnings,
@@ -350,9 +354,9 @@ def _item_tokens(envelope: Envelope | None) -> int:
 
 
 def _firm_part(section: FilledSection) -> FilledSection:
-    """What of a section is not chosen: message, preamble, task, policies."""
-    kept = tuple(fact for fact in section.facts if fact.fact_id in section.firm)
-    return replace(section, facts=kept, dropped=(), tokens=sum(fact.token_count for fact in kept))
+    """The part of a section that is always shown: message, preamble, task, policies."""
+    firm = tuple(fact for fact in section.facts if fact.fact_id in section.firm)
+    return replace(section, facts=firm, dropped=(), tokens=sum(fact.token_count for fact in firm))
 
 
 def _minimal_drops(
@@ -378,24 +382,24 @@ def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list
     if tools is None:
         return []
     known = {tool.name: tool for tool in request.tools}
-    found = [
-        SectionEntry(f"tool:{one.tool.name}", one.tool.shown, TOOL_RAG, score=one.score)
-        for one in tools.chosen
+    entries = [
+        SectionEntry(f"tool:{choice.tool.name}", choice.tool.shown, TOOL_RAG, score=choice.score)
+        for choice in tools.chosen
     ]
     for names, reason in ((tools.over, DropReason.K), (tools.irrelevant, DropReason.OFF_TOPIC)):
-        found += [
+        entries += [
             SectionEntry(f"tool:{name}", known[name].shown, TOOL_RAG, refused=reason)
             for name in names
         ]
-    return found
+    return entries
 
 
 def _selection_reasons(envelope: Envelope, minimal: bool) -> dict[str, str]:
     """Why each section holds what it holds."""
     made = ", ".join(name for name in envelope.algorithms if not name.startswith("etag"))
-    given = "the minimal pack: nothing else is shown" if minimal else "given by the caller"
+    reason = "the minimal pack: nothing else is shown" if minimal else "given by the caller"
     return {
-        **dict.fromkeys(("user", "task", "policy"), given),
+        **dict.fromkeys(("user", "task", "policy"), reason),
         "tools": f"authorised tools that the message has a use for, by {TOOL_RAG}",
         "knowledge": f"keyword, vector and graph: {made}",
         "memory": f"keyword, vector and graph, memories fading by their decay: {made}",
@@ -407,5 +411,5 @@ def _personal_data(fact: PackedFact, memory: MemoryTraits | None) -> tuple[str, 
 
     Spec: Summit §Context Assembly Data Contracts
     """
-    found = [f"content:{one.category.value}" for one in find_personal_data(fact.content)]
-    return tuple(dict.fromkeys((*(memory.pii if memory else ()), *found)))
+    categories = [f"content:{span.category.value}" for span in find_personal_data(fact.content)]
+    return tuple(dict.fromkeys((*(memory.pii if memory else ()), *categories)))

@@ -152,9 +152,9 @@ class DropReport(Record):
     @classmethod
     def of(cls, reason: str, ids: Sequence[str], savings: int, now: Moment) -> DropReport:
         """A report whose id follows from what it says."""
-        said = digest({"reason": reason, "ids": list(ids), "at": now.isoformat()})
+        content_hash = digest({"reason": reason, "ids": list(ids), "at": now.isoformat()})
         return cls(
-            id="drop:" + said.removeprefix("sha256:")[:24],
+            id="drop:" + content_hash.removeprefix("sha256:")[:24],
             dropped_item_ids=tuple(ids),
             reason=reason,
             token_savings=savings,

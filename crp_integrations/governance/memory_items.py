@@ -293,14 +293,14 @@ def as_fact(one: MemoryItem) -> Fact:
 
     Spec: Summit §Storage Interfaces
     """
-    told = one.model_dump(
+    stored = one.model_dump(
         mode="json",
         exclude={"ttl", "decay_fn", "content", "valid_from", "valid_to", "security_label"},
     )
-    told["checksum"] = sha256(one.text)
-    told["json"] = not isinstance(one.content, str)
-    told["label_order"] = list(one.security_label)
-    metadata: dict[str, JsonValue] = {MEMORY_KEY: told}
+    stored["checksum"] = sha256(one.text)
+    stored["json"] = not isinstance(one.content, str)
+    stored["label_order"] = list(one.security_label)
+    metadata: dict[str, JsonValue] = {MEMORY_KEY: stored}
     if one.decay_fn is not None:
         metadata[DECAY_KEY] = one.decay_fn
     return Fact(
@@ -320,26 +320,28 @@ def as_fact(one: MemoryItem) -> Fact:
 def of_fact(fact: Fact) -> MemoryItem | None:
     """The item that a fact stores, None for a fact that stores none.
 
-    Of a fact that is shown without personal data the item says what is shown: it has the checksum
-    of that text and no summary, and its content is a text where it is no canonical JSON any more.
+    The item of a fact that is shown without personal data says what is shown: it has the checksum
+    of that text and no summary, and its content is a text where it is no longer canonical JSON.
     """
-    told = fact.metadata.get(MEMORY_KEY)
-    if not isinstance(told, dict):
+    stored = fact.metadata.get(MEMORY_KEY)
+    if not isinstance(stored, dict):
         return None
     fields: dict[str, Any] = {
-        key: value for key, value in told.items() if key not in ("checksum", "json", "label_order")
+        key: value
+        for key, value in stored.items()
+        if key not in ("checksum", "json", "label_order")
     }
     # The gate empties the hash of a text that it shows in part.
-    cut = told.get("checksum") == ""
+    cut = stored.get("checksum") == ""
     if cut:
         fields["summary"] = None
         if isinstance(fields.get("provenance"), dict):
             fields["provenance"] = {**fields["provenance"], "checksum": sha256(fact.content)}
     fields |= {
-        "content": _content(fact, cut) if told.get("json") else fact.content,
+        "content": _content(fact, cut) if stored.get("json") else fact.content,
         "ttl": fact.ttl,
         "decay_fn": fact.metadata.get(DECAY_KEY),
-        "security_label": told.get("label_order") or list(fact.labels),
+        "security_label": stored.get("label_order") or list(fact.labels),
         "valid_from": fact.valid_from,
         "valid_to": fact.valid_to,
     }
@@ -350,11 +352,11 @@ def of_fact(fact: Fact) -> MemoryItem | None:
 
 
 def _content(fact: Fact, cut: bool) -> JsonValue:
-    """What a fact holds that was stored as canonical JSON."""
+    """The content of a fact that was stored as canonical JSON."""
     try:
-        found: JsonValue = json.loads(fact.content)
-        if not cut or canonical(found).decode() == fact.content:
-            return found
+        content: JsonValue = json.loads(fact.content)
+        if not cut or canonical(content).decode() == fact.content:
+            return content
     except (ValueError, RecursionError):
         if not cut:
             raise FactRejected(

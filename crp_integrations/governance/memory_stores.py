@@ -106,8 +106,8 @@ class GraphStore:
                 f"edge {item.id} has {len(item.graph_refs)} graph_refs, wanted its two ends"
             )
         left, right = (self._end(ref, item.id) for ref in item.graph_refs)
-        said = item.content.get("relation") if isinstance(item.content, dict) else None
-        kind = said if isinstance(said, str) and said else RELATED
+        relation = item.content.get("relation") if isinstance(item.content, dict) else None
+        kind = relation if isinstance(relation, str) and relation else RELATED
         reference = self._writer.write(item, context)
         between = item.fact_id
         self._namespace.link(
@@ -125,5 +125,5 @@ class GraphStore:
 
 def _check_category(item: MemoryItem, category: str) -> None:
     if item.type != "semantic" or item.category != category:
-        said = f"{item.type}, {item.category or 'of no category'}"
-        raise RequestError(f"item {item.id} is {said}; wanted semantic, {category}")
+        actual = f"{item.type}, {item.category or 'of no category'}"
+        raise RequestError(f"item {item.id} is {actual}; wanted semantic, {category}")

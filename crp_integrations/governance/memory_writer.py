@@ -179,21 +179,21 @@ class MemoryWriter:
             moment: aware.
 
         Raises:
-            RequestError: it is no moment with a time zone.
+            RequestError: the moment is not a date and time with a time zone.
             AccessDenied: the context is another subject's.
         """
         self._subject(context)
         aware_moment(moment, "moment")
         unread: list[Fact] = []
         items = list(self._items(unread.append))
-        # What an item corrects that cannot be read must not hold again.
+        # An item that cannot be read still corrects another, which must not hold again.
         corrected = {
             fact.supersedes
             for fact in unread
             if fact.valid_from is None or fact.valid_from <= moment
         }
         held = valid_at(items, moment)
-        return tuple(one for one in held if one.fact_id not in corrected)
+        return tuple(item for item in held if item.fact_id not in corrected)
 
     def items(self, *, strict: bool = False) -> Iterator[MemoryItem]:
         """Every stored item that the subject may see, corrected and retracted ones too.
@@ -216,13 +216,13 @@ class MemoryWriter:
             if not isinstance(record, Fact):
                 continue
             try:
-                one = of_fact(record)
+                item = of_fact(record)
             except FactRejected:
                 _LOG.warning("fact %s stores no memory item and is left out", record.fact_id)
                 unread(record)
                 continue
-            if one is not None:
-                yield one
+            if item is not None:
+                yield item
 
     def _subject(self, context: PolicyContext) -> Subject:
         return check_subject(context, self._namespace.subject, "writing memory")
@@ -245,10 +245,10 @@ class MemoryWriter:
 
     def _stored(self, item_id: str) -> MemoryItem | None:
         wanted = fact_of(item_id)
-        found = self._namespace.facts([wanted])
-        if found:
-            return of_fact(found[0])
-        # Put aside: corrected or retracted before.
+        facts = self._namespace.facts([wanted])
+        if facts:
+            return of_fact(facts[0])
+        # An item that was corrected or retracted is archived.
         for record in self._namespace.export(Where(statuses=_KEPT, archived=True)):
             if isinstance(record, Fact) and record.fact_id == wanted:
                 return of_fact(record)
@@ -256,16 +256,16 @@ class MemoryWriter:
 
     def _known(self, item_id: str) -> MemoryItem:
         of_kind(item_id, str, "the id of a memory item", "a text")
-        found = self._stored(item_id)
-        if found is None:
+        item = self._stored(item_id)
+        if item is None:
             raise RequestError(f"memory item {item_id!r:.60} is not stored here, or withheld")
-        return found
+        return item
 
     def _close(self, old: MemoryItem, moment: datetime) -> MemoryItem:
         if old.valid_to is None or old.valid_to > moment:
             self._namespace.update(old.fact_id, valid_to=moment)
-        found = self._namespace.facts([old.fact_id])
-        if found and found[0].status in RETRIEVABLE:
+        facts = self._namespace.facts([old.fact_id])
+        if facts and facts[0].status in RETRIEVABLE:
             self._namespace.archive([old.fact_id])
         return old.changed(valid_to=moment)
 
@@ -339,9 +339,9 @@ class Emitter:
         self, kind: MemoryType, content: Content, category: str, more: dict[str, Any]
     ) -> MemoryItem:
         now = self.clock.now()
-        said = content if isinstance(content, str) else canonical(content).decode()
-        unique = "\u241f".join((self.ids.new("mem_"), self.source_uri, kind, said))
-        one = made(
+        text = content if isinstance(content, str) else canonical(content).decode()
+        unique = "\u241f".join((self.ids.new("mem_"), self.source_uri, kind, text))
+        item = made(
             {
                 "id": str(uuid5(ID_SPACE, unique)),
                 "type": kind,
@@ -357,12 +357,12 @@ class Emitter:
                 **more,
             }
         )
-        self.sink(one)
-        return one
+        self.sink(item)
+        return item
 
 
 def make_sink(
     writer: MemoryWriter, context: PolicyContext
 ) -> Callable[[MemoryItem], MemoryItemRef]:
     """A sink that writes each item."""
-    return lambda one: writer.write(one, context)
+    return lambda item: writer.write(item, context)

@@ -66,30 +66,30 @@ class MemoryCache:
         self._lock = threading.Lock()
 
     def of(self, view: FabricView, ids: Sequence[str]) -> dict[str, MemoryTraits]:
-        """Those of the facts that store memories, by id; whole facts are read once a state."""
+        """Traits of the facts that store memories, by id; whole facts are read once per state."""
         generation = view.generation()
         with self._lock:
             if generation != self._generation:
                 self._generation, self._known = generation, {}
-            found = {id_: self._known[id_] for id_ in ids if id_ in self._known}
-        missing = [id_ for id_ in ids if id_ not in found]
+            by_id = {id_: self._known[id_] for id_ in ids if id_ in self._known}
+        missing = [id_ for id_ in ids if id_ not in by_id]
         if missing:
             new = {fact.fact_id: _read_traits(fact) for fact in view.facts(missing)}
-            found |= new
+            by_id |= new
             with self._lock:
                 if generation == self._generation:
                     self._known |= new
-        return {id_: one for id_, one in found.items() if one is not None}
+        return {id_: traits for id_, traits in by_id.items() if traits is not None}
 
 
 def _read_traits(fact: Fact) -> MemoryTraits | None:
-    said: Any = fact.metadata.get(MEMORY_KEY)
-    if not isinstance(said, Mapping):
+    stored: Any = fact.metadata.get(MEMORY_KEY)
+    if not isinstance(stored, Mapping):
         return None
     flags = dict.fromkeys(
-        f"{one['field']}:{one['category']}" for one in said.get("pii_flags") or ()
+        f"{flag['field']}:{flag['category']}" for flag in stored.get("pii_flags") or ()
     )
-    return MemoryTraits(float(said.get("confidence", 0.0)), tuple(flags))
+    return MemoryTraits(float(stored.get("confidence", 0.0)), tuple(flags))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def select_candidates(
     """
     sightings = RetrieverHits()
     reading = envelope.model_copy(update={"graph": settings.graph})
-    found = gather(
+    candidates = gather(
         view,
         query,
         counter=counter,
@@ -139,19 +139,23 @@ def select_candidates(
         labels=labels,
         sightings=sightings,
     )
-    memories = known.of(view, [fact.fact_id for fact in found.facts])
-    doubtful = {id_ for id_, one in memories.items() if one.confidence < settings.min_confidence}
-    found = refuse_candidates(found, dict.fromkeys(doubtful, DropReason.CONFIDENCE))
-    copies = _find_copies(found.facts)
-    found = keep_candidates(
-        found, [at for at, fact in enumerate(found.facts) if fact.fact_id not in copies]
+    memories = known.of(view, [fact.fact_id for fact in candidates.facts])
+    doubtful = {
+        id_ for id_, traits in memories.items() if traits.confidence < settings.min_confidence
+    }
+    candidates = refuse_candidates(candidates, dict.fromkeys(doubtful, DropReason.CONFIDENCE))
+    copies = _find_copies(candidates.facts)
+    candidates = keep_candidates(
+        candidates, [at for at, fact in enumerate(candidates.facts) if fact.fact_id not in copies]
     )
     screening = settings.screening.model_copy(update={"enabled": True})
-    found = screen_candidates(found, screening, detector)
-    found = refuse_candidates(found, _find_beyond(found.facts, memories, sightings, settings.top_k))
+    candidates = screen_candidates(candidates, screening, detector)
+    candidates = refuse_candidates(
+        candidates, _find_beyond(candidates.facts, memories, sightings, settings.top_k)
+    )
     if reranker is not None:
-        found = rerank_candidates(found, reranker, envelope)
-    left, refused = split_refused(found)
+        candidates = rerank_candidates(candidates, reranker, envelope)
+    left, refused = split_refused(candidates)
     held = [at for at, fact in enumerate(left.facts) if fact.fact_id in memories]
     others = [at for at, fact in enumerate(left.facts) if fact.fact_id not in memories]
     return PackSelection(
@@ -165,17 +169,20 @@ def select_candidates(
 
 
 def _find_copies(facts: Sequence[Candidate]) -> dict[str, Drop]:
-    """What has the checksum and the provenance of a better candidate, by id."""
+    """The drops of facts with the checksum and provenance of a better candidate, by id."""
     best: dict[tuple[str, str], Candidate] = {}
     copies: dict[str, Drop] = {}
-    for fact in sorted(facts, key=lambda one: (one.refused is not None, -one.merit, one.fact_id)):
-        kept = best.setdefault((sha256(fact.content), fact.source_id), fact)
-        if kept is not fact:
+    for fact in sorted(
+        facts,
+        key=lambda candidate: (candidate.refused is not None, -candidate.merit, candidate.fact_id),
+    ):
+        original = best.setdefault((sha256(fact.content), fact.source_id), fact)
+        if original is not fact:
             copies[fact.fact_id] = Drop(
                 fact_id=fact.fact_id,
                 reason=DropReason.DUPLICATE,
                 tokens=fact.tokens,
-                kept=kept.fact_id,
+                kept=original.fact_id,
             )
     return copies
 
@@ -186,14 +193,14 @@ def _find_beyond(
     sightings: RetrieverHits,
     top_k: int,
 ) -> dict[str, DropReason]:
-    """What neither words nor graph found and is not among the nearest of its section."""
+    """Facts that neither words nor graph found and that are not among their section's nearest."""
     beyond: dict[str, DropReason] = {}
     open_ = [fact for fact in facts if fact.refused is None]
     for section in (True, False):
         members = [fact for fact in open_ if (fact.fact_id in memories) is section]
-        members.sort(key=lambda one: (-one.relevance, one.fact_id))
+        members.sort(key=lambda fact: (-fact.relevance, fact.fact_id))
         for fact in members[top_k:]:
-            ranked = {one.retriever for one in sightings.of(fact) if one.rank}
+            ranked = {hit.retriever for hit in sightings.of(fact) if hit.rank}
             if not ranked - {"vector"}:
                 beyond[fact.fact_id] = DropReason.K
     return beyond
@@ -252,27 +259,29 @@ def make_entry(kind: str, text: str, source: str, *, firm: bool = False) -> Sect
 def fill_section(
     name: str, entries: Sequence[SectionEntry], budget: int, counter: TokenCounter
 ) -> FilledSection:
-    """Fill a section: first what is firm, then what fits, each in its order; equal ids are one.
+    """Fill a section: first what is firm, then what fits, each in its order; an id counts once.
 
     Spec: Summit §Context Assembly Pipeline
     """
-    unique = list({one.id: one for one in reversed(entries)}.values())[::-1]
-    counts = [max(0, n) for n in counter.count_many([marker_text(one.text) for one in unique])]
-    used = sum(n for one, n in zip(unique, counts, strict=True) if one.firm and not one.refused)
+    unique = list({entry.id: entry for entry in reversed(entries)}.values())[::-1]
+    counts = [max(0, n) for n in counter.count_many([marker_text(entry.text) for entry in unique])]
+    used = sum(
+        n for entry, n in zip(unique, counts, strict=True) if entry.firm and not entry.refused
+    )
     facts: list[PackedFact] = []
     dropped: list[Drop] = []
-    for one, tokens in zip(unique, counts, strict=True):
-        reason = one.refused
-        if reason is None and not one.firm:
+    for entry, tokens in zip(unique, counts, strict=True):
+        reason = entry.refused
+        if reason is None and not entry.firm:
             if used + tokens > budget:
                 reason = DropReason.BUDGET
             else:
                 used += tokens
         if reason is None:
-            facts.append(caller_fact(one.id, one.text, one.source, tokens, one.score))
+            facts.append(caller_fact(entry.id, entry.text, entry.source, tokens, entry.score))
         else:
-            dropped.append(Drop(fact_id=one.id, reason=reason, tokens=tokens))
-    firm = frozenset(one.id for one in unique if one.firm)
+            dropped.append(Drop(fact_id=entry.id, reason=reason, tokens=tokens))
+    firm = frozenset(entry.id for entry in unique if entry.firm)
     return FilledSection(name, tuple(facts), firm, tuple(dropped), used, budget)
 
 
@@ -294,7 +303,7 @@ def warn_of_items(
 
     Spec: Summit §Failure Modes & Mitigations
     """
-    found: dict[WarningWord, list[int]] = {}
+    positions: dict[WarningWord, list[int]] = {}
     warnings: list[PackWarning] = []
     for position, fact in enumerate(facts, start=place):
         memory = memories.get(fact.fact_id)
@@ -304,9 +313,11 @@ def warn_of_items(
         if memory is not None and memory.confidence < settings.low_confidence:
             words.append(("low-confidence", f"its confidence is {memory.confidence:.2f}"))
         for word, reason in words:
-            found.setdefault(word, []).append(position)
+            positions.setdefault(word, []).append(position)
             warnings.append(PackWarning(word=word, reason=reason, item_id=fact.fact_id))
-    texts = {word: _warning_text(word, found[word]) for word in _WARNING_TEXTS if word in found}
+    texts = {
+        word: _warning_text(word, positions[word]) for word in _WARNING_TEXTS if word in positions
+    }
     counts = counter.count_many([marker_text(text) for text in texts.values()])
     notes = [
         caller_fact(f"warning:{word}", text, WARNINGS, max(0, tokens))
@@ -344,32 +355,32 @@ def collect_evidence(
     context: PolicyContext,
     reranker: str,
 ) -> ItemEvidence:
-    """What is told of the items of an envelope with sections.
+    """Labels, evidence and decisions of the items of an envelope with sections.
 
     Spec: Summit §Policy-as-Code Compliance Rules
     """
     tenant = f"tenant:{context.subject.tenant}"
     known = {fact.fact_id: fact for fact in candidates}
-    chosen = {f"tool:{one.tool.name}": one for one in (tools.chosen if tools else ())}
+    chosen = {f"tool:{choice.tool.name}": choice for choice in (tools.chosen if tools else ())}
     labels: dict[str, str] = {}
     evidence: dict[str, RetrievalEvidence] = {}
     seen: dict[str, tuple[RetrieverHit, ...]] = {}
     decisions: dict[str, PolicyDecisionRef] = {}
     asked: dict[tuple[str, ...], Decision] = {}
-    # Few classes of labels, many items.
+    # There are few classes of labels and many items.
     names: dict[tuple[str, ...], str] = {}
 
     def decided(id_: str, own: tuple[str, ...]) -> str:
         """The id of the decision that lets an item be shown; empty where none is numbered."""
         carried = tuple(sorted(own))
-        found = asked.get(carried)
-        if found is None:
-            found = asked[carried] = view.decision(carried)
-        if found.id:
+        decision = asked.get(carried)
+        if decision is None:
+            decision = asked[carried] = view.decision(carried)
+        if decision.id:
             decisions[id_] = PolicyDecisionRef(
-                id=found.id, allowed=found.allowed, reason=found.reason
+                id=decision.id, allowed=decision.allowed, reason=decision.reason
             )
-        return found.id
+        return decision.id
 
     for fact in envelope.facts:
         id_ = fact.fact_id

@@ -127,8 +127,8 @@ class RuntimeState(Record):
 
     @model_serializer(mode="wrap")
     def _write_schema(self, handler: Handler) -> dict[str, Any]:
-        said = {_WRITTEN.get(name, name): value for name, value in handler(self).items()}
-        return {"schema": self.SCHEMA, **said}
+        fields = {_WRITTEN.get(name, name): value for name, value in handler(self).items()}
+        return {"schema": self.SCHEMA, **fields}
 
 
 def allow_list(policies: Sequence[AppliedPolicy]) -> tuple[str, ...]:
@@ -177,23 +177,25 @@ _WHOLE: Final = ""
 
 
 def _keep_listed(fields: Fields, tree: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {}
+    listed = {}
     for name, value in fields.items():
         below = tree.get(name) if name else None
         if below is None:
             continue
         if _WHOLE in below:
-            kept[name] = value
+            listed[name] = value
         elif isinstance(value, Mapping | list | tuple):
-            kept[name] = _keep_inside(value, below)
-    return kept
+            listed[name] = _keep_inside(value, below)
+    return listed
 
 
 def _keep_inside(value: Any, tree: Mapping[str, Any]) -> Any:
-    """A map's own fields; of a list the members that are maps or lists."""
+    """The listed fields of a map; of a list, those of its members that are maps or lists."""
     if isinstance(value, Mapping):
         return _keep_listed(value, tree)
-    return [_keep_inside(one, tree) for one in value if isinstance(one, Mapping | list | tuple)]
+    return [
+        _keep_inside(member, tree) for member in value if isinstance(member, Mapping | list | tuple)
+    ]
 
 
 def _is_covered(path: str, listed: set[str]) -> bool:
@@ -264,8 +266,8 @@ class Exposure:
             values: everything that the run knows, JSON-like.
         """
         kinds = redacted_kinds(policies)
-        found = prune_fields(values, allow_list(policies))
-        shown = self._cleaned(found, kinds)
+        pruned = prune_fields(values, allow_list(policies))
+        shown = self._cleaned(pruned, kinds)
         return shown if isinstance(shown, dict) else {}
 
     def snippets(self, texts: Sequence[tuple[str, str, tuple[str, ...]]]) -> ExposedTexts:
@@ -324,7 +326,7 @@ class Exposure:
         if isinstance(value, Mapping):
             return self._named(value, kinds)
         if isinstance(value, list | tuple):
-            return [self._cleaned(one, kinds) for one in value]
+            return [self._cleaned(member, kinds) for member in value]
         if kinds and isinstance(value, int | float) and abs(value) >= _LONG_NUMBER:
             # Phones, cards and insurance numbers are often kept as numbers.
             text = str(value)
@@ -360,7 +362,7 @@ def payload(state: RuntimeState, snippets: Sequence[Snippet] = ()) -> str:
     parts = []
     if state.exposed_fields:
         parts.append(f"State: {canonical(state.exposed_fields).decode()}")
-    parts += [_describe_handle(one) for one in state.sandboxes]
+    parts += [_describe_handle(handle) for handle in state.sandboxes]
     if snippets:
         parts.append(render([snippet.text for snippet in snippets]))
     return "\n\n".join(parts)
@@ -373,15 +375,15 @@ def _describe_handle(one: SandboxRef) -> str:
 
 
 def _check_texts(texts: Sequence[Any]) -> None:
-    """Refuse what is no list of texts with ids and labels."""
+    """Refuse anything but a list of texts with ids and labels."""
     if isinstance(texts, (str, Mapping)) or not isinstance(texts, Sequence):
         raise RequestError(f"texts is of type {type(texts).__name__}, wanted a list")
-    for number, one in enumerate(texts):
+    for number, entry in enumerate(texts):
         if (
-            not isinstance(one, (tuple, list))
-            or len(one) != 3
-            or not all(isinstance(part, str) for part in one[:2])
+            not isinstance(entry, (tuple, list))
+            or len(entry) != 3
+            or not all(isinstance(part, str) for part in entry[:2])
         ):
             raise RequestError(f"text {number} is no id, text and labels: ('f1', text, (label,))")
-        # The letters of a text would be its labels, and what guards it would not be asked for.
-        access_labels(one[2], RequestError)
+        # The letters of a text would be taken for labels, and the real label would not be checked.
+        access_labels(entry[2], RequestError)

@@ -172,8 +172,8 @@ class PackSettings(Part):
             "tools": self.shares.tools,
             "policy": self.shares.policy,
         }
-        found = {name: to_fixed(share) * total // SCALE for name, share in shares.items()}
-        return {**found, "knowledge": total - sum(found.values())}
+        budgets = {name: to_fixed(share) * total // SCALE for name, share in shares.items()}
+        return {**budgets, "knowledge": total - sum(budgets.values())}
 
 
 class RunStep(StrEnum):
@@ -247,8 +247,8 @@ class StepSettings(Part):
 
     def of(self, step: RunStep) -> Guardrail:
         """The guardrail of a step."""
-        found: Guardrail = getattr(self, step.value)
-        return found
+        guardrail: Guardrail = getattr(self, step.value)
+        return guardrail
 
 
 class ArtifactSettings(Part):

@@ -90,7 +90,8 @@ class ToolSpec(Record):
         'lift(tons: number) -> any'
         """
         arguments = ", ".join(
-            f"{one.name}{'' if one.required else '?'}: {one.type}" for one in self.parameters
+            f"{parameter.name}{'' if parameter.required else '?'}: {parameter.type}"
+            for parameter in self.parameters
         )
         return f"{self.name}({arguments}) -> {self.returns}"
 
@@ -190,20 +191,20 @@ class ToolSelector:
         mixing = HybridSettings(
             lexical_share=settings.words_share, cosine_power=1.0, lexical_power=1.0
         )
-        found = weigh_pool(
+        weighed = weigh_pool(
             CandidatePool(query, [tool.searched for tool in specs], dense, nobody), mixing
         )
-        words = found.whole / max(float(found.whole.max(initial=0.0)), 1e-9)
+        words = weighed.whole / max(float(weighed.whole.max(initial=0.0)), 1e-9)
         relevant = (dense >= settings.relevance_floor) | (
             (words >= settings.words_floor) & (dense >= settings.words_relevance)
         )
-        order = sorted(range(len(specs)), key=lambda at: (-float(found.mix[at]), at))
+        order = sorted(range(len(specs)), key=lambda at: (-float(weighed.mix[at]), at))
         ranked = [at for at in order if relevant[at]]
         return ToolSelection(
             chosen=tuple(
                 ToolChoice(
                     tool=specs[at],
-                    score=_unit(found.mix[at]),
+                    score=_unit(weighed.mix[at]),
                     cosine=_unit(dense[at]),
                     words=_unit(words[at]),
                     decision=allowed[specs[at]].id,
@@ -217,17 +218,17 @@ class ToolSelector:
     def _vectors(self, texts: Sequence[str]) -> FloatRows:
         """Unit rows of texts; new ones are embedded together."""
         with self._lock:
-            found = {text: self._known[text] for text in texts if text in self._known}
-            for text in found:
+            vectors = {text: self._known[text] for text in texts if text in self._known}
+            for text in vectors:
                 self._known.move_to_end(text)
-        new = list(dict.fromkeys(text for text in texts if text not in found))
+        new = list(dict.fromkeys(text for text in texts if text not in vectors))
         if new:
-            found |= zip(new, self._embedder.embed_passages(new), strict=True)
+            vectors |= zip(new, self._embedder.embed_passages(new), strict=True)
             with self._lock:
-                self._known.update((text, found[text]) for text in new)
+                self._known.update((text, vectors[text]) for text in new)
                 while len(self._known) > self._settings.kept:
                     self._known.popitem(last=False)
-        return np.stack([found[text] for text in texts])
+        return np.stack([vectors[text] for text in texts])
 
 
 def _allowed(
@@ -242,13 +243,13 @@ def _allowed(
     )
     if twice:
         raise RequestError(f"tool {twice[0]!r} is given twice; names of tools are unique")
-    found = {}
+    allowed = {}
     for tool in tools:
         if tags.passes(tool.safety_tags):
             decision = decide(tuple(sorted(tool.labels)))
             if decision.allowed:
-                found[tool] = decision
-    return found
+                allowed[tool] = decision
+    return allowed
 
 
 def _unit(value: Any) -> float:
@@ -256,5 +257,5 @@ def _unit(value: Any) -> float:
 
 
 def _parameter_type(schema: Any) -> Any:
-    said = schema.get("type") if isinstance(schema, Mapping) else None
-    return said if isinstance(said, str) and said in _TYPES else "any"
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return kind if isinstance(kind, str) and kind in _TYPES else "any"

@@ -87,13 +87,13 @@ class WindowEvaluation(Part):
 
 
 def find_citations(report: Report) -> Iterator[ClaimCitation]:
-    """The report's citations: each fact that a claim is attributed to, once a claim.
+    """The report's citations: each fact that a claim is attributed to, once per claim.
 
     A claim that a fact contradicts cites it wrongly.
     """
     for claim in report.claims:
         if claim.attribution in CITES or claim.status is ClaimStatus.CONTRADICTED:
-            for fact_id in dict.fromkeys(one.fact_id for one in claim.evidence):
+            for fact_id in dict.fromkeys(evidence.fact_id for evidence in claim.evidence):
                 yield ClaimCitation(claim.claim_id, fact_id, _holds(claim))
 
 
@@ -109,7 +109,7 @@ def evaluate_window(report: Report, envelope: Envelope, usage: Usage) -> WindowE
     """The numbers of a window whose answer was examined."""
     cited = list(find_citations(report))
     shown = {fact.fact_id for fact in envelope.facts}
-    used = {one.fact_id for one in cited} & shown
+    used = {citation.fact_id for citation in cited} & shown
     return WindowEvaluation(
         grounding=report.grounding_pct,
         fidelity=report.fidelity_score,
@@ -122,7 +122,7 @@ def evaluate_window(report: Report, envelope: Envelope, usage: Usage) -> WindowE
         envelope_score=envelope.envelope_score,
         consistent=is_consistent(report),
         citations=len(cited),
-        citations_held=sum(one.holds and one.fact_id in shown for one in cited),
+        citations_held=sum(citation.holds and citation.fact_id in shown for citation in cited),
         precision_proxy=len(used) / len(shown) if shown else None,
         recall_proxy=min(1.0, max(0.0, envelope.coverage_score)),
         prompt_tokens=usage.prompt_tokens,
@@ -137,10 +137,10 @@ def _holds(claim: Claim) -> bool:
 
 def check_guardrails(measured: Sequence[StepMeasurement], settings: StepSettings) -> None:
     """Stop a run at the first step whose guardrail is not kept."""
-    for one in measured:
-        fault = settings.of(one.step).fault(one)
+    for measurement in measured:
+        fault = settings.of(measurement.step).fault(measurement)
         if fault:
-            raise StepStopped(one.step.value, fault)
+            raise StepStopped(measurement.step.value, fault)
 
 
 # Of a fact without any label; a fact of a tenant is labelled by its namespace all the same.
@@ -326,7 +326,7 @@ def invocation_hash(call: ModelCall) -> str:
     A digest is taken of the digests of the texts, so a long prompt is not written as JSON
     (`invocation@1`).
     """
-    said = [
+    parts = [
         INVOCATION,
         call.model,
         call.purpose.value,
@@ -335,11 +335,14 @@ def invocation_hash(call: ModelCall) -> str:
         repr(call.seed),
     ]
     for message in call.messages:
-        said += [str(message.role), message.name or "", message.tool_call_id or ""]
-        said += [sha256(message.content)]
-        said += [_hash_json([one.id, one.name, one.arguments]) for one in message.tool_calls]
-    said.append(_hash_json(list(call.tools)))
-    return _hash_json(said)
+        parts += [str(message.role), message.name or "", message.tool_call_id or ""]
+        parts += [sha256(message.content)]
+        parts += [
+            _hash_json([tool_call.id, tool_call.name, tool_call.arguments])
+            for tool_call in message.tool_calls
+        ]
+    parts.append(_hash_json(list(call.tools)))
+    return _hash_json(parts)
 
 
 def _hash_json(value: Any) -> str:

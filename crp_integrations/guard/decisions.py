@@ -159,8 +159,8 @@ class LabelFilter(Part):
     @property
     def told(self) -> dict[str, str]:
         """The filter as evidence tells it; empty for none."""
-        said = (("require", self.require), ("without", self.without))
-        return {name: " ".join(labels) for name, labels in said if labels}
+        filters = (("require", self.require), ("without", self.without))
+        return {name: " ".join(labels) for name, labels in filters if labels}
 
 
 # Decisions that are kept: one for each class of subject, action and labels.
@@ -221,8 +221,8 @@ class PolicyGuard:
 
         Spec: Summit §Key APIs
         """
-        found = self._decided(subject, action, resource.tenant, resource.labels)
-        return PolicyDecisionRef(id=found.id, allowed=found.allowed, reason=found.reason)
+        decision = self._decided(subject, action, resource.tenant, resource.labels)
+        return PolicyDecisionRef(id=decision.id, allowed=decision.allowed, reason=decision.reason)
 
     def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
         """Decide for things of the subject's own tenant, or that are shared with it.
@@ -240,18 +240,18 @@ class PolicyGuard:
         known = self._known.get(key)
         if known is not None:
             return known
-        found = self._asked(subject, action, tenant, labels)
-        if found.lasting:
+        decision = self._asked(subject, action, tenant, labels)
+        if decision.lasting:
             if len(self._known) >= self._most:
                 self._known.clear()
-            self._known[key] = found
-        return found
+            self._known[key] = decision
+        return decision
 
     def _asked(
         self, subject: Subject, action: Action, tenant: str, labels: tuple[str, ...]
     ) -> Decision:
         own = TENANT + subject.tenant
-        # The own tenant's name stands against nothing, and alone it says nothing.
+        # The label of the own tenant forbids nothing, and as the only label it says nothing.
         classes = tuple(sorted({*labels} - {own}))
         number = self._numbering + _question_key(subject, action, tenant, classes)
         against = _against(subject, tenant, labels, classes)
@@ -259,11 +259,11 @@ class PolicyGuard:
             return self._said(number, {"allow": False, "reason": against}, lasting=True)
         try:
             of = (subject.roles, action, subject.tenant, classes)
-            told = self._said_of.get(of) if self._nameless else None
-            new = told is None
-            if told is None:
+            answer = self._said_of.get(of) if self._nameless else None
+            new = answer is None
+            if answer is None:
                 asking: dict[str, Any] = {"tenant": subject.tenant}
-                # What no source reads is not written for it either.
+                # A policy of which no source reads the name does not get it.
                 if not self._nameless:
                     asking["name"] = subject.name
                 asking["roles"] = list(subject.roles)
@@ -272,15 +272,15 @@ class PolicyGuard:
                     "action": action,
                     "resource": {"tenant": tenant, "labels": list(classes)},
                 }
-                told = self._engine.decide(self._bundle, question)
-            # Whoever writes or erases is shown no text.
+                answer = self._engine.decide(self._bundle, question)
+            # Writing and erasing show no text, so nothing is redacted.
             shown = action == "read"
-            found = self._said(number, told, lasting=self._remember, shown=shown)
+            decision = self._said(number, answer, lasting=self._remember, shown=shown)
             if new and self._nameless:
                 if len(self._said_of) >= self._most:
                     self._said_of.clear()
-                self._said_of[of] = told
-            return found
+                self._said_of[of] = answer
+            return decision
         except EngineError as error:
             _LOG.error("%s denies %s: the policy engine failed: %s", self._name, action, error)
             reason = f"the policy engine failed: {error}"

@@ -40,8 +40,8 @@ _WANTED: Final[Mapping[str, str]] = MappingProxyType(
 
 def field_error(kind: str, problem: str) -> str:
     """What is wrong with a field, in words of this package."""
-    found = _WANTED.get(kind) or problem.removeprefix("Value error, ")
-    return found.replace("Input should be", "wanted")
+    message = _WANTED.get(kind) or problem.removeprefix("Value error, ")
+    return message.replace("Input should be", "wanted")
 
 
 def _utc(moment: datetime) -> datetime:
@@ -163,9 +163,9 @@ def grant_exception(fields: Mapping[str, Any]) -> GovernedException:
         return GovernedException.model_validate(dict(fields))
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(map(str, one['loc'])) or 'exception'}: "
-            f"{field_error(one['type'], one['msg'])}"
-            for one in error.errors(include_url=False, include_input=False)
+            f"{'.'.join(map(str, fault['loc'])) or 'exception'}: "
+            f"{field_error(fault['type'], fault['msg'])}"
+            for fault in error.errors(include_url=False, include_input=False)
         )
         called = f"{fields['id']!r:.60}" if isinstance(fields.get("id"), str) else "without an id"
         raise RequestError(f"governed exception {called} is refused: {wrong}") from None
@@ -236,19 +236,19 @@ class ExceptionGuard:
         events: ExceptionEvents = _no_events,
     ) -> None:
         """Register exceptions in front of a guard."""
-        ids = [one.id for one in exceptions]
+        ids = [exception.id for exception in exceptions]
         twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
         if twice:
             raise RequestError(f"governed exceptions are registered twice: {', '.join(twice)}")
-        for one in exceptions:
-            missing = sorted(set(one.hooks) - set(hooks))
+        for exception in exceptions:
+            missing = sorted(set(exception.hooks) - set(hooks))
             if missing:
                 raise RequestError(
-                    f"governed exception {one.id!r} names audit hooks that are not there: "
+                    f"governed exception {exception.id!r} names audit hooks that are not there: "
                     f"{', '.join(missing)}"
                 )
         self._guard = guard
-        self._exceptions = tuple(sorted(exceptions, key=lambda one: one.id))
+        self._exceptions = tuple(sorted(exceptions, key=lambda exception: exception.id))
         self._clock = clock
         self._hooks = dict(hooks)
         self._events = events
@@ -265,23 +265,23 @@ class ExceptionGuard:
         A subject without a tenant is denied, whatever is registered.
         """
         decision = self._guard.decide(subject, action, labels)
-        # What nobody could decide about is denied whatever is registered.
+        # A question that the guard failed to decide is denied, whatever is registered.
         if decision.allowed or decision.failed or not subject.tenant.strip():
             return decision
         now = self._clock.now()
         over: list[str] = []
-        for one in self._exceptions:
-            if not one.scope.covers(subject, action, labels):
+        for exception in self._exceptions:
+            if not exception.scope.covers(subject, action, labels):
                 continue
-            state = one.state(now, self._events(subject.tenant))
+            state = exception.state(now, self._events(subject.tenant))
             if state != "active":
-                over.append(f"exception {one.id} is {state}")
+                over.append(f"exception {exception.id} is {state}")
                 continue
-            self._tell(one, subject, action, labels, decision, now)
-            return self._passing(one)
+            self._tell(exception, subject, action, labels, decision, now)
+            return self._passing(exception)
         if over:
             reason = f"{decision.reason}; {'; '.join(over)}"
-            # One that does not hold yet may hold later.
+            # An exception that does not hold yet may hold later.
             return decision.model_copy(update={"reason": reason, "lasting": False})
         return decision
 
@@ -292,24 +292,24 @@ class ExceptionGuard:
 
         Spec: Summit §Backlog Isolate 16
         """
-        one = next((one for one in self._exceptions if one.id == id_), None)
-        if one is None:
+        exception = next((exception for exception in self._exceptions if exception.id == id_), None)
+        if exception is None:
             raise AccessDenied(
                 f"bypass {id_!r:.80} is not registered as a governed exception, so {action} is "
                 "denied"
             )
         now = self._clock.now()
-        state = one.state(now, self._events(subject.tenant))
+        state = exception.state(now, self._events(subject.tenant))
         if state != "active":
             raise AccessDenied(f"governed exception {id_!r} is {state}, so {action} is denied")
-        if not subject.tenant.strip() or not one.scope.covers(subject, action, labels):
+        if not subject.tenant.strip() or not exception.scope.covers(subject, action, labels):
             raise AccessDenied(
                 f"governed exception {id_!r} is not for {action} by {subject.name!r:.80} of "
                 "things with these labels, so it is denied"
             )
         none = Decision(allowed=False, guard="", reason="no guard was asked")
-        self._tell(one, subject, action, labels, none, now)
-        return self._passing(one)
+        self._tell(exception, subject, action, labels, none, now)
+        return self._passing(exception)
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """Every registered exception with its scope and state, by id.
@@ -319,15 +319,15 @@ class ExceptionGuard:
         now = self._clock.now()
         return tuple(
             LedgerEntry(
-                id=one.id,
-                owner=one.owner,
-                state=one.state(now, self._events(one.scope.tenant)),
-                expires_at=one.expires_at,
-                scope=one.scope,
-                decisions=one.decisions,
-                uses=self._uses[one.id],
+                id=exception.id,
+                owner=exception.owner,
+                state=exception.state(now, self._events(exception.scope.tenant)),
+                expires_at=exception.expires_at,
+                scope=exception.scope,
+                decisions=exception.decisions,
+                uses=self._uses[exception.id],
             )
-            for one in self._exceptions
+            for exception in self._exceptions
         )
 
     def _passing(self, one: GovernedException) -> Decision:
@@ -383,5 +383,9 @@ def audit_exceptions(
 
     Spec: Summit §Backlog Isolate 16
     """
-    known = {one.id for one in exceptions if one.state(now, events(one.scope.tenant)) == "active"}
+    known = {
+        exception.id
+        for exception in exceptions
+        if exception.state(now, events(exception.scope.tenant)) == "active"
+    }
     return tuple(sorted(set(bypasses) - known))

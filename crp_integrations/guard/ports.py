@@ -45,8 +45,8 @@ class Bundle:
     @cached_property
     def digest(self) -> str:
         """`sha256:` hash of everything that decides."""
-        said = {"module": self.module, "data": dict(self.data), "entrypoint": self.entrypoint}
-        return digest(said | ({"further": dict(self.further)} if self.further else {}))
+        parts = {"module": self.module, "data": dict(self.data), "entrypoint": self.entrypoint}
+        return digest(parts | ({"further": dict(self.further)} if self.further else {}))
 
     @cached_property
     def reads_names(self) -> bool:

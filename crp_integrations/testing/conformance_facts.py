@@ -69,11 +69,11 @@ class FactsConformance:
         asked = [ids[7], "unknown", ids[3], ids[7], ids[19]]
         known = [ids[7], ids[3], ids[7], ids[19]]
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.get(asked)
-            assert [one.fact_id for one in found] == known
+            stored = transaction.facts.get(asked)
+            assert [item.fact_id for item in stored] == known
             block = transaction.facts.vectors(known)
             assert block.dtype == np.float32
-            assert (block == rows(found)).all()
+            assert (block == rows(stored)).all()
             with pytest.raises(StoreError, match="unknown"):
                 transaction.facts.vectors(asked)
 
@@ -106,18 +106,18 @@ class FactsConformance:
         with store.begin(NAMESPACE) as transaction:
             with pytest.raises(StoreError, match=why):
                 transaction.facts.add(two, np.full(shape, number, dtype=np.float32))
-            assert transaction.facts.get([one.fact_id for one in two]) == []
+            assert transaction.facts.get([item.fact_id for item in two]) == []
 
     def test_retrievable_means_active_or_stale(self, store: Store) -> None:
         made = [fact(f"alpha text {n}", source_id="doc", labels=(f"l{n}",)) for n in range(4)]
-        ids = {status: one.fact_id for status, one in zip(FactStatus, made, strict=True)}
+        ids = {status: item.fact_id for status, item in zip(FactStatus, made, strict=True)}
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add(made, rows(made))
             for status, id in ids.items():
                 transaction.facts.set_status([id], status, LATER)
         live = sorted([ids[FactStatus.ACTIVE], ids[FactStatus.STALE]])
         with store.begin(NAMESPACE, write=False) as transaction:
-            by_id = {one.fact_id: one for one in transaction.facts.get(list(ids.values()))}
+            by_id = {item.fact_id: item for item in transaction.facts.get(list(ids.values()))}
             assert transaction.facts.retrievable() == [(id, by_id[id].labels) for id in live]
             assert list(transaction.facts.state()) == [
                 (id, by_id[id].content_hash, by_id[id].status.value) for id in live
@@ -126,21 +126,21 @@ class FactsConformance:
             assert {status: by_id[id].status for status, id in ids.items()} == {
                 status: status for status in FactStatus
             }
-            found = [one.fact_id for one in transaction.facts.of_source("doc")]
-            assert found == sorted(ids.values())
+            fact_ids = [item.fact_id for item in transaction.facts.of_source("doc")]
+            assert fact_ids == sorted(ids.values())
             assert transaction.facts.of_source("other") == []
 
     def test_sources_by_id_and_settings_by_name(self, store: Store) -> None:
         made = [source(f"{n}.md", metadata={"n": n}, labels=("a",)) for n in range(5)]
         changed = source("3.md", status=SourceStatus.UPDATED, fact_count=4)
         with store.begin(NAMESPACE) as transaction:
-            for one in [*made, changed]:
-                transaction.facts.add_source(one)
+            for item in [*made, changed]:
+                transaction.facts.add_source(item)
             for value in ("a", "b"):
                 transaction.facts.set_setting("embedder", value)
             transaction.facts.set_setting("gone", "a")
             transaction.facts.remove_setting("gone")
-        wanted = {one.source_id: one for one in [*made, changed]}
+        wanted = {item.source_id: item for item in [*made, changed]}
         with store.begin(NAMESPACE, write=False) as transaction:
             assert list(transaction.facts.sources()) == [wanted[id] for id in sorted(wanted)]
             assert transaction.facts.source(changed.source_id) == changed
@@ -153,23 +153,23 @@ class FactsConformance:
         new = old.changed(
             content="the new otter", source_id="doc-2", modified_at=LATER, labels=("eu",)
         )
-        kept = same.changed(importance_weight=0.9, kind=SourceKind.OFFICIAL, metadata={"a": 1})
+        updated = same.changed(importance_weight=0.9, kind=SourceKind.OFFICIAL, metadata={"a": 1})
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add([old, same], rows([old, same]))
             transaction.facts.save_token_counts("words", {old.fact_id: 3, same.fact_id: 3})
         with store.begin(NAMESPACE) as transaction:
-            transaction.facts.replace([new, kept], other_rows(2))
+            transaction.facts.replace([new, updated], other_rows(2))
         assert new.fact_id == old.fact_id
         ids = [old.fact_id, same.fact_id]
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts
-            assert found.get(ids) == [new, kept]
-            assert (found.vectors(ids) == other_rows(2)).all()
-            assert found.search_text(["walrus"], 5) == []
-            assert [id for id, _ in found.search_text(["otter"], 5)] == [new.fact_id]
-            assert found.token_counts("words", ids) == {same.fact_id: 3}
-            assert [one.fact_id for one in found.of_source("doc-2")] == [new.fact_id]
-            assert (new.fact_id, ("eu",)) in found.retrievable()
+            stored = transaction.facts
+            assert stored.get(ids) == [new, updated]
+            assert (stored.vectors(ids) == other_rows(2)).all()
+            assert stored.search_text(["walrus"], 5) == []
+            assert [id for id, _ in stored.search_text(["otter"], 5)] == [new.fact_id]
+            assert stored.token_counts("words", ids) == {same.fact_id: 3}
+            assert [item.fact_id for item in stored.of_source("doc-2")] == [new.fact_id]
+            assert (new.fact_id, ("eu",)) in stored.retrievable()
 
     def test_removing_takes_everything_that_hangs_on_a_fact(self, store: Store) -> None:
         gone, left = facts("the gone walrus", "the left walrus")
@@ -185,17 +185,17 @@ class FactsConformance:
             transaction.facts.remove([gone.fact_id, "unknown", gone.fact_id, f"{left.fact_id}\0"])
         ids = [gone.fact_id, left.fact_id]
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts
-            assert found.get(ids) == [left]
-            assert [id for id, _ in found.retrievable()] == [left.fact_id]
-            assert [id for id, _ in found.search_text(["walrus"], 5)] == [left.fact_id]
-            assert list(found.prepared("e", [gone.content_hash])) == []
-            assert list(found.prepared("e", [left.content_hash])) == [left.content_hash]
-            assert found.token_counts("words", ids) == {left.fact_id: 3}
-            assert [edge.target_fact for edge in found.edges(ids)] == [left.fact_id]
-            assert found.tally() == {"ACTIVE": 1}
+            stored = transaction.facts
+            assert stored.get(ids) == [left]
+            assert [id for id, _ in stored.retrievable()] == [left.fact_id]
+            assert [id for id, _ in stored.search_text(["walrus"], 5)] == [left.fact_id]
+            assert list(stored.prepared("e", [gone.content_hash])) == []
+            assert list(stored.prepared("e", [left.content_hash])) == [left.content_hash]
+            assert stored.token_counts("words", ids) == {left.fact_id: 3}
+            assert [edge.target_fact for edge in stored.edges(ids)] == [left.fact_id]
+            assert stored.tally() == {"ACTIVE": 1}
             with pytest.raises(StoreError, match=gone.fact_id):
-                found.vectors([gone.fact_id])
+                stored.vectors([gone.fact_id])
 
     @pytest.mark.parametrize("status", FactStatus)
     def test_an_archived_fact_is_not_retrievable(self, store: Store, status: FactStatus) -> None:
@@ -228,7 +228,7 @@ class FactsConformance:
             assert transaction.facts.mark() == EMPTY
             assert transaction.facts.changes(EMPTY) == []
         a, b, c = fill(store, "a", "b", "c")
-        (one,) = facts("a")
+        (original,) = facts("a")
 
         def delete(found: FactsFacet) -> None:
             found.set_status([c], FactStatus.DELETED, LATER)
@@ -239,10 +239,10 @@ class FactsConformance:
             (lambda f: f.set_status([a], FactStatus.STALE, LATER), []),
             (lambda f: f.set_archived([c], LATER), [c]),
             (lambda f: f.set_communities({a: "x", b: "x", c: None}), [a, b]),
-            (lambda f: f.replace([one.changed(labels=("eu",))]), [a]),
-            (lambda f: f.replace([one.changed(content="another")]), [a]),
-            (lambda f: f.replace([one], other_rows(1)), [a]),
-            (lambda f: f.replace([one.changed(metadata={"k": 1})]), []),
+            (lambda f: f.replace([original.changed(labels=("eu",))]), [a]),
+            (lambda f: f.replace([original.changed(content="another")]), [a]),
+            (lambda f: f.replace([original], other_rows(1)), [a]),
+            (lambda f: f.replace([original.changed(metadata={"k": 1})]), []),
             (lambda f: f.touch([a, b], LATER), []),
             (lambda f: f.save_token_counts("words", {a: 1}), []),
             (lambda f: f.remove([b, "unknown"]), [b]),

@@ -81,20 +81,20 @@ ELSEWHERE = ("x-0", "x-1")
 
 def add_receipts(store: Store, *made: Receipt, sources: dict[str, str] | None = None) -> None:
     """Add receipts, each in a transaction of its own."""
-    for one in made:
+    for entry in made:
         with store.begin(NAMESPACE) as transaction:
-            receipts_in(transaction).add(one, sources or {})
+            receipts_in(transaction).add(entry, sources or {})
 
 
 def stored_receipt(store: Store, one: Receipt) -> Receipt:
     """A receipt as the store has it, which must verify."""
     with store.begin(NAMESPACE, write=False) as transaction:
-        found = receipts_in(transaction).get(one.receipt_id)
-    assert found is not None
-    verified = verify_receipt(write(found), key=SIGNER.public)
+        stored = receipts_in(transaction).get(one.receipt_id)
+    assert stored is not None
+    verified = verify_receipt(write(stored), key=SIGNER.public)
     assert verified.ok, (verified.place, verified.reason)
-    assert found.signed == one.signed
-    return found
+    assert stored.signed == one.signed
+    return stored
 
 
 def erased_in(one: Receipt) -> list[str]:
@@ -109,26 +109,26 @@ class ReceiptsConformance:
         made = [receipt(n, *ELSEWHERE) for n in (1, 2, 3)]
         other = receipt(1, session_id="t", window_id="w-t-1", hmac="sha256:t")
         add_receipts(store, *made[:2], other, made[2])
-        ids = [one.receipt_id for one in (*made[:2], other, made[2])]
+        ids = [entry.receipt_id for entry in (*made[:2], other, made[2])]
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = receipts_in(transaction)
-            assert [found.get(id_) for id_ in ids] == [*made[:2], other, made[2]]
-            assert found.of_window("w-s-2") == made[1]
-            assert [found.place(id_) for id_ in ids] == [0, 1, 2, 3]
-            assert found.ids() == ids
-            assert found.ids(after=0, limit=2) == ids[1:3]
-            assert found.ids(session_id="s") == [one.receipt_id for one in made]
-            assert found.ids(after=0, limit=1, session_id="s") == [made[1].receipt_id]
-            assert found.size() == 4
+            log = receipts_in(transaction)
+            assert [log.get(id_) for id_ in ids] == [*made[:2], other, made[2]]
+            assert log.of_window("w-s-2") == made[1]
+            assert [log.place(id_) for id_ in ids] == [0, 1, 2, 3]
+            assert log.ids() == ids
+            assert log.ids(after=0, limit=2) == ids[1:3]
+            assert log.ids(session_id="s") == [entry.receipt_id for entry in made]
+            assert log.ids(after=0, limit=1, session_id="s") == [made[1].receipt_id]
+            assert log.size() == 4
             for missing in ("", "crp_rcpt_0", "w-s-1"):
-                assert found.get(missing) is None
-                assert found.place(missing) is None
-            assert found.of_window(ids[0]) is None
+                assert log.get(missing) is None
+                assert log.place(missing) is None
+            assert log.of_window(ids[0]) is None
 
     def test_the_log_is_the_merkle_tree_of_what_was_signed(self, store: Store) -> None:
         made = [receipt(n, *ELSEWHERE) for n in range(1, 20)]
-        for size, one in enumerate(made, start=1):
-            add_receipts(store, one)
+        for size, entry in enumerate(made, start=1):
+            add_receipts(store, entry)
             with store.begin(NAMESPACE, write=False) as transaction:
                 node = receipts_in(transaction).node
                 tree = Tree(other.log_hash for other in made[:size])
@@ -159,6 +159,6 @@ class ReceiptsConformance:
         assert withdraw(store, other) == 3
         assert f"fact/{other}" in erased_in(stored_receipt(store, without))
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = receipts_in(transaction)
-            tree = Tree(one.log_hash for one in (shows, chosen, without))
-            assert root_of(3, found.node) == tree.root
+            log = receipts_in(transaction)
+            tree = Tree(entry.log_hash for entry in (shows, chosen, without))
+            assert root_of(3, log.node) == tree.root

@@ -30,12 +30,12 @@ def longer(count: int, start: int = 0) -> FloatRows:
 
 
 def meant(store: Store, **conditions: object) -> list[str]:
-    """Contents of the facts that are meant, in the order of their ids."""
+    """Contents of the facts that the conditions mean, sorted."""
     with store.begin(NAMESPACE, write=False) as transaction:
         ids = transaction.facts.find(Where.model_validate(conditions))
-        found = transaction.facts.get(ids)
+        matches = transaction.facts.get(ids)
         assert ids == sorted(ids)
-    return sorted(one.content for one in found)
+    return sorted(item.content for item in matches)
 
 
 def put(store: Store, *made: Fact) -> None:
@@ -49,11 +49,11 @@ class SearchConformance:
 
     def test_words_are_found_by_their_stem(self, store: Store) -> None:
         fill(store, *(f"filler text {n}" for n in range(6)))
-        both, one = fill(store, "audits of envelopes", "an audited text about other things")
+        both, single = fill(store, "audits of envelopes", "an audited text about other things")
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.search_text(["auditing", "ENVELOPE"], 5)
-            assert [id for id, _ in found] == [both, one]
-            assert all(score > 0 for _, score in found)
+            hits = transaction.facts.search_text(["auditing", "ENVELOPE"], 5)
+            assert [id for id, _ in hits] == [both, single]
+            assert all(score > 0 for _, score in hits)
             assert transaction.facts.search_text(["nowhere"], 5) == []
             assert transaction.facts.search_text([], 5) == []
 
@@ -66,10 +66,10 @@ class SearchConformance:
     def test_equal_scores_go_by_id_and_k_cuts(self, store: Store) -> None:
         ids = fill(store, *(f"sameword {n}x" for n in range(12)), *(f"rest {n}" for n in range(20)))
         with store.begin(NAMESPACE, write=False) as transaction:
-            found = transaction.facts.search_text(["sameword"], 50)
-            assert len({score for _, score in found}) == 1
-            assert [id for id, _ in found] == sorted(ids[:12])
-            assert transaction.facts.search_text(["sameword"], 5) == found[:5]
+            hits = transaction.facts.search_text(["sameword"], 50)
+            assert len({score for _, score in hits}) == 1
+            assert [id for id, _ in hits] == sorted(ids[:12])
+            assert transaction.facts.search_text(["sameword"], 5) == hits[:5]
             assert transaction.facts.search_text(["sameword"], 0) == []
 
     @pytest.mark.parametrize("term", STRANGE_TERMS)

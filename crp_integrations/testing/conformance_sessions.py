@@ -36,7 +36,7 @@ class SessionsConformance:
     """Sessions, their windows, and what windows said."""
 
     def test_the_safety_budget_never_rises(self, store: Store) -> None:
-        """Whoever writes; equal to four digits is no rise."""
+        """No writer may raise it; a budget that is equal to four digits is no rise."""
         open_session(store, "s", safety_budget=0.4)
         for left in (0.4001, 0.9, 1.0):
             with store.begin(NAMESPACE) as transaction:
@@ -45,9 +45,9 @@ class SessionsConformance:
                 sessions_of(transaction).keep(session("s", safety_budget=0.40000001))
         open_session(store, "s", safety_budget=0.0)
         with store.begin(NAMESPACE, write=False) as transaction:
-            kept = sessions_of(transaction).session("s")
-        assert kept is not None
-        assert kept.safety_budget == 0.0
+            stored = sessions_of(transaction).session("s")
+        assert stored is not None
+        assert stored.safety_budget == 0.0
 
     def test_what_has_ended_stays_as_it_is(self, store: Store) -> None:
         open_session(store, "s", ended=True)
@@ -126,22 +126,22 @@ class WithdrawalConformance:
     def test_a_window_is_emptied_with_a_fact_that_it_came_from(
         self, store: Store, how: str
     ) -> None:
-        (kept,) = fill(store, "other")
+        (other,) = fill(store, "other")
         gone = fact("gone", source_id="doc")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add([gone], rows([gone]))
         open_session(store, "s", "t")
         id_ = gone.fact_id
-        add_window(store, window(1, "t"), kept, report=report(kept))
+        add_window(store, window(1, "t"), other, report=report(other))
         match how:
             case "prior" | "stored source":
-                add_window(store, window(1), kept, id_)
+                add_window(store, window(1), other, id_)
             case "report":
-                add_window(store, window(1), kept, report=report(kept, id_))
+                add_window(store, window(1), other, report=report(other, id_))
             case "named":
-                add_window(store, window(1), kept, facts=[id_])
+                add_window(store, window(1), other, facts=[id_])
             case _:
-                add_window(store, window(1), kept, sources=["doc"])
+                add_window(store, window(1), other, sources=["doc"])
         assert windows_with_content(store, "s", "t") == ["w-s-1", "w-t-1"]
         assert withdraw(store, "unknown", source_id="another") == 0
         if "source" in how:
@@ -151,7 +151,7 @@ class WithdrawalConformance:
         assert windows_with_content(store, "s", "t") == ["w-t-1"]
         with store.begin(NAMESPACE, write=False) as transaction:
             assert sessions_of(transaction).windows("s") == [window(1)]
-            assert transaction.facts.get([id_, kept])
+            assert transaction.facts.get([id_, other])
         assert withdraw(store, id_, source_id="doc") == 0
 
     def test_windows_that_follow_are_emptied_too(self, store: Store) -> None:

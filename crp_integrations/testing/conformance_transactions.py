@@ -51,12 +51,12 @@ Attempt = Callable[[Transaction], Any]
 
 
 def fill_facets(transaction: Transaction, namespace: str) -> list[str]:
-    """Put something into every facet; the ids of the facts."""
+    """Put something into every facet; returns the ids of the facts."""
     made = [
         fact(f"{SECRET} {number} of {namespace}", namespace=namespace, source_id="doc")
         for number in range(3)
     ]
-    ids = [one.fact_id for one in made]
+    ids = [item.fact_id for item in made]
     facts, sessions = transaction.facts, sessions_of(transaction)
     facts.add(made, rows(made))
     facts.add_source(source(f"{SECRET}.md"))
@@ -64,7 +64,7 @@ def fill_facets(transaction: Transaction, namespace: str) -> list[str]:
     facts.save_token_counts("words", dict.fromkeys(ids, 7))
     facts.add_edges([Edge(source_fact=ids[0], target_fact=ids[1], kind="x")])
     facts.set_communities({ids[0]: SECRET})
-    facts.prepare("e", [one.content_hash for one in made], rows(made))
+    facts.prepare("e", [item.content_hash for item in made], rows(made))
     transaction.journal.seal(seal("s", 1))
     draft = EventDraft(EventType.FACT_INGESTED, {"source": SECRET})
     append_events(transaction.journal, KEY, [draft], "2026")

@@ -42,7 +42,7 @@ def facts(*contents: str) -> list[Fact]:
 
 def rows(chosen: Sequence[Fact]) -> FloatRows:
     """A unit row for each fact that depends on its text alone, shape (n, 8)."""
-    numbers = [[int(c, 16) + 1 for c in one.content_hash[-DIMENSIONS:]] for one in chosen]
+    numbers = [[int(c, 16) + 1 for c in item.content_hash[-DIMENSIONS:]] for item in chosen]
     return unit_rows(np.array(numbers, dtype=np.float32).reshape(len(chosen), DIMENSIONS))
 
 
@@ -51,7 +51,7 @@ def fill(store: Store, *contents: str) -> list[str]:
     made = facts(*contents)
     with store.begin(NAMESPACE) as transaction:
         transaction.facts.add(made, rows(made))
-    return [one.fact_id for one in made]
+    return [item.fact_id for item in made]
 
 
 def source(uri: str, **fields: Any) -> Source:
@@ -132,9 +132,9 @@ def open_session(store: Store, *names: str, **fields: Any) -> None:
 
 def add_window(store: Store, node: WindowNode, *fact_ids: str, **content: Any) -> None:
     """Add a window that showed some facts."""
-    said = {"prior": prior(node.window_number, *fact_ids), "report": report(), **content}
+    fields = {"prior": prior(node.window_number, *fact_ids), "report": report(), **content}
     with store.begin(NAMESPACE) as transaction:
-        sessions_of(transaction).add_window(node, **said)
+        sessions_of(transaction).add_window(node, **fields)
 
 
 def report(*fact_ids: str) -> str:
@@ -144,18 +144,18 @@ def report(*fact_ids: str) -> str:
 
 
 def windows_with_content(store: Store, *names: str) -> list[str]:
-    """Ids of the windows of sessions that something is kept of, in order."""
+    """Ids of the windows of sessions that have stored content, in order."""
     with store.begin(NAMESPACE, write=False) as transaction:
         sessions = sessions_of(transaction)
-        found = []
+        window_ids = []
         for name in names or ("s",):
             ids = [node.window_id for node in sessions.windows(name)]
-            kept = sessions.priors(ids)
+            priors = sessions.priors(ids)
             for id_ in ids:
-                assert (id_ in kept) == (sessions.report(id_) is not None)
-                if id_ in kept:
-                    found.append(id_)
-        return found
+                assert (id_ in priors) == (sessions.report(id_) is not None)
+                if id_ in priors:
+                    window_ids.append(id_)
+        return window_ids
 
 
 def withdraw(
@@ -198,7 +198,7 @@ def receipt(number: int, *facts: str, shown: int | None = None, **chain: Any) ->
 
 
 def receipts_in(transaction: Transaction) -> ReceiptsFacet:
-    """The facet, which a store of this suite has."""
-    found = receipts_of(transaction)
-    assert found is not None
-    return found
+    """The facet of receipts, which every store of this suite has."""
+    facet = receipts_of(transaction)
+    assert facet is not None
+    return facet

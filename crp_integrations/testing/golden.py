@@ -45,7 +45,7 @@ def read_context(recorded: Recorded) -> SeenContext:
     """What the model saw.
 
     Raises:
-        RequestError: it is nothing of that kind, or a receipt without its texts.
+        RequestError: it is of another kind, or a receipt without its texts.
         ReceiptBroken: the file is no receipt.
     """
     recorded = _opened(recorded)
@@ -53,12 +53,12 @@ def read_context(recorded: Recorded) -> SeenContext:
         return _of_receipt(recorded)
     if isinstance(recorded, Answer):
         recorded = recorded.envelope
-    told = (
+    figures = (
         ("facts", str(recorded.total_facts_included)),
         ("tokens", f"{recorded.token_count} of {recorded.token_budget}"),
         ("tier", recorded.quality_tier.value),
     )
-    return SeenContext(recorded.query, recorded.text, (), told)
+    return SeenContext(recorded.query, recorded.text, (), figures)
 
 
 def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
@@ -98,13 +98,13 @@ def compare(recorded: Recorded, folder: Path, name: str) -> str:
     changes = _changes(before, now)
     if not changes:
         return ""
-    told = [
+    differences = [
         f"{label}: {old} before, {new} now"
         for (label, old), (_, new) in zip(before.told, now.told, strict=False)
         if old != new
     ]
     head = f"the model would see something else than in {path}:"
-    return "\n".join([head, *changes, *told, "accept it with: pytest --crp-update"])
+    return "\n".join([head, *changes, *differences, "accept it with: pytest --crp-update"])
 
 
 def _opened(recorded: Recorded) -> Answer | Envelope | Receipt:
@@ -134,7 +134,7 @@ def _of_receipt(receipt: Receipt) -> SeenContext:
         told_of = json.loads(_text(receipt, tools))
         prompt.append(("tools", json.dumps(told_of, indent=1, ensure_ascii=False)))
     envelope = content.get("envelope")
-    told = (
+    figures = (
         ()
         if envelope is None
         else (
@@ -147,14 +147,14 @@ def _of_receipt(receipt: Receipt) -> SeenContext:
         _text(receipt, receipt.number("request")),
         _text(receipt, receipt.number("context")),
         tuple(prompt),
-        told,
+        figures,
     )
 
 
 def _message_text(receipt: Receipt, message: Mapping[str, Any]) -> tuple[str, str]:
-    """Role and words of a message; of its tool calls name and arguments, as ids always differ."""
+    """Role and words of a message; its tool calls without ids, as these always differ."""
     frame = json.loads(_text(receipt, message["frame"])) if "frame" in message else {}
-    calls = [f"{one['name']}({one['arguments']})" for one in frame.get("tool_calls", ())]
+    calls = [f"{call['name']}({call['arguments']})" for call in frame.get("tool_calls", ())]
     return str(message["role"]), "\n".join([_text(receipt, message["leaf"]), *calls])
 
 
@@ -170,20 +170,20 @@ def _read(path: Path) -> SeenContext:
     """A golden.
 
     Raises:
-        ConfigError: it is damaged, or a newer one.
+        ConfigError: it is damaged, or of a newer format.
     """
     if path.name.endswith(RECEIPT):
         try:
             return read_context(path)
         except ReceiptBroken as error:
-            said = f"golden {path} is damaged ({error}); write it with --crp-update"
-            raise ConfigError(said) from error
+            message = f"golden {path} is damaged ({error}); write it with --crp-update"
+            raise ConfigError(message) from error
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["schema"] != SCHEMA:
             raise ConfigError(f"golden {path} is {value['schema']!r:.40}, wanted {SCHEMA!r}")
-        told = tuple((name, str(value[name])) for name in ("facts", "tokens", "tier"))
-        return SeenContext(str(value["question"]), "\n".join(value["context"]), (), told)
+        figures = tuple((name, str(value[name])) for name in ("facts", "tokens", "tier"))
+        return SeenContext(str(value["question"]), "\n".join(value["context"]), (), figures)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"golden {path} cannot be read; write it with --crp-update") from error
 
@@ -210,6 +210,6 @@ def _differing(what: str, before: str, now: str) -> Iterator[str]:
     if before == now:
         return
     yield f"{what}:"
-    found = unified_diff(before.split("\n"), now.split("\n"), "golden", "now", lineterm="", n=2)
-    for line in found:
+    lines = unified_diff(before.split("\n"), now.split("\n"), "golden", "now", lineterm="", n=2)
+    for line in lines:
         yield f"  {line}"

@@ -101,5 +101,5 @@ def assert_context_unchanged(request: pytest.FixtureRequest) -> AssertContextUnc
 
 def _place(request: pytest.FixtureRequest) -> str:
     """Module, classes and test, as two modules or classes may have tests of one name."""
-    classes = [one.name for one in request.node.listchain() if isinstance(one, pytest.Class)]
+    classes = [node.name for node in request.node.listchain() if isinstance(node, pytest.Class)]
     return ".".join([Path(request.path).stem, *classes, request.node.name])

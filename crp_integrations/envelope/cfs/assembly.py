@@ -218,22 +218,22 @@ def assemble_context(
         known = cache.get(CacheKey(scope, view.generation(), view.state_hash(), digest))
         if known is not None:
             return known
-    found = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, both=both)
-    refused, screened = screen.refused(found.results) if screen is not None else ({}, ())
+    search = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, both=both)
+    refused, screened = screen.refused(search.results) if screen is not None else ({}, ())
     context = assemble(
         query,
-        found.results,
+        search.results,
         budget,
         tokenizer,
         now=now,
         settings=settings,
-        state_root=found.state_root,
-        counts=found.counts,
+        state_root=search.state_root,
+        counts=search.counts,
         algorithms=(RRF, *screened),
         refused=refused,
     )
     if cache is not None:
-        cache.put(CacheKey(scope, found.generation, found.state_root, digest), context)
+        cache.put(CacheKey(scope, search.generation, search.state_root, digest), context)
     return context
 
 
@@ -259,8 +259,8 @@ def assemble(
     ranked = unique_results(boosted)
     tokens = _counted(ranked, tokenizer) if counts is None else counts
     allowed = [result for result in ranked if result.chunk.id not in refused]
-    kept, duplicates = deduplicate(allowed, settings.dedup_threshold)
-    chosen, over = best_of_each(kept, settings.max_chunks_per_doc)
+    unique, duplicates = deduplicate(allowed, settings.dedup_threshold)
+    chosen, over = best_of_each(unique, settings.max_chunks_per_doc)
     packing = pack(
         group_by_document(chosen, tokens),
         chosen,
@@ -321,7 +321,7 @@ def assemble(
         ),
         properties=measure_properties(
             packing.placed,
-            kept,
+            unique,
             overhead_tokens=overhead,
             available=budget.available,
         ),
@@ -395,12 +395,14 @@ def verify_properties(
 
     Spec: CFS-021 §P1, §12
     """
-    one, other = (
+    context, repeat = (
         assemble_context(query, view, budget, tokenizer, now=now, settings=settings, both=both)
         for _ in range(2)
     )
-    return one.changed(
-        properties=one.properties.model_copy(update={"deterministic": same_context(one, other)})
+    return context.changed(
+        properties=context.properties.model_copy(
+            update={"deterministic": same_context(context, repeat)}
+        )
     )
 
 

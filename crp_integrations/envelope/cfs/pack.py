@@ -102,10 +102,10 @@ class _Filling:
         """Take what fits of a chunk, when chunks may be cut and something of it fits."""
         if not self.allow_partial:
             return False
-        found = cut_to(result.chunk.text, self._left(result), self.tokenizer)
-        if found is None:
+        piece = cut_to(result.chunk.text, self._left(result), self.tokenizer)
+        if piece is None:
             return False
-        text, tokens = found
+        text, tokens = piece
         self._place(Placed(result, text, tokens, cut=True))
         return True
 
@@ -242,11 +242,11 @@ def deduplicate(
     Spec: CFS-021 §10 (decisions F3, E23)
     """
     least = to_fixed(threshold)
-    kept: list[RetrievalResult] = []
+    unique: list[RetrievalResult] = []
     dropped: list[tuple[RetrievalResult, str]] = []
     hashes: dict[str, str] = {}
     sizes: list[int] = []
-    # Numbers of the kept results that hold a word, so that only those with shared words are met.
+    # Numbers of unique results by the words they hold: only results that share words are compared.
     holders: defaultdict[str, list[int]] = defaultdict(list)
     for result in results:
         text_hash = blake3_of(result.chunk.text)
@@ -259,16 +259,16 @@ def deduplicate(
                 for number, count in shared.items()
                 if count * SCALE > least * min(sizes[number], len(words))
             ]
-            stands = kept[min(alike)].chunk.id if alike else None
+            stands = unique[min(alike)].chunk.id if alike else None
         if stands is not None:
             dropped.append((result, stands))
             continue
         hashes[text_hash] = result.chunk.id
         for word in words:
-            holders[word].append(len(kept))
+            holders[word].append(len(unique))
         sizes.append(len(words))
-        kept.append(result)
-    return kept, dropped
+        unique.append(result)
+    return unique, dropped
 
 
 FORMAT = "cfs-format@1"
@@ -332,17 +332,17 @@ def fit_text(
 def _lighter(
     placed: Sequence[Placed], excess: int, places: Mapping[str, int], tokenizer: ContextTokenizer
 ) -> tuple[Placed, ...]:
-    """The chunks with some tokens less, at least one."""
+    """The chunks with fewer tokens, by at least one."""
     cut = next((number for number, chunk in enumerate(placed) if chunk.cut), None)
     if cut is not None:
         chunk = placed[cut]
         shorter = cut_to(chunk.result.chunk.text, chunk.tokens - excess, tokenizer)
-        kept = [] if shorter is None else [replace(chunk, text=shorter[0], tokens=shorter[1])]
-        return (*placed[:cut], *kept, *placed[cut + 1 :])
+        shortened = [] if shorter is None else [replace(chunk, text=shorter[0], tokens=shorter[1])]
+        return (*placed[:cut], *shortened, *placed[cut + 1 :])
     gone: set[str] = set()
     freed = 0
-    # A chunk's share of the whole is at most twice what it was counted as, so none goes that
-    # one by one would have stayed.
+    # A chunk takes at most twice the tokens it was counted as, so stopping at half of the excess
+    # removes no chunk that removing one at a time would have kept.
     for chunk in sorted(placed, key=lambda chunk: -places[chunk.result.chunk.id]):
         gone.add(chunk.result.chunk.id)
         freed += chunk.tokens

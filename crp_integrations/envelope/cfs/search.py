@@ -210,12 +210,12 @@ def sort_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
 
 def unique_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
     """One result for each chunk id, the first in the total order."""
-    found: dict[str, RetrievalResult] = {}
+    unique: dict[str, RetrievalResult] = {}
     for result in sort_results(results):
-        held = found.setdefault(result.chunk.id, result)
+        held = unique.setdefault(result.chunk.id, result)
         if held.chunk.text != result.chunk.text:
             raise RequestError(f"chunk id {result.chunk.id!r:.80} stands for two texts, wanted one")
-    return list(found.values())
+    return list(unique.values())
 
 
 def prefer_recent(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
@@ -242,19 +242,19 @@ def prefer_recent(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
 def best_of_each(
     results: Sequence[RetrievalResult], most: int | None
 ) -> tuple[list[RetrievalResult], list[RetrievalResult]]:
-    """The first so many results of each document, and the others; both keep their order.
+    """The first `most` results of each document, and the others; both keep their order.
 
     Spec: CFS-021 §Config
     """
     if most is None:
         return list(results), []
     seen: dict[str, int] = defaultdict(int)
-    kept: list[RetrievalResult] = []
+    first: list[RetrievalResult] = []
     over: list[RetrievalResult] = []
     for result in results:
         seen[result.document.id] += 1
-        (kept if seen[result.document.id] <= most else over).append(result)
-    return kept, over
+        (first if seen[result.document.id] <= most else over).append(result)
+    return first, over
 
 
 def group_by_document(

@@ -101,18 +101,20 @@ class Sandbox:
             redacted: kinds of personal data that are gone from it already.
 
         Raises:
-            RequestError: sources, labels or kinds are a text in the place of a list, or the kind or
-                media type is none.
+            RequestError: sources, labels or kinds are a text instead of a list, or the kind or
+                media type is not valid.
             AccessDenied: the guard denies writing things with these labels, or something that it
                 comes from was forgotten or is in quarantine.
             LimitReached: it is too large.
             StoreError: it could not be kept.
         """
         lists = {"sources": sources, "labels": labels, "redacted": redacted}
-        for name, one in lists.items():
-            if isinstance(one, str):
-                # Its letters would be the sources, and erasing the source would erase nothing.
-                raise RequestError(f"{name} is the text {one!r:.40}, wanted a list: [{one!r:.40}]")
+        for name, values in lists.items():
+            if isinstance(values, str):
+                # Each letter would be a source, and erasing the real source would erase nothing.
+                raise RequestError(
+                    f"{name} is the text {values!r:.40}, wanted a list: [{values!r:.40}]"
+                )
         data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
         if len(data) > self.settings.most_bytes:
             most = self.settings.most_bytes
@@ -124,20 +126,20 @@ class Sandbox:
                 media_type=media_type,
                 checksum=sha256(data),
                 size=len(data),
-                # With a session that is forgotten goes what was kept of it.
+                # What was kept of a session is erased when the session is forgotten.
                 sources=tuple(sorted({*sources, *([self.session_id] if self.session_id else [])})),
                 labels=tuple(sorted(held)),
                 redacted=tuple(sorted(set(redacted))),
             )
         except ValidationError as error:
-            wrong = ", ".join(sorted({str(one["loc"][0]) for one in error.errors()}))
+            wrong = ", ".join(sorted({str(fault["loc"][0]) for fault in error.errors()}))
             raise RequestError(f"an artifact cannot be kept: {wrong} is not as wanted") from None
         self._ask("write", artifact.labels)
         self._check_sources("what is to be kept", artifact)
         ref = storage.keep_artifact(self.objects, self.subject.tenant, artifact, data, self._keys)
         self._note("put", ref)
-        said = tuple(sorted(set(sources)))
-        return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=said)
+        unique = tuple(sorted(set(sources)))
+        return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=unique)
 
     def get(self, ref: str) -> ArtifactContent:
         """An artifact, for a tool or a person; a model is shown extracts.
@@ -226,7 +228,7 @@ class Sandbox:
 
     def refs(self) -> tuple[str, ...]:
         """Handles of the artifacts that the subject may read, ascending; reads each of them."""
-        found = []
+        refs = []
         for ref in storage.list_refs(self.objects, self.subject.tenant):
             content = storage.find_artifact(self.objects, self.subject.tenant, ref, self._keys)
             if (
@@ -234,8 +236,8 @@ class Sandbox:
                 and self._may("read", self._labels(content.artifact))
                 and not self.withdrawn(content.artifact.sources)
             ):
-                found.append(ref)
-        return tuple(found)
+                refs.append(ref)
+        return tuple(refs)
 
     def erase(self, ref: str) -> None:
         """Take an artifact away, to its bytes.
@@ -299,8 +301,8 @@ class Sandbox:
             raise AccessDenied(f"personal data must be taken out of {content.ref}, and cannot be")
         data = self.redactor.redacted(text, decision.redact).encode()
         # The hash of the whole would confirm a guess at what was taken out.
-        told = {"checksum": sha256(data), "size": len(data)}
-        return replace(content, artifact=content.artifact.model_copy(update=told), data=data)
+        changes = {"checksum": sha256(data), "size": len(data)}
+        return replace(content, artifact=content.artifact.model_copy(update=changes), data=data)
 
     def _refused(self, claim: AddressClaim, reason: str, message: str) -> AccessDenied:
         self._tell_refusal(claim, reason)

@@ -185,10 +185,10 @@ def sign_address(
         expires_at=until,
         nonce=sha256_hex(ids.new("nonce_"))[:_NONCE_DIGITS],
     )
-    said = urlsafe_b64encode(claim.model_dump_json().encode()).decode().rstrip("=")
-    seal = address_hmac(tenant_keys(keyring, subject.tenant, ARTIFACT_INFO)[-1], said)
+    encoded = urlsafe_b64encode(claim.model_dump_json().encode()).decode().rstrip("=")
+    seal = address_hmac(tenant_keys(keyring, subject.tenant, ARTIFACT_INFO)[-1], encoded)
     path = PATH.format(artifact_id=ref.removeprefix(PREFIX))
-    return claim, f"{path}?token={said}.{seal}"
+    return claim, f"{path}?token={encoded}.{seal}"
 
 
 def read_address(artifact_id: str, token: str, keyring: KeyRing) -> AddressClaim:
@@ -232,7 +232,14 @@ def keep_artifact(
     """
     ref, whole = pack_object(artifact, data, keys[-1])
     earlier = (name_object(whole, key) for key in keys[:-1])
-    ref = next((one for one in earlier if objects.get(_object(tenant, one)) is not None), ref)
+    ref = next(
+        (
+            earlier_ref
+            for earlier_ref in earlier
+            if objects.get(_object(tenant, earlier_ref)) is not None
+        ),
+        ref,
+    )
     marks = [_mark(tenant, source, ref) for source in artifact.sources]
     for mark in marks:
         objects.create(mark, b"")

@@ -63,7 +63,7 @@ def pack_line(mark: int, speaker: str, quoted: str) -> str:
 def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[ContextEntry]:
     """The items as entries, as they are shown now."""
     sources = {ref.item_id: ref.source for ref in pack.provenance_refs}
-    found: list[ContextEntry] = []
+    entries: list[ContextEntry] = []
     seen: set[str] = set()
     for number, section in enumerate(pack.sections):
         pinned = section.type in _KEPT
@@ -71,11 +71,11 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
             if item.id in seen:
                 raise RequestError(f"item {item.id!r:.80} stands twice in pack {pack.id!r:.60}")
             seen.add(item.id)
-            found.append(
+            entries.append(
                 ContextEntry(
                     id=item.id,
                     text=text_of(item, item.shown_ref, texts),
-                    unit=len(found),
+                    unit=len(entries),
                     firmness=Firmness.PINNED if pinned else Firmness.FREE,
                     cuttable=not pinned and section.type != "tools",
                     droppable=not pinned,
@@ -83,7 +83,7 @@ def make_pack_entries(pack: ContextPack, texts: Mapping[str, str]) -> list[Conte
                     cluster=sources.get(item.id, item.id),
                 )
             )
-    return found
+    return entries
 
 
 def write_pack(

@@ -76,12 +76,12 @@ _ARGUMENTS: Final = 120
 def make_ids(messages: Sequence[Message]) -> tuple[str, ...]:
     """An id for each message from what it says; equal ones are told apart by their order."""
     seen: Counter[str] = Counter()
-    found = []
+    ids = []
     for message in messages:
         name = "msg:" + digest(message.model_dump(mode="json")).removeprefix("sha256:")[:16]
         seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
-    return tuple(found)
+        ids.append(name if seen[name] == 1 else f"{name}.{seen[name]}")
+    return tuple(ids)
 
 
 def check_ids(ids: Sequence[str], messages: Sequence[Message]) -> tuple[str, ...]:
@@ -113,8 +113,8 @@ def is_summary(message: Message) -> bool:
 
 
 def name_speakers(messages: Sequence[Message]) -> list[str]:
-    """How a summary tells who says each message; of a result, what was called."""
-    found: list[str] = []
+    """Who says each message, as a summary names them; for a tool's result, what was called."""
+    speakers: list[str] = []
     calls: dict[str, str] = {}
     for message in messages:
         if message.tool_calls:
@@ -123,29 +123,29 @@ def name_speakers(messages: Sequence[Message]) -> list[str]:
                 + (f" {call.arguments}" if 2 < len(call.arguments) <= _ARGUMENTS else "")
                 for call in message.tool_calls
             }
-        said: str = message.role
+        speaker: str = message.role
         if message.role == "tool":
-            said = f"tool {calls.get(message.tool_call_id or '', message.name or '')}".rstrip()
+            speaker = f"tool {calls.get(message.tool_call_id or '', message.name or '')}".rstrip()
         elif is_summary(message):
-            said = "earlier"
-        found.append(said)
-    return found
+            speaker = "earlier"
+        speakers.append(speaker)
+    return speakers
 
 
 def make_history_entries(
     messages: Sequence[Message], ids: Sequence[str], recent: int, pinned: Collection[str] = ()
 ) -> list[ContextEntry]:
     """The messages as entries."""
-    found = group_turns(messages)
+    turns = group_turns(messages)
     question = find_last_question(messages)
-    said = name_speakers(messages)
+    speakers = name_speakers(messages)
     made: list[ContextEntry] = []
     turn_of_user = 0
-    for number, turn in enumerate(found):
+    for number, turn in enumerate(turns):
         first = messages[turn[0]]
         turn_of_user += first.role == "user" and not is_summary(first)
-        waits = number == len(found) - 1 and bool(first.tool_calls)
-        firmness = Firmness.RECENT if number >= len(found) - recent else Firmness.FREE
+        waits = number == len(turns) - 1 and bool(first.tool_calls)
+        firmness = Firmness.RECENT if number >= len(turns) - recent else Firmness.FREE
         if first.role == "system" or question in turn:
             firmness = Firmness.PINNED
         elif waits:
@@ -159,7 +159,7 @@ def make_history_entries(
                 cuttable=messages[place].role == "tool",
                 droppable=bool(first.tool_calls),
                 cluster=str(turn_of_user),
-                speaker=said[place],
+                speaker=speakers[place],
             )
             for place in turn
         ]
@@ -219,14 +219,14 @@ def write_history(
 
 def check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages of a history."""
-    # A message is a sequence of its own fields, and a mapping one of its keys.
+    # Both are iterable too: a message gives its own fields, and a mapping its keys.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
     history = tuple(messages)
-    for number, one in enumerate(history):
-        if not isinstance(one, Message):
+    for number, message in enumerate(history):
+        if not isinstance(message, Message):
             raise RequestError(
-                f"message {number} is of type {type(one).__name__}; give a Message, or take "
+                f"message {number} is of type {type(message).__name__}; give a Message, or take "
                 "crp_integrations.compact, which reads the OpenAI shape"
             )
     return history

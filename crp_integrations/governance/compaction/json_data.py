@@ -244,8 +244,8 @@ class JsonData(ProseText):
     def _written(self, node: JsonNode, stay: set[int], spans: list[tuple[int, int]]) -> str | None:
         """A value with what stays of it; None when nothing does. Adds the spans shown."""
         if not node.children:
-            kept = [number for number in node.pieces if number in stay]
-            return self._leaf(node, kept, spans) if kept else None
+            numbers = [number for number in node.pieces if number in stay]
+            return self._leaf(node, numbers, spans) if numbers else None
         written: list[str] = []
         gap = False
         for child in node.children:

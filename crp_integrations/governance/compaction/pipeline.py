@@ -232,15 +232,15 @@ class CompactionRun:
     def _least_relevant(
         self, stay: dict[int, list[int]], excess: int, keep: float
     ) -> dict[int, set[int]]:
-        """Pieces that say least, as many as come to the excess by their share of the characters."""
+        """The least relevant pieces that free the excess, by their share of the characters."""
         context = self.context
         ranked: list[tuple[int, int, int]] = []
         rate: dict[int, float] = {}
-        for at, kept in stay.items():
+        for at, numbers in stay.items():
             scores, pieces = context.relevance.pieces(at), context.relevance.reading(at).pieces
-            size = sum(pieces[number].end - pieces[number].start for number in kept)
+            size = sum(pieces[number].end - pieces[number].start for number in numbers)
             rate[at] = context.cost[at] / max(1, size)
-            best = sorted(kept, key=lambda number: (-scores[number], number))
+            best = sorted(numbers, key=lambda number: (-scores[number], number))
             ranked += [(scores[n], -at, -n) for n in best[math.ceil(keep * len(pieces)) :]]
         ranked.sort()
         taken: list[tuple[int, int, float]] = []
@@ -252,7 +252,7 @@ class CompactionRun:
             taken.append((-at, -number, rate[-at] * (piece.end - piece.start)))
             freed += taken[-1][2]
         gone: dict[int, set[int]] = {}
-        # The last one may free more than is needed: what says more and fits comes back.
+        # The last piece may free more than is needed: more relevant ones that fit come back.
         for at, number, tokens in reversed(taken):
             if tokens <= freed - excess:
                 freed -= tokens
@@ -342,12 +342,12 @@ class CompactionRun:
         context = self.context
         reading, scores = context.relevance.reading(at), context.relevance.pieces(at)
         size = max(1, sum(piece.end - piece.start for piece in reading.pieces))
-        kept: list[int] = []
+        chosen: list[int] = []
         used = 0
         for number in sorted(range(len(scores)), key=lambda n: (-scores[n], n)):
             piece = reading.pieces[number]
             cost = context.cost[at] * (piece.end - piece.start) // size
             if used + cost <= tokens:
-                kept.append(number)
+                chosen.append(number)
                 used += cost
-        return reading.cut(sorted(kept)) if kept else ShortenedText("", (), (), ("text",))
+        return reading.cut(sorted(chosen)) if chosen else ShortenedText("", (), (), ("text",))

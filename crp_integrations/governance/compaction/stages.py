@@ -195,21 +195,21 @@ class WorkingContext:
 
     def losses(self) -> dict[LossReason, list[str]]:
         """Names of the items and parts lost by each reason, in order."""
-        found: dict[LossReason, list[str]] = {}
+        by_reason: dict[LossReason, list[str]] = {}
         for reason in LossReason:
             names: list[str] = []
             for number, spans in sorted(self._losses.get(reason, {}).items()):
                 entry = self.entries[number]
                 text = entry.text
                 gone = merge_spans(spans, text)
-                # All of it by one reason: its id says it in fewer words.
+                # One reason took all of the text, so its id alone is enough.
                 if self.cuts[number] is None and not has_words_outside(text, gone):
                     names.append(entry.id)
                 else:
                     names += [part_id(entry.id, *span) for span in gone]
             if names:
-                found[reason] = names
-        return found
+                by_reason[reason] = names
+        return by_reason
 
     def _lose(self, number: int, spans: Spans, reason: LossReason) -> None:
         if spans:

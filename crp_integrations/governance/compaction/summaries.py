@@ -25,8 +25,8 @@ def build_summary(
 ) -> tuple[list[Summary], int]:
     """A shelf's folded entries summed up within so many tokens, and the tokens.
 
-    The last summary is that of the session, to be shown; it was made from those before it. None
-    where nothing fits.
+    The last summary is that of the session, to be shown; it was made from those before it. The list
+    is empty where nothing fits.
 
     Spec: Summit §Compression Strategy
     """
@@ -44,8 +44,8 @@ def build_summary(
         clusters.setdefault(context.entries[at].cluster, []).append(at)
     pick = _Pieces(context, list(folded), head, line)
     by_source: Chosen = {}
-    for at, kept in stay.items():
-        by_source |= pick.best({at: kept}, _SOURCE_PART * room // len(stay))
+    for at, pieces in stay.items():
+        by_source |= pick.best({at: pieces}, _SOURCE_PART * room // len(stay))
     of_cluster = {
         name: pick.best(
             {at: by_source[at] for at in members}, _CLUSTER_PART * room // len(clusters)

@@ -42,22 +42,22 @@ def find_missing(said: str, source: str) -> Iterator[tuple[int, int]]:
     a quotation may not.
     """
     taken: list[tuple[int, int]] = []
-    # The source is read for what is written otherwise there, and mostly nothing is.
+    # The source is read only where something is not in it word for word, which is rare.
     theirs: list[Quantity] | None = None
-    given: list[DateMention] | None = None
-    for one in quantities(said):
-        taken.append((one.start, one.end))
-        if _is_literal_in(one.text, source):
+    source_dates: list[DateMention] | None = None
+    for quantity in quantities(said):
+        taken.append((quantity.start, quantity.end))
+        if _is_literal_in(quantity.text, source):
             continue
         theirs = quantities(source) if theirs is None else theirs
-        if not any(agree(one, other) and one.bound == other.bound for other in theirs):
-            yield one.start, one.end
+        if not any(agree(quantity, other) and quantity.bound == other.bound for other in theirs):
+            yield quantity.start, quantity.end
     for date in dates(said):
         taken.append((date.start, date.end))
         if _is_literal_in(date.text, source):
             continue
-        given = dates(source) if given is None else given
-        if not any(gives(other, date) for other in given):
+        source_dates = dates(source) if source_dates is None else source_dates
+        if not any(gives(other, date) for other in source_dates):
             yield date.start, date.end
     literal = [*identifiers(said), *find_code(said)]
     for span in literal:
@@ -99,15 +99,15 @@ def check_history(
     }
     faults = list(_find_faults(texts, after, compact.account))
     of = dict(zip(names, before, strict=True))
-    said = dict(zip(names, history.name_speakers(before), strict=True))
-    faults += _find_summary_faults(compact.account.summaries, after, texts, said)
+    speakers = dict(zip(names, history.name_speakers(before), strict=True))
+    faults += _find_summary_faults(compact.account.summaries, after, texts, speakers)
     for name, message in zip(compact.ids, compact.messages, strict=True):
         source = of.get(name)
         if source is not None and message != history.with_text(source, message.content):
             faults.append(f"message {name} is not the one that it was")
     order = [name for name in compact.ids if name in texts]
-    kept = set(order)
-    if order != [name for name in names if name in kept]:
+    remaining = set(order)
+    if order != [name for name in names if name in remaining]:
         faults.append("the messages are in another order, or one stands twice")
     try:
         group_turns(compact.messages)
@@ -171,10 +171,10 @@ def _find_faults(
             if name not in gone or has_words_outside(text, lost):
                 yield f"item {name} is gone, and no report names all of it"
             continue
-        kept = spans.get(name, ())
-        if not _is_made_of(shown, text, kept):
+        cited = spans.get(name, ())
+        if not _is_made_of(shown, text, cited):
             yield f"item {name} is shown in words that are not its own"
-        if has_words_outside(text, sorted((*lost, *kept))):
+        if has_words_outside(text, sorted((*lost, *cited))):
             yield f"item {name} is shown in part, and no report names the rest"
     for name in after:
         if name not in ids and name not in summaries:
@@ -190,11 +190,11 @@ def _is_made_of(shown: str, text: str, spans: Sequence[tuple[int, int]]) -> bool
     if handle is not None and not text.startswith(handle.group()):
         place = handle.end()
     for start, end in spans:
-        found = shown.find(text[start:end], place)
-        if found < 0:
+        position = shown.find(text[start:end], place)
+        if position < 0:
             return False
-        between.append(shown[place:found])
-        place = found + end - start
+        between.append(shown[place:position])
+        place = position + end - start
     between.append(shown[place:])
     return not any(character.isalnum() for part in between for character in part)
 

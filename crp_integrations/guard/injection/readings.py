@@ -56,18 +56,18 @@ def _same_length(left: str, right: str) -> int:
 def _within(
     pattern: str, undo: Callable[[str], str | bytes], flags: int = 0
 ) -> Callable[[str], str]:
-    """Undo what a pattern finds, where readable text comes of it."""
+    """Undo what a pattern finds where the result is readable text."""
     compiled = re.compile(pattern, flags)
 
-    def one(match: re.Match[str]) -> str:
+    def undone(match: re.Match[str]) -> str:
         try:
-            said = undo(match.group())
-            said = said.decode("ascii") if isinstance(said, bytes) else said
+            plain = undo(match.group())
+            plain = plain.decode("ascii") if isinstance(plain, bytes) else plain
         except (ValueError, binascii.Error):
             return match.group()
-        return said if said.isascii() and said.replace("\n", "").isprintable() else match.group()
+        return plain if plain.isascii() and plain.replace("\n", "").isprintable() else match.group()
 
-    return lambda text: compiled.sub(one, text)
+    return lambda text: compiled.sub(undone, text)
 
 
 def _from_base64(text: str) -> bytes:

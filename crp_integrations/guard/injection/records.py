@@ -81,4 +81,4 @@ class InjectionReport(Part):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the rules that found something, each once, in alphabetical order."""
-        return tuple(sorted({found.rule for found in self.findings}))
+        return tuple(sorted({finding.rule for finding in self.findings}))
