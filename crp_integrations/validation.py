@@ -44,22 +44,22 @@ def several(given: Several, name: str, fix: str) -> Several:
 
 
 def aware_moment(given: object, name: str) -> datetime:
-    """A moment with a time zone; another one could not be compared with those that are stored."""
-    found = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
-    if found.tzinfo is None:
-        raise RequestError(f"{name} {found.isoformat()} has no time zone; give it one")
-    return found
+    """A moment with a time zone; one without could not be compared with stored moments."""
+    moment = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
+    if moment.tzinfo is None:
+        raise RequestError(f"{name} {moment.isoformat()} has no time zone; give it one")
+    return moment
 
 
 def refuse_part(name: str, part: object, wanted: Wanted, *, hidden: Collection[str] = ()) -> None:
-    """Refuse a part that has not what it is known by."""
-    # A class in the place of an object has the methods and cannot be asked.
+    """Refuse a part that lacks the attribute its kind is known by."""
+    # A class given instead of an object has the methods, but they cannot be called.
     if isinstance(part, type) or not hasattr(part, wanted.attribute):
         raise odd_part(name, part, wanted, hidden=hidden)
 
 
 def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = ()) -> ConfigError:
-    """The error of a part that is none."""
+    """The error for a part of the wrong kind."""
     return ConfigError(f"{name} is {seen(part, hidden=name in hidden)}; give {wanted.fix}")
 
 
