@@ -114,7 +114,7 @@ def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without repeated keys, of which readers might take different values."""
+    """A JSON object; refuses a repeated key, since readers might take either value of it."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError
