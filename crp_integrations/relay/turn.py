@@ -324,8 +324,8 @@ class Turn(OpenWindow):
                 closed = self._close("halted", shown, answered.answer, report, verdict=verdict)
                 withheld = self._answer(shown, answered, closed)
                 unread = unread_note(admission.policy, report, reason, self.request.accept_risk)
-                found = withholding(verdict.judgement, reason)
-                self._outcome = Halt(reason, withheld, *found, unread=unread)
+                cause = withholding(verdict.judgement, reason)
+                self._outcome = Halt(reason, withheld, *cause, unread=unread)
                 self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)

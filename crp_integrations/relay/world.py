@@ -249,15 +249,15 @@ class UnwrittenReceipts:
     def find(self, name: str, residency: str) -> Receipt | None:
         """A region's receipt by its id or its window's."""
         with self._lock:
-            found = self._receipts.get((residency, name))
-            if found is not None:
-                return found
+            by_id = self._receipts.get((residency, name))
+            if by_id is not None:
+                return by_id
             held = reversed(self._receipts.items())
             return next(
                 (
-                    one
-                    for (region, _), one in held
-                    if region == residency and one.chain.window_id == name
+                    receipt
+                    for (region, _), receipt in held
+                    if region == residency and receipt.chain.window_id == name
                 ),
                 None,
             )
@@ -267,15 +267,17 @@ class UnwrittenReceipts:
         with self._lock:
             return [
                 id_
-                for (region, id_), one in self._receipts.items()
-                if region == residency and session_id in ("", one.chain.session_id)
+                for (region, id_), receipt in self._receipts.items()
+                if region == residency and session_id in ("", receipt.chain.session_id)
             ]
 
     def end(self, session_id: str) -> None:
         """Forget those of a session, in every region."""
         with self._lock:
             ended = [
-                key for key, one in self._receipts.items() if one.chain.session_id == session_id
+                key
+                for key, receipt in self._receipts.items()
+                if receipt.chain.session_id == session_id
             ]
             for key in ended:
                 del self._receipts[key]
@@ -359,12 +361,12 @@ class World:
 
         Spec: CRP-SPEC-009 §7.2
         """
-        found = self.regions.get(residency.lower()) if residency else self.namespace
-        if found is None:
+        namespace = self.regions.get(residency.lower()) if residency else self.namespace
+        if namespace is None:
             raise RequestError(
                 f"residency {residency!r:.40} is not one of the regions {sorted(self.regions)}"
             )
-        return found
+        return namespace
 
 
 _COMPONENTS: Final[Mapping[str, Wanted]] = MappingProxyType(
@@ -406,14 +408,14 @@ _RECOGNISERS: Final = Wanted("kinds", "a list of Recognisers")
 
 
 def check_components(*, recognisers: Any = (), **parts: Any) -> None:
-    """Refuse a part that is none."""
+    """Refuse a component of the wrong kind."""
     for name, part in parts.items():
         if part is not None:
             refuse_part(name, part, _COMPONENTS[name], hidden=_SECRET)
     if isinstance(recognisers, str) or not isinstance(recognisers, Sequence):
         raise odd_part("recognisers", recognisers, _RECOGNISERS)
-    for one in recognisers:
-        refuse_part("recognisers", one, _RECOGNISERS)
+    for recogniser in recognisers:
+        refuse_part("recognisers", recogniser, _RECOGNISERS)
 
 
 _LOG = logging.getLogger("crp_integrations.relay")
