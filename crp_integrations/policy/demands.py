@@ -378,7 +378,7 @@ def check_distortion(examined: PolicyCase) -> Iterator[UnmetDemand]:
 def _check_count(
     examined: PolicyCase, kind: ViolationType, name: str, found: int, demand: Demand
 ) -> Iterator[UnmetDemand]:
-    """What a directive blocks was not found, where it was looked for in every claim."""
+    """A blocking directive: nothing it blocks was found, and every claim was searched for it."""
     if not examined.ran(3):
         yield examined.unmet(kind, name, NOT_CHECKED, "none", demand)
     elif found:
