@@ -63,7 +63,7 @@ def _id(name: str) -> HeaderField:
     return HeaderField(name, str, values.read_id)
 
 
-# What means the same in both directions.
+# Headers that mean the same in both directions.
 _SESSION_ID = _id(names.SESSION_ID)
 _DISPATCH = HeaderField(names.DISPATCH_STRATEGY, str, read_lower(Strategy))
 _SEED = _count(names.SEED)
