@@ -192,7 +192,7 @@ def _prior_window(end: WindowEnd, seal: WindowSeal) -> PriorWindow | None:
         return None
     envelope = end.envelope.model_copy(update={"window_number": seal.window_number})
     prior = envelope.as_prior(hashes=end.hashes)
-    # Values of our own: dozens of facts are not validated twice.
+    # These are the engine's own values: dozens of facts are not validated twice.
     return prior.model_copy(update={"answer": end.text, "window_id": seal.window_id})
 
 

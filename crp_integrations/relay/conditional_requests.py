@@ -203,7 +203,7 @@ class ConditionalRequest:
     def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
         """Whether an earlier answer passed what is demanded of this request's answer.
 
-        One that nobody read passed no demand that withholds; what lay in the way then, such as a
+        An answer that nobody read passed no demand that withholds; the obstacle then, such as a
         judge's budget, may be gone.
         """
         request, risk = self._request, headers.get(names.RISK)

@@ -326,7 +326,7 @@ def _judge_of(
 
 
 def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
-    """Give a judged report to who is told of it, in the background once the judge has spoken."""
+    """Give a judged report to its receivers, in the background once the judge has answered."""
     judge = way.judge
     if way.later:
         digest = report.settings_digest

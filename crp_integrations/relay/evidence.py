@@ -204,7 +204,7 @@ _ECHOED: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’
 
 
 def _json(text: str) -> Any:
-    """What a text holds as JSON; None for what is none."""
+    """The JSON value of a text; None where the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

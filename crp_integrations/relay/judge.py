@@ -129,7 +129,7 @@ class Judge:
         elif fields:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
-            # What reaches one provider is another one's neither address nor key.
+            # Another provider must get neither this one's address nor its key.
             same = same_provider(self.settings.fallback, self._name)
             self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
@@ -252,7 +252,7 @@ class Judge:
                 return
             spent.tokens += reply.usage.total_tokens
             cost = reply.usage.cost_usd
-            # What nobody knows the price of may have taken all of a budget in money.
+            # A call of unknown price may have used up a budget in money.
             spent.usd += (0.0 if reply.error else inf) if cost is None else cost
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)

@@ -132,7 +132,7 @@ class JudgedAnswer:
         assert self._called is not None
         self._inquiry.take(reply)
         if not reply.error and self._inquiry.run().calls[-1].error:
-            # The next answer's judge is asked, and not told the same again.
+            # An unreadable reply is forgotten, so that the judge is asked anew for the next answer.
             self.judge.forget(self._called)
 
     @property
@@ -160,7 +160,7 @@ class JudgedAnswer:
 
     def _ended(self) -> Report:
         report = self.report
-        # Of one that is out already nothing can be withheld any more.
+        # An answer that is delivered already cannot be withheld any more.
         if self.failed and not self._late and self.judge.settings.failure == "halt":
             raise SafetyHalt(
                 f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "

@@ -88,7 +88,7 @@ class CarriedContext:
         self._settle(TransferType.SUMMARY, reply.text, self._fidelity(reply.text))
 
     def _fidelity(self, summary: str) -> float:
-        """Of a summary to the answers, [0, 1]: the least of what it keeps and what supports it."""
+        """Fidelity of a summary to the answers, [0, 1]; claims that it invents lower it."""
         world = self._world
         report = examine(
             Dossier(
@@ -103,7 +103,7 @@ class CarriedContext:
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
-        # A figure or name that stands in no answer was made up by whoever summed them up.
+        # A figure or name that is in no answer was made up by the summary.
         stated = report.claim_counts.total
         invented = sum(bool(claim.hints) for claim in report.claims)
         return min(report.fidelity_score, 1.0 - invented / stated if stated else 1.0)
@@ -214,7 +214,7 @@ def window_report(namespace: Namespace, window_id: str) -> Report | None:
 def denied_facts(
     namespace: Namespace, fact_ids: Collection[str], seen: Sequence[Fact] | None = None
 ) -> set[str]:
-    """Those of the facts that are there for others, and not for the subject.
+    """Those of the facts that others may read and the subject may not.
 
     A fact that is there for nobody any more is not denied: what was said with one that was
     withdrawn is gone with it.
@@ -269,5 +269,5 @@ def _has_changed(fact: Fact, shown: str, sealed: str) -> bool:
         return True
     if fact.status is not FactStatus.STALE or not sealed or fact.modified_at is None:
         return False
-    # One that was stale already when it was shown is no news.
+    # A fact that was already stale when it was shown has not changed since.
     return fact.modified_at > datetime.fromisoformat(sealed)

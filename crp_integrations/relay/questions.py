@@ -154,21 +154,21 @@ class Questions:
 
     @property
     def observer(self) -> Observer | None:
-        """Who is told of windows and model calls; for who calls a model himself."""
+        """The observer of windows and model calls, for callers that call a model themselves."""
         return self._world.observer
 
     @property
     def judge(self) -> Judge | None:
-        """Who is asked whether answers hold; None for nobody."""
+        """The judge of the answers; None where there is none."""
         return self._world.judge
 
     @property
     def tracer(self) -> Tracer:
-        """What opens the spans around a question; for who plays its windows himself."""
+        """The tracer of a question's spans, for callers that play its windows themselves."""
         return self._world.tracer
 
     def context_limit(self, model: str = "") -> tuple[int, str]:
-        """Tokens that a model takes in, and where the number is from.
+        """Tokens that a model accepts, and where the number is from.
 
         Args:
             model: empty for the settings' own.
@@ -179,7 +179,7 @@ class Questions:
         return self._world.limit_for(model or self._world.settings.model)
 
     def turn(self, query: str, **asking: Unpack[QuestionFields]) -> Turn:
-        """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
+        """A window for callers that call the model: `begin`, then `receive` or `fail`."""
         world = self._judging(asking)
         return Turn(self._request(query, asking), world)
 

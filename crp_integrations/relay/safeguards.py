@@ -280,7 +280,7 @@ def count_shared(
 
 
 def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
-    """Take out what the counts say is due, and who asked could not take out.
+    """Quarantine facts whose counts are over a bound and that earlier subjects could not remove.
 
     Spec: CRP-SPEC-009 §8.4
     """
@@ -295,7 +295,7 @@ def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
 
 
 def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
-    """Take facts out of retrieval and tell the operator; their answer is not held up by it.
+    """Take facts out of retrieval and tell the operator; the answer is delivered regardless.
 
     A fact whose subject may not write stays, with its count: the next finding tries again.
     """

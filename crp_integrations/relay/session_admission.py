@@ -54,7 +54,7 @@ NONCE_KEY_INFO: Final = b"crp-safety-nonce-key-v1"
 
 def new_nonce(policy: Policy, world: World) -> str:
     """A new nonce, bound to a policy."""
-    # The ids come from a source that nobody can guess; of one in tests nothing else is asked.
+    # The ids come from a source that nobody can guess, except in tests that give their own.
     chance = bytes.fromhex(sha256_hex(world.ids.new("nonce_")))[:RANDOM_BYTES]
     return make_nonce(policy, random=chance, key=_nonce_keys(world)[-1])
 
@@ -243,7 +243,7 @@ def admit_window(
 def _ancestors(
     nodes: Sequence[WindowNode], last: Sequence[WindowNode], *, named: bool
 ) -> tuple[str, ...]:
-    """The windows that one with these parents has seen; of a session that was forgotten none."""
+    """Ids of the windows that precede a window with these parents; none in a forgotten session."""
     try:
         return ancestry(nodes, [window.window_id for window in last])
     except UnknownContinuation:

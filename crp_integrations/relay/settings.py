@@ -408,7 +408,7 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "tuple_type":
-        # What a tuple is, is Python's own matter.
+        # "Tuple" is a word of Python's that settings files do not have.
         return field, "wanted a list"
     return field, first["msg"].removeprefix("Value error, ")
 

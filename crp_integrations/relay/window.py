@@ -63,7 +63,7 @@ from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
-# The remedy of a prompt that quotes what is to be gone on from.
+# The remedy whose prompt quotes the text to continue from.
 AUGMENTED: Final = "prompt-augmented"
 # Errors of a close whose place was taken by an answer that was asked at the same time.
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
@@ -322,7 +322,7 @@ class OpenWindow:
         return self._end_without_answer(word, own_error(error), error)
 
     def _seal_on_error(self, work: Callable[[], T]) -> T | Outcome:
-        """Whatever is in the way before the call, the window is sealed as refused or failed."""
+        """Do work before the call; on an error, seal the window as refused or failed."""
         try:
             return work()
         except CRPError as error:
@@ -457,7 +457,7 @@ class OpenWindow:
         seal = closed.seal
         return Answer(
             text=reply.text,
-            # Values of our own: nothing is validated again.
+            # These are the engine's own values, so nothing is validated again.
             envelope=envelope.model_copy(update={"window_number": seal.window_number}),
             report=closed.report,
             headers=self._headers(envelope, closed),

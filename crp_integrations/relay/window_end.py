@@ -135,7 +135,7 @@ class WindowCalls:
 
     @property
     def usage(self) -> Usage:
-        """Of all calls together; the cost is known only when every call's is."""
+        """Usage of all calls together; the cost is known only when every call's is."""
         return total_usage(self._usages)
 
 

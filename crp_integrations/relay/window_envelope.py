@@ -224,7 +224,7 @@ class WindowEnvelope:
             self._candidates = None
 
     def _temperature(self) -> float | None:
-        """The request's; a draft that is to be verified has one of its own where it names none."""
+        """The request's temperature, else for a draft that is to be verified the settings' own."""
         asked = self.request.temperature
         if asked is None and self.request.strategy is Strategy.REFLEXIVE:
             return self._world.settings.dispatch.draft_temperature

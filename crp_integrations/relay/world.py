@@ -191,7 +191,7 @@ class PersonalDataIndex:
         names = sha256_each([text.encode("utf-8", "surrogatepass") for text in texts])
         with self._lock:
             known = [self._known.get(name) for name in names]
-            # Which were used last says nothing while there is room for as many again.
+            # The order of last use does not matter before the memory is half full.
             if 2 * len(self._known) > self._most:
                 for name, holds in zip(names, known, strict=True):
                     if holds is not None:
@@ -402,7 +402,7 @@ _COMPONENTS: Final[Mapping[str, Wanted]] = MappingProxyType(
         ),
     }
 )
-# What stands for one of these by mistake may hold a key or a password; its type alone is told.
+# A value given for one of these by mistake may hold a key or a password: errors name its type.
 _SECRET: Final = frozenset({"artifacts", "keyring", "receiver", "settings", "store", "violations"})
 _RECOGNISERS: Final = Wanted("kinds", "a list of Recognisers")
 
@@ -422,9 +422,9 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 
 def maintain_due(namespace: Namespace) -> None:
-    """Do what is due; what stands in the way of it keeps nobody out.
+    """Do the maintenance that is due; an error of it does not keep the relay from opening.
 
-    A standby, a login or a file that is only read can still be looked into.
+    A standby, a read-only login or a read-only file can still be opened.
 
     Spec: CRP-SPEC-009 §8
     """

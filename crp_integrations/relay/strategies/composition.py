@@ -70,11 +70,11 @@ class FannedQuestion(ReportedQuestion):
 
     @property
     def session_id(self) -> str:
-        """Of all its windows."""
+        """The session of all its windows."""
         return self._plan.session_id
 
     def show_at_once(self) -> bool:
-        """No: the parts are answered before the whole."""
+        """Always False: the parts are answered before the whole."""
         return False
 
     def _begin(self) -> Step:

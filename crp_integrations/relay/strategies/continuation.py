@@ -159,7 +159,7 @@ class ContinuedAnswer(ReportedQuestion):
 
     @property
     def session_id(self) -> str:
-        """Of all its windows."""
+        """The session of all its windows."""
         return self._turn.session_id
 
     @property
