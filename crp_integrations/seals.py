@@ -26,12 +26,12 @@ JOURNAL_INFO = b"crp-journal-hmac-v1"
 ARTIFACT_INFO = b"crp-artifact-url-v1"
 HANDLE_INFO = b"crp-artifact-handle-v1"
 _ONE_WAY = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-# Every reader keeps a number below it, and no encoder writes one with an exponent.
+# Every reader keeps a smaller number exactly, and no encoder writes it with an exponent.
 _LARGE = 10**15
 # Values of these types are written in one way by every encoder.
 _AS_IT_IS = frozenset({str, bool, type(None)})
 _FLOATS, _NUMBERS = frozenset({float}), frozenset({int})
-# Around a number within quotation marks; a character that stands for nothing.
+# Marks a number within quotation marks; Unicode gives this character no meaning.
 _MARK = "\ufdd0"
 _MARKED = re.compile(f'"{_MARK}([0-9.e-]+){_MARK}"'.encode())
 # First field of what a nonce's seal covers: no other seal begins so.
@@ -52,7 +52,7 @@ def sha256(text: str | bytes) -> str:
 
 
 def sha256_each(texts: Iterable[bytes]) -> list[str]:
-    """The same of several, such as the facts of an envelope: a call of each takes as long again."""
+    """`sha256` of several texts, such as an envelope's facts; faster than a call for each."""
     return ["sha256:" + hashlib.sha256(text).hexdigest() for text in texts]
 
 

@@ -18,24 +18,24 @@ Several = TypeVar("Several", bound=Sequence[object])
 
 
 class Wanted(NamedTuple):
-    """What a part is known by, and what to give in the place of another thing."""
+    """What a part is known by, and what to give instead of something else."""
 
     attribute: str
     fix: str
 
 
 def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
-    """What was given, which is of a kind."""
+    """Return a value that must be of a kind."""
     if not isinstance(given, kind):
         raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
     return given
 
 
 def several(given: Several, name: str, fix: str) -> Several:
-    """What was given, which holds several in an order.
+    """Return a value that must be a sequence of several.
 
-    One text would be read letter by letter, a set in an order of its own, and an iterator be empty
-    afterwards.
+    A single text would be read letter by letter, a set has an order of its own, and an iterator is
+    empty afterwards.
     """
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         what = "one text" if isinstance(given, str) else seen(given, hidden=True)
