@@ -321,25 +321,25 @@ _KEY: Final = re.compile(
 
 
 def provider_refusal(said: object) -> dict[str, Any] | None:
-    """A provider's refusal as `message`, `type`, `param` and `code`; None where it is no such.
+    """A provider's refusal as `message`, `type`, `param` and `code`; None for another body.
 
     Args:
-        said: its body, as text or JSON, with `error` around what is looked for or without. Keys in
-            it are not repeated.
+        said: the body, as text or JSON, with or without an `error` object around these fields.
+            API keys in its message are masked.
     """
     if isinstance(said, str):
         with suppress(ValueError, RecursionError):
             said = json.loads(said)
-    told = (said.get("error") or said) if isinstance(said, Mapping) else None
-    told = told if isinstance(told, Mapping) else {"message": told}
-    message = told.get("message") or told.get("detail")
+    refusal = (said.get("error") or said) if isinstance(said, Mapping) else None
+    refusal = refusal if isinstance(refusal, Mapping) else {"message": refusal}
+    message = refusal.get("message") or refusal.get("detail")
     if not message:
         return None
     text = message if isinstance(message, str) else json.dumps(message)
-    # A lone surrogate is text in JSON, and nowhere else.
+    # JSON may hold a lone surrogate, which cannot be encoded.
     text = _KEY.sub("[key]", text).encode(errors="replace").decode()
-    words = {name: told.get(name) for name in ("type", "param", "code")}
-    short = {name: one if isinstance(one, int | str) else None for name, one in words.items()}
+    words = {name: refusal.get(name) for name in ("type", "param", "code")}
+    short = {name: value if isinstance(value, int | str) else None for name, value in words.items()}
     return {"message": text[:_LONGEST], **short}
 
 

@@ -43,7 +43,7 @@ def pieces(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, bool]
         if at <= start < end <= len(text):
             made += [(text[at:start], False), (text[start:end], True)]
             at = end
-    return [one for one in (*made, (text[at:], False)) if one[0]]
+    return [piece for piece in (*made, (text[at:], False)) if piece[0]]
 
 
 def marked(parts: Pieces, kind: str = "") -> str:

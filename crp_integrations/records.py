@@ -64,5 +64,5 @@ class Record(Part):
 
     def changed(self, **fields: Any) -> Self:
         """Return a copy with some fields replaced and everything validated again."""
-        kept = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self).model_validate({**kept, **fields})
+        current = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**current, **fields})

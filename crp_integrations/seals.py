@@ -26,12 +26,12 @@ JOURNAL_INFO = b"crp-journal-hmac-v1"
 ARTIFACT_INFO = b"crp-artifact-url-v1"
 HANDLE_INFO = b"crp-artifact-handle-v1"
 _ONE_WAY = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-# Every reader keeps a number below it, and no encoder writes one with an exponent.
+# Every reader keeps a smaller number exactly, and no encoder writes it with an exponent.
 _LARGE = 10**15
 # Values of these types are written in one way by every encoder.
 _AS_IT_IS = frozenset({str, bool, type(None)})
 _FLOATS, _NUMBERS = frozenset({float}), frozenset({int})
-# Around a number within quotation marks; a character that stands for nothing.
+# Marks a number within quotation marks; Unicode gives this character no meaning.
 _MARK = "\ufdd0"
 _MARKED = re.compile(f'"{_MARK}([0-9.e-]+){_MARK}"'.encode())
 # First field of what a nonce's seal covers: no other seal begins so.
@@ -52,7 +52,7 @@ def sha256(text: str | bytes) -> str:
 
 
 def sha256_each(texts: Iterable[bytes]) -> list[str]:
-    """The same of several, such as the facts of an envelope: a call of each takes as long again."""
+    """`sha256` of several texts, such as an envelope's facts; faster than a call for each."""
     return ["sha256:" + hashlib.sha256(text).hexdigest() for text in texts]
 
 
@@ -72,34 +72,32 @@ def canonical(value: Any) -> bytes:
     try:
         data = orjson.dumps(_plain(value, small), option=_ONE_WAY)
     except (TypeError, ValueError, RecursionError):
-        # The general one says what is wrong.
+        # The general encoder says what is wrong.
         return rfc8785.dumps(value)
     if not small:
         return data
-    # As many as were put there: no text holds the mark besides.
+    # More marks than were put there: a text of the value holds one too.
     if data.count(_MARK.encode()) != 2 * len(small):
         return rfc8785.dumps(value)
-    return _MARKED.sub(lambda found: found[1], data)
+    return _MARKED.sub(lambda match: match[1], data)
 
 
 def _plain(value: Any, small: list[float]) -> Any:
-    """The same with whole floats as integers, and small ones as marked texts, as RFC 8785
-    writes.
-    """
+    """The value as RFC 8785 writes it: whole floats as integers, small ones as marked texts."""
     kind = type(value)
     if kind in _AS_IT_IS:
         return value
     if kind is dict:
         made = {}
-        for key, one in value.items():
+        for key, item in value.items():
             if type(key) is not str or not key.isascii():
                 raise TypeError
-            # Most are no more than a text or a share: asked for here, since a call takes longer.
-            its = type(one)
-            if its in _AS_IT_IS or (its is float and 1e-4 <= one < _LARGE and one % 1):
-                made[key] = one
+            # Most items are a text or a share: checked here, since a call takes longer.
+            its = type(item)
+            if its in _AS_IT_IS or (its is float and 1e-4 <= item < _LARGE and item % 1):
+                made[key] = item
             else:
-                made[key] = _plain(one, small)
+                made[key] = _plain(item, small)
         return made
     if kind is list or kind is tuple:
         kinds = {*map(type, value)}
@@ -107,13 +105,14 @@ def _plain(value: Any, small: list[float]) -> Any:
             return value
         if kinds == _FLOATS:
             return [
-                one if 1e-4 <= one < _LARGE and one % 1 else _plain(one, small) for one in value
+                item if 1e-4 <= item < _LARGE and item % 1 else _plain(item, small)
+                for item in value
             ]
         if kinds == _NUMBERS and min(value) > -_LARGE and max(value) < _LARGE:
             return value
-        return [one if type(one) in _AS_IT_IS else _plain(one, small) for one in value]
+        return [item if type(item) in _AS_IT_IS else _plain(item, small) for item in value]
     if kind is float:
-        # Neither NaN nor what is infinite lies in there.
+        # NaN and the infinities are outside this range as well.
         if not -_LARGE < value < _LARGE:
             raise TypeError
         if value.is_integer():
@@ -125,7 +124,7 @@ def _plain(value: Any, small: list[float]) -> Any:
     if kind is int and -_LARGE < value < _LARGE:
         return value
     if isinstance(value, str):
-        # A word of a closed list.
+        # A member of a string enum.
         return str(value)
     raise TypeError
 

@@ -18,24 +18,24 @@ Several = TypeVar("Several", bound=Sequence[object])
 
 
 class Wanted(NamedTuple):
-    """What a part is known by, and what to give in the place of another thing."""
+    """What a part is known by, and what to give instead of something else."""
 
     attribute: str
     fix: str
 
 
 def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
-    """What was given, which is of a kind."""
+    """Return a value that must be of a kind."""
     if not isinstance(given, kind):
         raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
     return given
 
 
 def several(given: Several, name: str, fix: str) -> Several:
-    """What was given, which holds several in an order.
+    """Return a value that must be a sequence of several.
 
-    One text would be read letter by letter, a set in an order of its own, and an iterator be empty
-    afterwards.
+    A single text would be read letter by letter, a set has an order of its own, and an iterator is
+    empty afterwards.
     """
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         what = "one text" if isinstance(given, str) else seen(given, hidden=True)
@@ -44,22 +44,22 @@ def several(given: Several, name: str, fix: str) -> Several:
 
 
 def aware_moment(given: object, name: str) -> datetime:
-    """A moment with a time zone; another one could not be compared with those that are stored."""
-    found = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
-    if found.tzinfo is None:
-        raise RequestError(f"{name} {found.isoformat()} has no time zone; give it one")
-    return found
+    """A moment with a time zone; one without could not be compared with stored moments."""
+    moment = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
+    if moment.tzinfo is None:
+        raise RequestError(f"{name} {moment.isoformat()} has no time zone; give it one")
+    return moment
 
 
 def refuse_part(name: str, part: object, wanted: Wanted, *, hidden: Collection[str] = ()) -> None:
-    """Refuse a part that has not what it is known by."""
-    # A class in the place of an object has the methods and cannot be asked.
+    """Refuse a part that lacks the attribute its kind is known by."""
+    # A class given instead of an object has the methods, but they cannot be called.
     if isinstance(part, type) or not hasattr(part, wanted.attribute):
         raise odd_part(name, part, wanted, hidden=hidden)
 
 
 def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = ()) -> ConfigError:
-    """The error of a part that is none."""
+    """The error for a part of the wrong kind."""
     return ConfigError(f"{name} is {seen(part, hidden=name in hidden)}; give {wanted.fix}")
 
 

@@ -188,7 +188,7 @@ def _flag(value: Any) -> bool:
 
 
 def _word(*lists: Iterable[str] | type[StrEnum], empty: bool = False) -> ValueKind:
-    allowed = frozenset(str(word) for one in lists for word in one) | ({""} if empty else set())
+    allowed = frozenset(str(word) for words in lists for word in words) | ({""} if empty else set())
 
     def word(value: Any) -> str:
         if not isinstance(value, str) or value not in allowed:
@@ -202,7 +202,7 @@ def _many(kind: ValueKind) -> ValueKind:
     def many(value: Any) -> list[Any]:
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ValueError("a list")
-        return [kind(one) for one in value]
+        return [kind(item) for item in value]
 
     return many
 

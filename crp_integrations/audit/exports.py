@@ -102,23 +102,23 @@ def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
     """
     for index, line in enumerate(lines):
         try:
-            told = json.loads(line, object_pairs_hook=_unique_keys)
-            if not isinstance(told, dict) or told.keys() != set(KEYS):
+            fields = json.loads(line, object_pairs_hook=_unique_keys)
+            if not isinstance(fields, dict) or fields.keys() != set(KEYS):
                 raise ValueError
-            if all(told[name] is None for name in KEYS[:-1]):
-                yield Stub.model_validate({"hmac": told["hmac"]})
+            if all(fields[name] is None for name in KEYS[:-1]):
+                yield Stub.model_validate({"hmac": fields["hmac"]})
             else:
-                yield Event.model_validate({"seq": index + 1, **told})
+                yield Event.model_validate({"seq": index + 1, **fields})
         except (ValueError, RecursionError, ValidationError):
             raise ChainBroken(f"line {index + 1} is no event of an export", index=index) from None
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that names nothing twice, of which a reader might see another than is verified."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """A JSON object; refuses a repeated key, since readers might take either value of it."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError
-    return found
+    return fields
 
 
 SCHEMA_VERSION: Final = "1.5.0"

@@ -208,7 +208,7 @@ class _ChainCheck:
 def _epoch(event: Event, keys: Sequence[ChainKey]) -> int | None:
     """The place of an event's key among those of a ring; None for one that it does not hold."""
     named: Any = event.data.get(KEY_FIELD, "")
-    return next((place for place, one in enumerate(keys) if one.key_id == named), None)
+    return next((place for place, key in enumerate(keys) if key.key_id == named), None)
 
 
 def _seal_fits(event: Event, previous: str, keys: Sequence[ChainKey]) -> bool:

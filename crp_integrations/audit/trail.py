@@ -67,15 +67,15 @@ def closing_data(seal: WindowSeal) -> dict[str, Any]:
 
 
 def seal_of_event(event: Event) -> WindowSeal | None:
-    """The seal of which a window's last event tells; None where it does not tell all of it."""
+    """The seal that a window's last event describes; None where a field is missing."""
     data = event.data
     number, hmac = data.get("window_number"), data.get(CLOSING_FIELD)
     texts = {name: data.get(name) for name in _TEXTS}
     whole = isinstance(number, int) and all(isinstance(text, str) for text in texts.values())
     if not whole or not isinstance(hmac, str):
         return None
-    told = {**texts, "window_number": number, "hmac": hmac, "timestamp": event.timestamp}
-    return WindowSeal(session_id=event.session_id, window_id=event.window_id, **told)
+    fields = {**texts, "window_number": number, "hmac": hmac, "timestamp": event.timestamp}
+    return WindowSeal(session_id=event.session_id, window_id=event.window_id, **fields)
 
 
 def verify_trail(
@@ -92,20 +92,20 @@ def verify_trail(
 
     The journal is checked first. Then every window must have one seal and one closing event
     that agree in every field. A trail whose last windows are gone with their events is whole
-    in itself; it shows only against a `Trail.tip` that was noted elsewhere.
+    in itself; their loss shows only against a `Trail.tip` that was noted elsewhere.
 
     Where events were left out, a seal may stand without its event.
     """
     closings: list[_Closing] = []
-    found = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
-    whole = found.state is TrailState.VALID
+    check = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
+    whole = check.state is TrailState.VALID
     sessions = _by_session(seals)
-    behind = found.events + found.left_out
+    behind = check.events + check.left_out
     faults = [
         *_missing_seals(closings, sessions),
         *_differing_seals(closings, sessions, session_key, behind, whole=whole),
     ]
-    return _trail(found, closings, faults, len(sessions))
+    return _trail(check, closings, faults, len(sessions))
 
 
 def verify_events(
@@ -123,18 +123,22 @@ def verify_events(
     checked by itself, since those between may be missing; else each session's chain.
     """
     closings: list[_Closing] = []
-    found = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
-    told = [(one.index, seal) for one in closings if (seal := seal_of_event(one.event)) is not None]
-    sessions = _by_session(seal for _, seal in told)
-    places = {(seal.session_id, seal.window_id): index for index, seal in told}
+    check = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
+    sealed = [
+        (closing.index, seal)
+        for closing in closings
+        if (seal := seal_of_event(closing.event)) is not None
+    ]
+    sessions = _by_session(seal for _, seal in sealed)
+    places = {(seal.session_id, seal.window_id): index for index, seal in sealed}
     faults = []
     for session_id, many in sessions.items():
-        bad = _bad_seal(many, session_key(session_id), whole=found.state is TrailState.VALID)
+        bad = _bad_seal(many, session_key(session_id), whole=check.state is TrailState.VALID)
         if bad is not None:
             name = _window_name(session_id, many[bad].window_number)
             index = places[session_id, many[bad].window_id]
             faults.append((index, f"the seal of {name} does not fit the session's chain"))
-    return _trail(found, closings, faults, len(sessions))
+    return _trail(check, closings, faults, len(sessions))
 
 
 def _trail(
@@ -167,12 +171,14 @@ def _by_session(seals: Iterable[WindowSeal]) -> dict[str, list[WindowSeal]]:
 
 
 def _bad_seal(many: list[WindowSeal], key: bytes, *, whole: bool) -> int | None:
-    """Place of the first seal of a session, brought into order, that does not fit."""
+    """Sort a session's seals and return the index of the first that does not fit."""
     many.sort(key=lambda seal: (seal.window_number, seal.window_id))
     if whole:
         return window_seals.first_break(many, key)
     keys = key_epochs(key)
-    bad = (place for place, one in enumerate(many) if window_seals.epoch_of_seal(one, keys) is None)
+    bad = (
+        place for place, seal in enumerate(many) if window_seals.epoch_of_seal(seal, keys) is None
+    )
     return next(bad, None)
 
 
@@ -180,12 +186,12 @@ def _missing_seals(
     closings: Iterable[_Closing], sessions: Mapping[str, list[WindowSeal]]
 ) -> Iterator[tuple[int, str]]:
     """Closing events without a seal of their own."""
-    waiting = {(one.session_id, one.window_id) for many in sessions.values() for one in many}
-    for one in closings:
-        place = (one.event.session_id, one.event.window_id)
+    waiting = {(seal.session_id, seal.window_id) for many in sessions.values() for seal in many}
+    for closing in closings:
+        place = (closing.event.session_id, closing.event.window_id)
         if place not in waiting:
-            name = _window_name(one.event.session_id, one.event.data.get("window_number"))
-            yield one.index, f"{name} has event {one.event.seq} but no seal of its own"
+            name = _window_name(closing.event.session_id, closing.event.data.get("window_number"))
+            yield closing.index, f"{name} has event {closing.event.seq} but no seal of its own"
         waiting.discard(place)
 
 
@@ -198,7 +204,7 @@ def _differing_seals(
     whole: bool,
 ) -> Iterator[tuple[int, str]]:
     """Seals without an event, unlike their event, or out of their session's chain."""
-    ends = {(one.event.session_id, one.event.window_id): one for one in closings}
+    ends = {(closing.event.session_id, closing.event.window_id): closing for closing in closings}
     for session_id, many in sessions.items():
         broken = window_seals.first_break(many, session_key(session_id))
         for number, seal in enumerate(many):
@@ -217,8 +223,8 @@ def _differing_seals(
 
 def _differing_fields(event: Event, seal: WindowSeal) -> list[str]:
     wanted = {"timestamp": seal.timestamp, **closing_data(seal)}
-    found = {**event.data, "timestamp": event.timestamp}
-    return [name for name, value in wanted.items() if found.get(name) != value]
+    actual = {**event.data, "timestamp": event.timestamp}
+    return [name for name, value in wanted.items() if actual.get(name) != value]
 
 
 def _window_name(session_id: str, number: Any) -> str:

@@ -173,31 +173,31 @@ def parents_of(one: WindowSeal) -> tuple[str, ...]:
 
 
 def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
-    """Where a session's chain is broken.
+    """Index of the first seal that breaks a session's chain; None for an unbroken one.
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
 
     Every window's HMAC must be that of its fields; numbers go on without gaps, and each window
-    follows windows of smaller numbers that are there. That a window which none follows is gone
-    shows in the whole trail only, by its event.
+    follows windows of smaller numbers that are there. The loss of a window that no other follows
+    shows only in the whole trail, by its event.
     """
     keys = key_epochs(key)
     # Of each good window by its HMAC: number, and the place of its key among the epochs.
     known: dict[str, tuple[int, int]] = {}
     ids: set[str] = set()
-    for index, one in enumerate(seals):
-        if one.window_id in ids or one.hmac in known:
+    for index, seal in enumerate(seals):
+        if seal.window_id in ids or seal.hmac in known:
             return index
-        if index and not _continues(one, seals[index - 1], seals[0].session_id):
+        if index and not _continues(seal, seals[index - 1], seals[0].session_id):
             return index
-        if not _follows(one, known, seals[0].window_number):
+        if not _follows(seal, known, seals[0].window_number):
             return index
-        floor = max((known[hmac][1] for hmac in parents_of(one) if hmac in known), default=0)
-        epoch = epoch_of_seal(one, keys, floor)
+        floor = max((known[hmac][1] for hmac in parents_of(seal) if hmac in known), default=0)
+        epoch = epoch_of_seal(seal, keys, floor)
         if epoch is None:
             return index
-        known[one.hmac] = one.window_number, epoch
-        ids.add(one.window_id)
+        known[seal.hmac] = seal.window_number, epoch
+        ids.add(seal.window_id)
     return None
 
 
@@ -244,8 +244,8 @@ def _number_range(
     earlier: Sequence[WindowSeal], parents: Sequence[str], session_id: str, window_id: str
 ) -> tuple[int, int]:
     """Smallest and largest number of a window that follows these parents."""
-    numbers = {one.hmac: one.window_number for one in earlier}
-    if any(one.window_id == window_id for one in earlier):
+    numbers = {seal.hmac: seal.window_number for seal in earlier}
+    if any(seal.window_id == window_id for seal in earlier):
         raise StoreError(f"session {session_id!r} already has a window {window_id!r:.60}")
     if unknown := [hmac for hmac in parents if hmac not in numbers]:
         raise StoreError(f"session {session_id!r} has no window with HMAC {unknown[0]!r:.80}")

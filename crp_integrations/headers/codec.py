@@ -63,7 +63,7 @@ def _id(name: str) -> HeaderField:
     return HeaderField(name, str, values.read_id)
 
 
-# What means the same in both directions.
+# Headers that mean the same in both directions.
 _SESSION_ID = _id(names.SESSION_ID)
 _DISPATCH = HeaderField(names.DISPATCH_STRATEGY, str, read_lower(Strategy))
 _SEED = _count(names.SEED)
@@ -84,7 +84,7 @@ REQUEST: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         ),
         "dispatch_strategy": _DISPATCH,
         "seed": _SEED,
-        "cache": HeaderField(names.CACHE, lambda said: said.text, CacheDirectives.parse),
+        "cache": HeaderField(names.CACHE, lambda cache: cache.text, CacheDirectives.parse),
         "if_match": HeaderField(names.IF_MATCH, str, read_lower(str)),
         "residency": _RESIDENCY,
         "continuation_ids": HeaderField(names.CONTINUATION_ID, values.write_list, values.read_ids),
@@ -153,7 +153,7 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
         "quality_score": _fraction(names.QUALITY_SCORE),
         "omissions": HeaderField(names.OMISSIONS, values.write_omissions, values.read_omissions),
         "personal_data": HeaderField(
-            names.PERSONAL, lambda said: str(said).lower(), lambda text: text.lower() == "true"
+            names.PERSONAL, lambda value: str(value).lower(), lambda text: text.lower() == "true"
         ),
         "ai_act_class": HeaderField(names.AI_ACT, str, read_upper(AiActClass)),
         "nist_tier": HeaderField(names.NIST_TIER, str, read_upper(str)),
@@ -258,11 +258,11 @@ def parse_response(headers: RawHeaders) -> ResponseHeaders:
 def _values(
     headers: RawHeaders, table: Mapping[str, tuple[str, HeaderField]], other: str, *, unknown: bool
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in _crp_headers(headers, table, other, unknown=unknown):
         field, form = table[name]
-        found[field] = form.read(grammar.check_value(name, value))
-    return found
+        fields[field] = form.read(grammar.check_value(name, value))
+    return fields
 
 
 def _crp_headers(
@@ -270,23 +270,27 @@ def _crp_headers(
 ) -> Iterator[tuple[str, str]]:
     """The CRP headers by the names of `names.py`; `unknown` says whether others are refused.
 
-    Those of the other direction, which `other` names, are refused always.
+    Headers of the other direction, which `other` names, are always refused.
     """
     seen: set[str] = set()
-    for given, value in headers.items() if isinstance(headers, Mapping) else headers:
-        if not isinstance(given, str):
-            raise HeaderSyntaxError(f"a header's name is of type {type(given).__name__}, not text")
-        stripped = given.strip()
+    for raw_name, value in headers.items() if isinstance(headers, Mapping) else headers:
+        if not isinstance(raw_name, str):
+            raise HeaderSyntaxError(
+                f"a header's name is of type {type(raw_name).__name__}, not text"
+            )
+        stripped = raw_name.strip()
         lower = stripped.lower()
         if not lower.startswith(names.PREFIX):
             continue
-        if stripped != given:
+        if stripped != raw_name:
             # A proxy may have read "Name :" as another header than we would.
-            raise HeaderSyntaxError(f"the name {given[:_SHOWN_CHARACTERS]!r} has blanks around it")
+            raise HeaderSyntaxError(
+                f"the name {raw_name[:_SHOWN_CHARACTERS]!r} has blanks around it"
+            )
         name = _BY_LOWER.get(lower)
         if name is None:
             if unknown:
-                shown = given[:_SHOWN_CHARACTERS]
+                shown = raw_name[:_SHOWN_CHARACTERS]
                 raise HeaderSyntaxError(
                     f"{shown!r} is not a header of CRP {names.PROTOCOL_VERSION}"
                 )
@@ -372,19 +376,19 @@ def read_downward(asked: RequestHeaders) -> Downward | None:
 
 
 def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
-    """What a sub-agent's response says to its parent; its other headers are not looked at.
+    """What a sub-agent's response says to its parent; its other headers are ignored.
 
     Spec: related facts §8
     """
-    said = parse_response(_select(headers, _READ))
+    response = parse_response(_select(headers, _READ))
     return Upward(
-        session_id=said.session_id or "",
-        safety_budget=said.safety_budget,
-        risk_level=said.hallucination_risk,
-        hmac=said.chained_hmac or "",
-        chain_integrity=said.chain_integrity or ChainIntegrity.UNVERIFIED,
-        audit_uri=said.trail_uri or "",
-        quality_score=said.quality_score,
+        session_id=response.session_id or "",
+        safety_budget=response.safety_budget,
+        risk_level=response.hallucination_risk,
+        hmac=response.chained_hmac or "",
+        chain_integrity=response.chain_integrity or ChainIntegrity.UNVERIFIED,
+        audit_uri=response.trail_uri or "",
+        quality_score=response.quality_score,
         halted=status == HALTED,
         flagged=values.read_flagged(_flagged(headers)),
     )
@@ -398,12 +402,12 @@ def upward_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _flagged(headers: Mapping[str, str]) -> str:
     name = names.FLAGGED_CLAIMS.lower()
-    return next((value for given, value in headers.items() if given.lower() == name), "")
+    return next((value for raw_name, value in headers.items() if raw_name.lower() == name), "")
 
 
 def _select(headers: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
     return {
-        given: value
-        for given, value in headers.items()
-        if _BY_LOWER.get(given.strip().lower()) in wanted
+        raw_name: value
+        for raw_name, value in headers.items()
+        if _BY_LOWER.get(raw_name.strip().lower()) in wanted
     }

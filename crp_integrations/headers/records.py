@@ -73,7 +73,7 @@ class CacheDirectives(Part):
         >>> CacheDirectives.parse("no-store, max-age=3600").text
         'no-store, max-age=3600'
         """
-        given: dict[str, bool | int] = {}
+        values: dict[str, bool | int] = {}
         for part in text.split(","):
             directive = part.strip(" \t").lower()
             age = _MAX_AGE.fullmatch(directive)
@@ -84,11 +84,11 @@ class CacheDirectives(Part):
                     f"cache directive {directive[:_SHOWN_CHARACTERS]!r} is not one of {wanted} "
                     "and max-age=SECONDS"
                 )
-            if field in given:
+            if field in values:
                 name = directive.partition("=")[0]
                 raise HeaderSyntaxError(f"cache directive {name} stands twice; write it once")
-            given[field] = int(age[1]) if age else True
-        return cls(**given)
+            values[field] = int(age[1]) if age else True
+        return cls(**values)
 
     @property
     def text(self) -> str:

@@ -121,17 +121,17 @@ class WindowContext:
     flow_remedy: str = ""
 
     def values(self, *, halted: bool) -> dict[str, Any]:
-        """The fields of `ResponseHeaders` that have something to say."""
-        told = {
+        """The fields of `ResponseHeaders` that have a value here."""
+        values = {
             field.name: getattr(self, field.name)
             for field in fields(self)
             if field.name not in _NO_HEADER and getattr(self, field.name) not in (None, "", ())
         }
         if not _REGION.fullmatch(self.residency):
-            told.pop("residency", None)
+            values.pop("residency", None)
         if halted and self.retry_after is None:
-            told["retry_after"] = retry_for(self.halt_reason)
-        return told
+            values["retry_after"] = retry_for(self.halt_reason)
+        return values
 
 
 # Windows whose answer was examined; a failed or cancelled one has no verdict to report.
@@ -161,7 +161,7 @@ def render_headers(
     """
     context, chosen = passed or WindowContext(), settings or HeaderSettings()
     examined = seal is None or seal.outcome in EXAMINED
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "session_id": session_id,
         "window": (window_number, window_total),
         **_envelope_fields(envelope, chosen),
@@ -170,20 +170,20 @@ def render_headers(
         **context.values(halted=seal is not None and seal.outcome == "halted"),
     }
     if examined:
-        said |= _report_fields(report) | _compliance_fields(report)
-        said |= _quality_fields(report, context.flow_remedy)
+        values |= _report_fields(report) | _compliance_fields(report)
+        values |= _quality_fields(report, context.flow_remedy)
     if seal is not None:
         unchained = window_hmac or (seal.hmac if not seal.parent_hmac else None)
-        said |= {
+        values |= {
             "chained_hmac": seal.hmac,
             "window_hmac": unchained,
             "chain_integrity": report.chain_integrity,
         }
-    # For a parent agent alone: what it repeats is flagged with the reason.
+    # For a parent agent alone, so that it can flag these claims where it repeats them.
     flagged = rejected_claims(report) if examined and context.session_parent else ()
-    told = {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
+    flags = {names.FLAGGED_CLAIMS: write_flagged(flagged)} if flagged else {}
     try:
-        return write_response(ResponseHeaders(**said)) | told
+        return write_response(ResponseHeaders(**values)) | flags
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = first["loc"][0] if first["loc"] else "headers"
@@ -242,17 +242,17 @@ def _report_fields(report: Report) -> dict[str, Any]:
 
 
 def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
-    """What stages 6 to 9 said, as far as they ran: an older report has nothing of it."""
+    """The header fields of stages 6 to 9, as far as they ran; an older report lacks them."""
     ran = {run.number for run in report.stages}
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     complete = report.quality.completeness
     if 7 in ran:
         level = report.repetition_level
         overlap = None if level is RepetitionLevel.NONE else report.repetition_overlap
-        said["repetition"] = RepetitionValue(level=level, overlap=overlap)
+        values["repetition"] = RepetitionValue(level=level, overlap=overlap)
     covered, missing = len(complete.covered), len(complete.uncovered)
     if 8 in ran and complete.level is not None and covered + missing:
-        said["completeness"] = CompletenessValue(
+        values["completeness"] = CompletenessValue(
             level=complete.level,
             covered=covered,
             total=covered + missing,
@@ -262,27 +262,27 @@ def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
             ),
         )
     if 9 in ran:
-        said["flow"] = FlowValue(score=report.flow_score, remediation=flow_remedy)
+        values["flow"] = FlowValue(score=report.flow_score, remediation=flow_remedy)
     if ran >= QUALITY_STAGES:
-        said["quality_score"] = report.rqa_score
-    return said
+        values["quality_score"] = report.rqa_score
+    return values
 
 
 def _compliance_fields(report: Report) -> dict[str, Any]:
-    """What stages 10 to 12 said, as far as they ran."""
+    """The header fields of stages 10 to 12, as far as they ran."""
     ran = {run.number for run in report.stages}
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if 10 in ran:
         counts = {name.lower(): count for name, count in report.omission_summary.items()}
-        said["omissions"] = OmissionsValue(**counts)
+        values["omissions"] = OmissionsValue(**counts)
     if 11 in ran:
-        said["personal_data"] = report.gdpr_pii_detected
+        values["personal_data"] = report.gdpr_pii_detected
     if 12 in ran:
-        said["ai_act_class"] = report.eu_ai_act_class
-        found = report.classification
+        values["ai_act_class"] = report.eu_ai_act_class
+        classification = report.classification
         # A tier and counts that nobody computed have no header.
-        if not found.failed:
-            said["nist_tier"] = None if report.nist_tier == "UNKNOWN" else report.nist_tier
-            said["iso_42001"] = report.iso_42001_controls or None
-            said["controls_met"] = (found.controls_met, found.controls_total)
-    return said
+        if not classification.failed:
+            values["nist_tier"] = None if report.nist_tier == "UNKNOWN" else report.nist_tier
+            values["iso_42001"] = report.iso_42001_controls or None
+            values["controls_met"] = (classification.controls_met, classification.controls_total)
+    return values

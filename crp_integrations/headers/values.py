@@ -81,8 +81,8 @@ LONGEST_CLAIMS: Final = 4_000
 def write_flagged(claims: Sequence[RejectedClaim]) -> str:
     """Flagged claims as ASCII JSON of at most 4,000 characters: the first that fit."""
     written: list[str] = []
-    for one in claims:
-        fields = [one.text, one.said, one.wrong, one.reason, one.window_id]
+    for claim in claims:
+        fields = [claim.text, claim.said, claim.wrong, claim.reason, claim.window_id]
         text = json.dumps(fields, separators=(",", ":"))
         if sum(map(len, written)) + len(written) + len(text) + 2 <= LONGEST_CLAIMS:
             written.append(text)
@@ -92,10 +92,10 @@ def write_flagged(claims: Sequence[RejectedClaim]) -> str:
 def read_flagged(text: str) -> tuple[RejectedClaim, ...]:
     """Flagged claims as a sub-agent's response has them; empty where it has none."""
     try:
-        given = json.loads(text[:LONGEST_CLAIMS]) if text else []
+        rows = json.loads(text[:LONGEST_CLAIMS]) if text else []
         return tuple(
-            RejectedClaim(text=claim, said=said, wrong=wrong, reason=reason, window_id=window_id)
-            for claim, said, wrong, reason, window_id in given
+            RejectedClaim(text=claim, said=words, wrong=wrong, reason=reason, window_id=window_id)
+            for claim, words, wrong, reason, window_id in rows
         )
     except (TypeError, ValueError, RecursionError):
         raise HeaderSyntaxError(
@@ -196,20 +196,20 @@ def write_session(said: SetSessionValue) -> str:
 
 def read_session(text: str) -> SetSessionValue:
     """`CRP-Set-Session`; the token and the path are exact, words in any case."""
-    _, given = _unmarked(f"; {text}")
-    if len(given["token"]) > grammar.LIMITS[names.SESSION_TOKEN]:
+    _, fields = _unmarked(f"; {text}")
+    if len(fields["token"]) > grammar.LIMITS[names.SESSION_TOKEN]:
         raise HeaderSyntaxError(
-            f"{names.SET_SESSION} has a token of {len(given['token'])} characters, at most "
+            f"{names.SET_SESSION} has a token of {len(fields['token'])} characters, at most "
             f"{grammar.LIMITS[names.SESSION_TOKEN]} are allowed"
         )
-    if int(given["window"]) < 1:
+    if int(fields["window"]) < 1:
         raise HeaderSyntaxError(f"{names.SET_SESSION} has Window=0; windows count from 1")
-    history = given.get("qualityhistory", "").upper()
+    history = fields.get("qualityhistory", "").upper()
     return SetSessionValue(
-        token=given["token"],
-        path=given["path"],
-        max_age_seconds=int(given["max-age"]),
-        window=int(given["window"]),
+        token=fields["token"],
+        path=fields["path"],
+        max_age_seconds=int(fields["max-age"]),
+        window=int(fields["window"]),
         quality_history=tuple(QualityTier(tier) for tier in history.split(",")) if history else (),
     )
 

@@ -55,16 +55,16 @@ def load_path(
     path: str | Path, *, prefix: str | None = None
 ) -> Iterator[Document | StreamedDocument]:
     """Load a file, or every file of a folder whose suffix is known, in sorted order."""
-    found = find_files(path)
-    if found.skipped:
-        _LOG.info("skipped %d files of unknown kinds in a folder", len(found.skipped))
+    listing = find_files(path)
+    if listing.skipped:
+        _LOG.info("skipped %d files of unknown kinds in a folder", len(listing.skipped))
     named = not Path(path).is_dir()
     held = 0
-    for file in found.files:
+    for file in listing.files:
         if prefix is None:
             uri = file.resolve().as_uri()
         else:
-            uri = prefix + file.relative_to(found.root).as_posix()
+            uri = prefix + file.relative_to(listing.root).as_posix()
         bytes_ = file_size(file)
         held += bytes_
         try:
@@ -186,19 +186,19 @@ def load_documents(
 
     Spec: CRP-SPEC-009 §4.1, §4.5
 
-    A framework makes several pieces of one file: pages, chunks. Pieces of one place that follow
-    each other are one document, since an update replaces a document as a whole. The place is
+    A framework makes several pieces of one file: pages, chunks. Consecutive pieces of one place
+    are one document, since an update replaces a document as a whole. The place is
     `metadata["source"]` (or `url`, `uri`, `file_path`), else the id of the document that a node
     is from, else the framework's id, else the hash of the text.
     """
-    # A framework's document can be walked through, field by field; that is not meant.
-    one = isinstance(what, _KNOWN) or _text(what) is not None
-    if not one and not isinstance(what, Iterable):
+    # A framework's document is iterable too, by its fields, but it is a single document.
+    single = isinstance(what, _KNOWN) or _text(what) is not None
+    if not single and not isinstance(what, Iterable):
         raise IngestError(
             f"{type(what).__name__} cannot be ingested; wanted a path, a document, or several of "
             "them"
         )
-    numbered = enumerate([what] if one else what, 1)
+    numbered = enumerate([what] if single else what, 1)
     for uri, group in groupby(numbered, key=lambda pair: _place(pair[1])):
         if uri is not None:
             yield _join_pieces([_piece(item, uri, number) for number, item in group])

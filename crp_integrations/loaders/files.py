@@ -226,12 +226,12 @@ def _decode_piece(
     *,
     final: bool = False,
 ) -> str:
-    # Bytes of a character that is not whole yet count in the positions of an error.
-    kept = len(decoder.getstate()[0])
+    # An error's position also counts the pending bytes of an incomplete character.
+    pending = len(decoder.getstate()[0])
     try:
         return decoder.decode(data, final)
     except UnicodeDecodeError as error:
-        raise _not_text(name, encoding, before - kept + error.start) from None
+        raise _not_text(name, encoding, before - pending + error.start) from None
 
 
 def _not_text(name: str, encoding: str, place: int) -> IngestError:

@@ -75,19 +75,19 @@ def read_html(data: bytes, *, uri: str, name: str) -> Document:
 
 def _main(tree: LexborHTMLParser) -> LexborNode | None:
     for selector in ("main", "[role=main]", "article"):
-        found = tree.css(selector)
-        if len(found) == 1 and found[0].text().strip():
-            return found[0]
+        nodes = tree.css(selector)
+        if len(nodes) == 1 and nodes[0].text().strip():
+            return nodes[0]
     _remove(tree.body, _AROUND)
     return tree.body
 
 
 def _remove(node: LexborNode | None, selector: str) -> None:
     if node is not None:
-        for found in node.css(selector):
+        for element in node.css(selector):
             # A page whose whole body is marked as hidden until a script runs is still a page.
-            if found.tag not in ("html", "body"):
-                found.decompose()
+            if element.tag not in ("html", "body"):
+                element.decompose()
 
 
 class _Page:
@@ -187,7 +187,7 @@ def _children(node: LexborNode) -> list[LexborNode]:
 
 
 def _within(node: LexborNode, selector: str) -> bool:
-    return any(found.mem_id != node.mem_id for found in node.css(selector))
+    return any(element.mem_id != node.mem_id for element in node.css(selector))
 
 
 def _text(node: LexborNode, *, but: frozenset[str] = frozenset()) -> str:
@@ -227,8 +227,8 @@ def _list_lines(node: LexborNode) -> Iterator[str]:
         words = _text(item, but=lists)
         if words:
             yield "  " * depth + mark + words
-        nested = [found for found in item.css("ul, ol") if _owner(found) == item.mem_id]
-        pending.extend((found, depth + 1, "") for found in reversed(nested))
+        nested = [inner for inner in item.css("ul, ol") if _owner(inner) == item.mem_id]
+        pending.extend((inner, depth + 1, "") for inner in reversed(nested))
 
 
 def _owner(node: LexborNode) -> int:

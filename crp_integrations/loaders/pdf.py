@@ -86,27 +86,31 @@ def _without_running_titles(pages: list[list[str]]) -> list[list[str]]:
     filled = [[line for line in page if line] for page in pages]
     edges = Counter(shape(line) for page in filled if page for line in {page[0], page[-1]})
     running = {line for line, count in edges.items() if count >= _RUNNING_SHARE * len(pages)}
-    kept = []
+    cleaned = []
     for page in pages:
         places = [place for place, line in enumerate(page) if line]
         out = {place for place in (places[:1] + places[-1:]) if shape(page[place]) in running}
-        kept.append([line for place, line in enumerate(page) if place not in out])
-    return kept
+        cleaned.append([line for place, line in enumerate(page) if place not in out])
+    return cleaned
 
 
 def _blocks(pages: list[list[str]]) -> list[Block]:
     compounds = {
         word.lower() for page in pages for line in page for word in _HYPHENATED.findall(line)
     }
-    found: list[tuple[int, str]] = []
+    paragraphs: list[tuple[int, str]] = []
     for number, page in enumerate(pages, 1):
         for paragraph in _paragraphs(page, compounds):
-            if found and found[-1][0] == number - 1 and _runs_on(found[-1][1], paragraph):
-                found[-1] = (found[-1][0], _put(found[-1][1], paragraph, compounds))
+            if (
+                paragraphs
+                and paragraphs[-1][0] == number - 1
+                and _runs_on(paragraphs[-1][1], paragraph)
+            ):
+                paragraphs[-1] = (paragraphs[-1][0], _put(paragraphs[-1][1], paragraph, compounds))
             else:
-                found.append((number, paragraph))
+                paragraphs.append((number, paragraph))
     blocks, start = [], 0
-    for number, paragraph in found:
+    for number, paragraph in paragraphs:
         blocks.append(Block(text=paragraph, start=start, page=number))
         start += len(paragraph) + 2
     return blocks

@@ -220,20 +220,20 @@ class GoldenDrift(Record):
 
 def read_golden(path: Path) -> tuple[GoldenQuestion, ...]:
     """A golden set from a file, one JSON a line."""
-    found = []
+    questions = []
     for number, line in _read_lines(path):
         try:
-            found.append(GoldenQuestion.model_validate(json.loads(line)))
+            questions.append(GoldenQuestion.model_validate(json.loads(line)))
         except (ValueError, ValidationError, RecursionError):
             raise ConfigError(
                 f"line {number} of {str(path)!r:.200} is no golden question; wanted a JSON object "
                 "with id, question and sources"
             ) from None
-    if not found:
+    if not questions:
         raise ConfigError(f"{str(path)!r:.200} holds no golden question")
-    if len({one.id for one in found}) < len(found):
+    if len({question.id for question in questions}) < len(questions):
         raise ConfigError(f"{str(path)!r:.200} has an id twice")
-    return tuple(found)
+    return tuple(questions)
 
 
 def run_golden(
@@ -247,20 +247,20 @@ def run_golden(
 
     Spec: Summit §Failure Modes & Mitigations
     """
-    scores = tuple(_score(one, tuple(retrieve(one.question))) for one in golden)
+    scores = tuple(_score(question, tuple(retrieve(question.question))) for question in golden)
     return GoldenRun(
         ran_at=now,
         golden_hash=golden_hash(golden),
         state_hash=state_hash,
-        recall=sum(one.recall for one in scores) / len(scores),
-        precision=sum(one.precision for one in scores) / len(scores),
+        recall=sum(score.recall for score in scores) / len(scores),
+        precision=sum(score.precision for score in scores) / len(scores),
         scores=scores,
     )
 
 
 def golden_hash(golden: Sequence[GoldenQuestion]) -> str:
     """`sha256:` of a golden set, whatever the order of its lines."""
-    return sha256("\n".join(sorted(one.model_dump_json() for one in golden)))
+    return sha256("\n".join(sorted(question.model_dump_json() for question in golden)))
 
 
 def compare_runs(run: GoldenRun, baseline: GoldenRun) -> GoldenDrift:
@@ -280,11 +280,11 @@ def compare_runs(run: GoldenRun, baseline: GoldenRun) -> GoldenDrift:
 
 
 def _score(golden: GoldenQuestion, shown: Sequence[ShownSource]) -> GoldenScore:
-    hits = [{name for name in golden.sources if _is_source(one, name)} for one in shown]
-    found = set().union(*hits)
+    hits = [{name for name in golden.sources if _is_source(source, name)} for source in shown]
+    covered = set().union(*hits)
     return GoldenScore(
         id=golden.id,
-        recall=len(found) / len(set(golden.sources)),
+        recall=len(covered) / len(set(golden.sources)),
         precision=sum(map(bool, hits)) / len(shown) if shown else 0.0,
         items=len(shown),
     )

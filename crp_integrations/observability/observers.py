@@ -31,40 +31,40 @@ class ObservedModel:
 
     def call(self, call: ModelCall) -> Reply:
         """The whole reply."""
-        with self._observer.calling(call) as told:
+        with self._observer.calling(call) as replied:
             reply = self._model.call(call)
-            told(reply)
+            replied(reply)
         return reply
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
-        with self._observer.calling(call) as told:
+        with self._observer.calling(call) as replied:
             reply = await self._model.acall(call)
-            told(reply)
+            replied(reply)
         return reply
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole `Reply` once, last."""
         parts = self._model.stream(call)
-        with self._observer.calling(call) as told:
+        with self._observer.calling(call) as replied:
             try:
                 for part in parts:
                     if isinstance(part, Reply):
-                        told(part)
+                        replied(part)
                     yield part
             finally:
-                # Who stops listening lets go of the model's stream too.
+                # A reader who stops early closes the model's stream too.
                 if isinstance(parts, Generator):
                     parts.close()
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
         parts = self._model.astream(call)
-        with self._observer.calling(call) as told:
+        with self._observer.calling(call) as replied:
             try:
                 async for part in parts:
                     if isinstance(part, Reply):
-                        told(part)
+                        replied(part)
                     yield part
             finally:
                 if isinstance(parts, AsyncGenerator):
@@ -90,30 +90,32 @@ class ObserverGroup:
     def step(self, name: str) -> Iterator[None]:
         """A step of each, left in the opposite order."""
         with ExitStack() as stack:
-            for one in self.observers:
-                stack.enter_context(one.step(name))
+            for observer in self.observers:
+                stack.enter_context(observer.step(name))
             yield
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
         """A model call of each."""
         with ExitStack() as stack:
-            told = [stack.enter_context(one.calling(call)) for one in self.observers]
+            receivers = [stack.enter_context(observer.calling(call)) for observer in self.observers]
 
             def replied(reply: Reply) -> None:
-                for one in told:
-                    one(reply)
+                for receive in receivers:
+                    receive(reply)
 
             yield replied
 
     def sealed(self, trace: WindowTrace) -> None:
         """Tell each of a window."""
-        for one in self.observers:
-            one.sealed(trace)
+        for observer in self.observers:
+            observer.sealed(trace)
 
     def text(self) -> str:
         """The metrics of those that have some, as Prometheus reads them."""
-        return "".join(one.text() for one in self.observers if isinstance(one, MetricsText))
+        return "".join(
+            observer.text() for observer in self.observers if isinstance(observer, MetricsText)
+        )
 
 
 # OpenTelemetry's own variables; with neither nothing is exported.
@@ -125,13 +127,13 @@ SERVICE: Final = "OTEL_SERVICE_NAME"
 def serving_observer(environment: Mapping[str, str] | None = None) -> Iterator[ObserverGroup]:
     """Metrics for `/metrics`, and spans over OTLP/HTTP where an endpoint is set.
 
-    What is not exported yet goes out at the end.
+    Spans that are still waiting are exported at the end.
     """
     from crp_integrations.observability.prometheus import Metrics
 
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     observers: list[Observer] = [Metrics()]
-    if not any(given.get(name) for name in ENDPOINTS):
+    if not any(variables.get(name) for name in ENDPOINTS):
         yield ObserverGroup(*observers)
         return
     try:
@@ -143,7 +145,7 @@ def serving_observer(environment: Mapping[str, str] | None = None) -> Iterator[O
         raise MissingExtra("observability", "spans over OTLP") from error
     from crp_integrations.observability.otel import OpenTelemetry
 
-    resource = Resource.create({"service.name": given.get(SERVICE) or "crp"})
+    resource = Resource.create({"service.name": variables.get(SERVICE) or "crp"})
     tracers = TracerProvider(resource=resource)
     # The exporter reads the endpoint, its headers and its certificates from the environment.
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

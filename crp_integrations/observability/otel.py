@@ -176,10 +176,10 @@ class OpenTelemetry:
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
         """A span `chat MODEL` around a model call.
 
-        It is nobody's parent, since a stream is left and entered again by its reader.
+        It is no other span's parent, since a stream is left and entered again by its reader.
         """
         model = name_or_hash(call.model)
-        said: dict[str, Value] = {
+        attributes: dict[str, Value] = {
             OPERATION: "chat",
             "gen_ai.provider.name": provider_of(model),
             "gen_ai.request.model": model,
@@ -189,7 +189,7 @@ class OpenTelemetry:
             _around(),
             kind=SpanKind.CLIENT,
             attributes={
-                **said,
+                **attributes,
                 KIND: "LLM",
                 "llm.model_name": model,
                 "crp.purpose": call.purpose.value,
@@ -199,10 +199,10 @@ class OpenTelemetry:
 
         def replied(reply: Reply) -> None:
             used = reply.usage
-            said[RESPONSE_MODEL] = name_or_hash(reply.model or model)
+            attributes[RESPONSE_MODEL] = name_or_hash(reply.model or model)
             span.set_attributes(
                 {
-                    RESPONSE_MODEL: said[RESPONSE_MODEL],
+                    RESPONSE_MODEL: attributes[RESPONSE_MODEL],
                     "gen_ai.response.finish_reasons": [name_or_hash(reply.finish_reason)],
                     "gen_ai.usage.input_tokens": used.prompt_tokens,
                     "gen_ai.usage.output_tokens": used.completion_tokens,
@@ -215,17 +215,17 @@ class OpenTelemetry:
                 span.set_attribute("llm.cost.total", used.cost_usd)
             for kind, count in (("input", used.prompt_tokens), ("output", used.completion_tokens)):
                 if count:
-                    self._tokens.record(count, {**said, TOKEN_TYPE: kind})
+                    self._tokens.record(count, {**attributes, TOKEN_TYPE: kind})
 
         try:
             yield replied
         except BaseException as error:
             _mark_failed(span, error)
             if not isinstance(error, GeneratorExit):
-                said[ERROR_TYPE] = type(error).__name__
+                attributes[ERROR_TYPE] = type(error).__name__
             raise
         finally:
-            self._duration.record(time.perf_counter() - began, said)
+            self._duration.record(time.perf_counter() - began, attributes)
             span.end()
 
     def sealed(self, trace: WindowTrace) -> None:
@@ -273,8 +273,8 @@ class OpenTelemetry:
     def _evaluated(
         self, found: WindowEvaluation, identity: Mapping[str, Value], within: Context
     ) -> None:
-        told = scores(found)
-        for name, score in told.items():
+        values = scores(found)
+        for name, score in values.items():
             self._scores.record(score, {EVALUATION_NAME: name})
         span = self._tracer.start_span("evaluation context_pack", within, attributes=EVALUATION)
         if span.is_recording():
@@ -289,14 +289,14 @@ class OpenTelemetry:
             )
             consistency = "consistent" if found.consistent else "inconsistent"
             labels = {"risk": found.risk_level.value, "consistency": consistency}
-            for name, score in told.items():
-                said: dict[str, Value] = {
+            for name, score in values.items():
+                attributes: dict[str, Value] = {
                     EVALUATION_NAME: name,
                     "gen_ai.evaluation.score.value": score,
                 }
                 if name in labels:
-                    said["gen_ai.evaluation.score.label"] = labels[name]
-                span.add_event("gen_ai.evaluation.result", said)
+                    attributes["gen_ai.evaluation.score.label"] = labels[name]
+                span.add_event("gen_ai.evaluation.result", attributes)
         span.end()
 
 
@@ -320,29 +320,29 @@ def _around() -> Context:
 
 
 def _window_attributes(trace: WindowTrace) -> dict[str, Value]:
-    """Where a window stands, and what its answer came to."""
-    said: dict[str, Value] = {
+    """A window's place in its session, and the outcome of its answer."""
+    attributes: dict[str, Value] = {
         "crp.window.number": trace.window_number,
         "crp.agent.depth": trace.depth,
         "crp.agent.turn": trace.turn,
         "crp.session.parent": trace.parent_session,
     }
     if trace.risk_level:
-        said |= {
+        attributes |= {
             "crp.risk.level": trace.risk_level,
             "crp.claims.read": trace.claims.read,
             "crp.claims.flagged": trace.claims.wrong,
             "crp.claims.unread": trace.claims.unread,
             "crp.distortions": trace.distortions,
         }
-    return {**said, ERROR_TYPE: trace.error} if trace.error else said
+    return {**attributes, ERROR_TYPE: trace.error} if trace.error else attributes
 
 
 def scores(found: WindowEvaluation) -> dict[str, float]:
     """The scores of an evaluation by name; what could not be counted is left out."""
-    told: dict[str, float | None] = {name: getattr(found, name) for name in SCORES}
-    told |= {"risk": found.risk_score, "consistency": float(found.consistent)}
-    return {name: score for name, score in told.items() if score is not None}
+    values: dict[str, float | None] = {name: getattr(found, name) for name in SCORES}
+    values |= {"risk": found.risk_score, "consistency": float(found.consistent)}
+    return {name: score for name, score in values.items() if score is not None}
 
 
 def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
@@ -353,7 +353,7 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
         {"source": item.source, "security_label": item.label, "tokens": item.tokens}
         for item in items
     ]
-    said: dict[str, Value] = {
+    attributes: dict[str, Value] = {
         **PACK,
         "gen_ai.retrieval.documents": json.dumps(scored),
         "crp.pack.items": len(items),
@@ -362,20 +362,20 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
         **{f"crp.pack.{name}": getattr(pack, name) for name in PACK_FIELDS},
     }
     if len(items) > most:
-        said["crp.pack.documents"] = json.dumps(
-            [{**one, **more} for one, more in zip(scored, described, strict=True)]
+        attributes["crp.pack.documents"] = json.dumps(
+            [{**document, **more} for document, more in zip(scored, described, strict=True)]
         )
     for place, item in enumerate(items[:most]):
         at = f"{'retrieval.documents'}.{place}."
-        said[at + "document.id"] = item.id
-        said[at + "document.score"] = item.score
-        said[at + "document.metadata"] = json.dumps(described[place])
+        attributes[at + "document.id"] = item.id
+        attributes[at + "document.score"] = item.score
+        attributes[at + "document.metadata"] = json.dumps(described[place])
     for drop in pack.drops:
         at = f"crp.drops.{drop.reason.value}."
-        said[at + "count"] = drop.count
-        said[at + "tokens"] = drop.tokens
-        said[at + "ids_hash"] = drop.ids_hash
-    return said
+        attributes[at + "count"] = drop.count
+        attributes[at + "tokens"] = drop.tokens
+        attributes[at + "ids_hash"] = drop.ids_hash
+    return attributes
 
 
 def _mark_failed(span: Span, error: BaseException) -> None:

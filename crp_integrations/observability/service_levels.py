@@ -55,7 +55,7 @@ class WindowLedger:
     def read(cls, transaction: Transaction, *, after: int = 0) -> WindowLedger:
         """Read a namespace's ledger."""
         events = list(transaction.journal.events(after=after))
-        sessions, kept = sessions_of(transaction), receipts_of(transaction)
+        sessions, receipts_log = sessions_of(transaction), receipts_of(transaction)
         hashes: dict[str, str] = {}
         tokens = cost = 0
         for event in events:
@@ -71,7 +71,7 @@ class WindowLedger:
             text = sessions.report(window_id)
             if text is not None:
                 reports[window_id] = Report.model_validate_json(text)
-            receipt = kept.of_window(window_id) if kept is not None else None
+            receipt = receipts_log.of_window(window_id) if receipts_log is not None else None
             if receipt is not None:
                 receipts[window_id] = receipt.receipt_id
         return cls(
@@ -242,9 +242,9 @@ def _correctness_level(ledger: WindowLedger, evaluations: Mapping[str, Evaluatio
     right = people = 0
     for window_id, report in ledger.reports.items():
         evaluation = evaluations.get(window_id)
-        said = evaluation.feedback.pack_correct if evaluation else None
-        people += said is not None
-        right += is_consistent(report) if said is None else said
+        opinion = evaluation.feedback.pack_correct if evaluation else None
+        people += opinion is not None
+        right += is_consistent(report) if opinion is None else opinion
     counted = len(ledger.reports)
     return _share_level(
         CORRECTNESS,
@@ -257,36 +257,36 @@ def _correctness_level(ledger: WindowLedger, evaluations: Mapping[str, Evaluatio
 
 def _citation_links(ledger: WindowLedger) -> list[CitationLink]:
     packs = {pack.window_id: pack for pack in ledger.packs}
-    found = []
+    links = []
     for window_id, report in ledger.reports.items():
         pack = packs.get(window_id)
         shown = {item.id for item in pack.items} if pack else set()
         sealed = ledger.report_hashes.get(window_id, "")
         whole = bool(sealed) and report_hash(report) == sealed
-        found += [
+        links += [
             CitationLink(
                 window_id=window_id,
-                claim_id=one.claim_id,
-                fact_id=one.fact_id,
-                ledger_hmac=pack.ledger_hmac if pack and one.fact_id in shown else "",
+                claim_id=citation.claim_id,
+                fact_id=citation.fact_id,
+                ledger_hmac=pack.ledger_hmac if pack and citation.fact_id in shown else "",
                 report_hash=sealed,
                 receipt_id=ledger.receipts.get(window_id, ""),
-                accurate=one.holds and whole and one.fact_id in shown,
+                accurate=citation.holds and whole and citation.fact_id in shown,
             )
-            for one in find_citations(report)
+            for citation in find_citations(report)
         ]
-    return found
+    return links
 
 
 def _citation_level(links: Sequence[CitationLink]) -> ServiceLevel:
     accurate = sum(link.accurate for link in links)
     linked = sum(bool(link.ledger_hmac and link.report_hash) for link in links)
-    said = f"{linked} of {len(links)} citations have their hashes in the ledger"
-    return _share_level(CITATIONS, accurate, len(links), LEAST_ACCURATE, said)
+    detail = f"{linked} of {len(links)} citations have their hashes in the ledger"
+    return _share_level(CITATIONS, accurate, len(links), LEAST_ACCURATE, detail)
 
 
 def _budget_level(packs: Sequence[PackTrace]) -> tuple[ServiceLevel, bool]:
-    """Packs within their budgets, and whether one is far above."""
+    """The level of packs within their budgets, and whether a pack is far above its own."""
     over = [pack for pack in packs if pack.token_count > pack.token_budget]
     hard = any(pack.token_count > pack.token_budget * (1.0 + BUDGET_HARD) for pack in over)
     full = [
@@ -298,11 +298,11 @@ def _budget_level(packs: Sequence[PackTrace]) -> tuple[ServiceLevel, bool]:
         abs(pack.token_count - pack.token_budget) <= BUDGET_WITHIN * pack.token_budget
         for pack in full
     )
-    said = (
+    detail = (
         f"{close} of {len(full)} packs with more material than room are within "
         f"{BUDGET_WITHIN:.0%} of their budget"
     )
-    return _share_level(BUDGET, len(packs) - len(over), len(packs), 1.0, said), hard
+    return _share_level(BUDGET, len(packs) - len(over), len(packs), 1.0, detail), hard
 
 
 def _assembly_times(packs: Sequence[PackTrace]) -> list[int]:
@@ -313,18 +313,18 @@ def _assembly_times(packs: Sequence[PackTrace]) -> list[int]:
 def _latency_level(packs: Sequence[PackTrace], baseline: LatencyBaseline | None) -> ServiceLevel:
     times = _assembly_times(packs)
     factor = None
-    said = "no baseline was given" if baseline is None else "no window after the baseline"
+    detail = "no baseline was given" if baseline is None else "no window after the baseline"
     if baseline is not None and times:
         now = percentile(times, PERCENTILE)
         factor = now / baseline.p95_us
-        said = f"{now / 1000:.1f} ms, baseline {baseline.p95_us / 1000:.1f} ms"
+        detail = f"{now / 1000:.1f} ms, baseline {baseline.p95_us / 1000:.1f} ms"
     return ServiceLevel(
         name=LATENCY,
         value=factor,
         target=MOST_LATENCY,
         met=None if factor is None else factor <= MOST_LATENCY,
         counted=len(times),
-        said=said,
+        said=detail,
     )
 
 

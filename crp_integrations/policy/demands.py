@@ -77,12 +77,15 @@ class PolicyCase:
         return 0 if self.policy.allows_unread else len(unread_claims(self.report))
 
     def count(self, *attributions: Attribution) -> int:
-        """Factual claims of some attributions; without unread ones where those may pass."""
-        found = sum(self.report.attribution_breakdown.get(one.value, 0) for one in attributions)
+        """Count factual claims of some attributions; without unread claims where those may pass."""
+        total = sum(
+            self.report.attribution_breakdown.get(attribution.value, 0)
+            for attribution in attributions
+        )
         if self.policy.allows_unread:
             unread = unread_claims(self.report)
-            found -= sum(claim.attribution in attributions for claim in unread)
-        return max(0, found)
+            total -= sum(claim.attribution in attributions for claim in unread)
+        return max(0, total)
 
     def unmet(
         self,
@@ -117,9 +120,9 @@ def unread_claims(report: Report) -> list[Claim]:
 
 
 def unfitted_facts(report: Report) -> int:
-    """How many facts were found and did not fit, where none of them was shown to the model."""
-    found = next((one for one in report.flags if one.startswith(UNFITTED)), "")
-    return int(found.removeprefix(UNFITTED) or 0)
+    """How many facts were found where none of them fitted, so that the model saw none."""
+    unfitted = next((flag for flag in report.flags if flag.startswith(UNFITTED)), "")
+    return int(unfitted.removeprefix(UNFITTED) or 0)
 
 
 def unread_value(report: Report) -> str:
@@ -173,14 +176,17 @@ def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
     for claim in examined.report.claims:
         if claim.attribution in (Attribution.CONTEXT_GROUNDED, Attribution.MIXED):
             origins = {
-                examined.origins.get(one.fact_id, PolicySource.CONTEXT) for one in claim.evidence
+                examined.origins.get(evidence.fact_id, PolicySource.CONTEXT)
+                for evidence in claim.evidence
             } or {PolicySource.CONTEXT}
             elsewhere.update(origins - allowed)
     if elsewhere:
         yield examined.unmet(
             ViolationType.SOURCE,
             "default-src",
-            ", ".join(f"{_claims(elsewhere[one])} from {one}" for one in sorted(elsewhere)),
+            ", ".join(
+                f"{_claims(elsewhere[source])} from {source}" for source in sorted(elsewhere)
+            ),
             "allowed sources alone",
             Demand.GROUNDING if PolicySource.PARAMETRIC in elsewhere else None,
         )
@@ -203,7 +209,7 @@ def upgrades(policy: Policy, level: RiskLevel) -> bool:
 
     Spec: CRP-SPEC-005 §7.4, §19.1
     """
-    named = [one for one in (policy.halt_on, policy.warn_on, UPGRADED) if one is not None]
+    named = [risk for risk in (policy.halt_on, policy.warn_on, UPGRADED) if risk is not None]
     return policy.upgrade_on_risk is not None and RISKS.index(level) >= min(map(RISKS.index, named))
 
 
@@ -292,12 +298,12 @@ def _threshold_rule(
         if not examined.ran(stage):
             yield examined.unmet(kind, name, NOT_CHECKED, wanted, demand, withholds=withholds)
             return
-        found = measured(examined)
-        if found is None:
+        value = measured(examined)
+        if value is None:
             if not examined.policy.allows_unread:
                 yield examined.unmet(kind, name, NOT_READ, wanted, None, withholds=withholds)
             return
-        score = round(float(found), DIGITS)
+        score = round(float(value), DIGITS)
         if score < least:
             yield examined.unmet(kind, name, f"{score:.6g}", wanted, demand, withholds=withholds)
 
@@ -322,9 +328,9 @@ def _block_rule(name: str, kind: ViolationType, *attributions: Attribution) -> R
     def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
         if not getattr(examined.policy, field_of(name)):
             return
-        found = examined.count(*attributions)
-        if found or not examined.ran(2):
-            seen = _claims(found) if examined.ran(2) else NOT_CHECKED
+        count = examined.count(*attributions)
+        if count or not examined.ran(2):
+            seen = _claims(count) if examined.ran(2) else NOT_CHECKED
             yield examined.unmet(kind, name, seen, "none", Demand.GROUNDING)
         elif examined.unread:
             yield examined.unmet(kind, name, f"{_claims(examined.unread)} {NOT_READ}", "none", None)
@@ -333,14 +339,14 @@ def _block_rule(name: str, kind: ViolationType, *attributions: Attribution) -> R
 
 
 def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
-    """`block-pii`: no personal data in the answer; what the question brought does not count."""
+    """`block-pii`: no personal data in the answer; data of the question does not count."""
     if not examined.policy.block_pii:
         return
-    found = Counter(
-        one.category.value for one in examined.report.personal.found if one.where == "answer"
+    counts = Counter(
+        datum.category.value for datum in examined.report.personal.found if datum.where == "answer"
     )
-    if found or not examined.ran(11):
-        places = ", ".join(f"{found[name]} {name}" for name in sorted(found))
+    if counts or not examined.ran(11):
+        places = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
         seen = places if examined.ran(11) else NOT_CHECKED
         yield examined.unmet(ViolationType.PERSONAL_DATA, "block-pii", seen, "none", None)
 
@@ -372,7 +378,7 @@ def check_distortion(examined: PolicyCase) -> Iterator[UnmetDemand]:
 def _check_count(
     examined: PolicyCase, kind: ViolationType, name: str, found: int, demand: Demand
 ) -> Iterator[UnmetDemand]:
-    """What a directive blocks was not found, where it was looked for in every claim."""
+    """A blocking directive: nothing it blocks was found, and every claim was searched for it."""
     if not examined.ran(3):
         yield examined.unmet(kind, name, NOT_CHECKED, "none", demand)
     elif found:

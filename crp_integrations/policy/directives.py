@@ -391,15 +391,15 @@ def write_directive(name: str, value: Any) -> str:
 
 
 def ordered_sources(found: Iterable[PolicySource]) -> tuple[PolicySource, ...]:
-    """Sources without repetition, in the order of their list."""
-    given = set(found)
-    return tuple(source for source in PolicySource if source in given)
+    """Sources without repetition, in the order of `PolicySource`."""
+    sources = set(found)
+    return tuple(source for source in PolicySource if source in sources)
 
 
 def accepted_tiers(found: Iterable[QualityTier]) -> tuple[QualityTier, ...]:
-    """The tiers that are at least as good as the worst one given; none for none."""
-    given = set(found)
-    worst = max((tier.place for tier in given), default=-1)
+    """The tiers that are at least as good as the worst one given; empty where none is."""
+    tiers = set(found)
+    worst = max((tier.place for tier in tiers), default=-1)
     return tuple(tier for tier in TIERS if tier.place <= worst)
 
 

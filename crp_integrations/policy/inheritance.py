@@ -69,12 +69,12 @@ def _relaxed(parent: Policy, child: Policy, name: str) -> bool:
 
 
 def combine_strictest(first: Policy, second: Policy) -> Policy:
-    """Of each directive the stricter value of two policies that were in force side by side.
+    """Take the stricter value of each directive from two policies in force side by side.
 
     Spec: related facts §6
 
-    Where both together name more receivers of reports than a policy may, those of the first stay.
-    What permits something stays only where both have it.
+    Where both together name more receivers of reports than a policy may, the first policy's come
+    first. A directive that permits something stays only where both have it.
     """
     fields: dict[str, Any] = {}
     for name, kind in DIRECTIVES.items():
@@ -83,7 +83,9 @@ def combine_strictest(first: Policy, second: Policy) -> Policy:
         if has_directive(first, name) and has_directive(second, name):
             value = kind.stricter(ours, theirs)
             if name.startswith("report-") and len(value) > MOST_ADDRESSES:
-                value = (*ours, *(one for one in theirs if one not in ours))[:MOST_ADDRESSES]
+                value = (*ours, *(address for address in theirs if address not in ours))[
+                    :MOST_ADDRESSES
+                ]
             fields[field] = value
         elif name in RELAXING:
             fields[field] = None

@@ -71,31 +71,31 @@ def parse_policy(text: str) -> Policy:
 
 def _values(text: str) -> dict[str, Any]:
     """The fields that a text sets."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for words, end in _directives(text):
         first = words[0]
         if first.folded.partition("=")[0] == _PROFILE:
-            given = _profile_values(words, end)
+            values = _profile_values(words, end)
         elif first.folded in DIRECTIVES:
             kind = DIRECTIVES[first.folded]
-            given = {first.folded: kind.read(first.folded, words[1:], end)}
+            values = {first.folded: kind.read(first.folded, words[1:], end)}
         else:
             raise PolicySyntaxError(
                 f"unknown directive {first.text[:_SHOWN]!r} in column {first.column}",
                 column=first.column,
             )
-        for name, value in given.items():
+        for name, value in values.items():
             field = field_of(name)
-            if field in found:
-                value = DIRECTIVES[name].stricter(found[field], value)
+            if field in fields:
+                value = DIRECTIVES[name].stricter(fields[field], value)
             if name.startswith("report-") and len(value) > MOST_ADDRESSES:
                 raise PolicySyntaxError(
                     f"{name} in column {first.column} makes {len(value)} receivers of reports, "
                     f"at most {MOST_ADDRESSES} are allowed",
                     column=first.column,
                 )
-            found[field] = value
-    return found
+            fields[field] = value
+    return fields
 
 
 def _directives(text: str) -> Iterator[tuple[list[PolicyWord], int]]:
@@ -114,7 +114,7 @@ def _profile_values(words: list[PolicyWord], end: int) -> dict[str, Any]:
     """The directives that a profile stands for."""
     first = words[0]
     name, equals, value = first.folded.partition("=")
-    wanted = "one of " + ", ".join(f"{_PROFILE}={one}" for one in PROFILE_TEXTS)
+    wanted = "one of " + ", ".join(f"{_PROFILE}={profile}" for profile in PROFILE_TEXTS)
     if not equals:
         raise word_error(first, name, wanted)
     if len(words) > 1:
@@ -187,17 +187,17 @@ def make_nonce(policy: Policy, *, random: bytes, key: bytes) -> str:
 
 
 def check_nonce(nonce: str, policy: Policy, *, key: bytes) -> None:
-    """Whether a nonce was given out for exactly this policy.
+    """Refuse a nonce that was not given out for exactly this policy.
 
     Spec: related facts §3
     """
     try:
-        given = base64.b64decode(nonce.removeprefix(PREFIX), validate=True)
+        decoded = base64.b64decode(nonce.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
-        given = b""
+        decoded = b""
     # The whole text is compared, so a nonce has one spelling.
-    wanted = len(given) == RANDOM_BYTES + _SEAL_BYTES
-    if not wanted or not same(nonce, make_nonce(policy, random=given[:RANDOM_BYTES], key=key)):
+    wanted = len(decoded) == RANDOM_BYTES + _SEAL_BYTES
+    if not wanted or not same(nonce, make_nonce(policy, random=decoded[:RANDOM_BYTES], key=key)):
         raise RequestError(
             "the safety nonce does not belong to this policy; send the one that came with it"
         )

@@ -49,12 +49,14 @@ def _names(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]:
-    kept = kind.kept(value)
-    if len(kept) > MOST_ADDRESSES:
-        raise ValueError(f"{len(kept)} receivers of reports, at most {MOST_ADDRESSES} are allowed")
-    if not all(map(kind.takes, kept)):
+    receivers = kind.kept(value)
+    if len(receivers) > MOST_ADDRESSES:
+        raise ValueError(
+            f"{len(receivers)} receivers of reports, at most {MOST_ADDRESSES} are allowed"
+        )
+    if not all(map(kind.takes, receivers)):
         raise ValueError(f"wanted {kind.wanted}")
-    return kept
+    return receivers
 
 
 def _accepted(value: tuple[QualityTier, ...]) -> tuple[QualityTier, ...]:

@@ -66,22 +66,23 @@ def judge_answer(
         enforced: False for a policy whose violations are only reported.
 
     Returns:
-        The judgement; remedies go first, so its `halt` and `unreachable` speak of the case that
-        nothing is left to try.
+        The judgement; remedies go first, so its `halt` and `unreachable` hold once nothing is left
+        to try.
 
     Raises:
-        RequestError: policy or report is something else.
+        RequestError: policy or report is of another type.
     """
     require_policy(policy)
     of_kind(report, Report, "report", "a Report, such as examine(…)")
     examined = PolicyCase(policy, report, tier, origins)
-    unmet = [one for rule in RULES for one in rule(examined)]
+    unmet = [unmet_demand for rule in RULES for unmet_demand in rule(examined)]
     mode = policy.overseen(oversight)
     return Judgement(
-        violations=tuple(one.violation for one in unmet),
+        violations=tuple(unmet_demand.violation for unmet_demand in unmet),
         halt=_halt(report, unmet, mode, enforced=enforced),
-        unreachable=enforced and any(not one.violation.withholds for one in unmet),
-        warnings=tuple(one.violation for one in check_warning(examined)),
+        unreachable=enforced
+        and any(not unmet_demand.violation.withholds for unmet_demand in unmet),
+        warnings=tuple(unmet_demand.violation for unmet_demand in check_warning(examined)),
         unmet=_demands(policy, report, unmet),
         needs_review=enforced and mode is Oversight.HUMAN_REVIEW,
         oversight=mode,
@@ -90,7 +91,7 @@ def judge_answer(
 
 
 def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
-    """Whether there are answers that a policy does not let through, or lets a person look at."""
+    """Whether a policy may withhold an answer, or have a person review it."""
     demands = (
         policy.halt_on,
         policy.require_grounding,
@@ -111,23 +112,25 @@ def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
         not policy.allows(PolicySource.CONTEXT),
     )
     watched = policy.overseen(oversight) in (Oversight.HALT, Oversight.HUMAN_REVIEW)
-    return watched or any(blocks) or any(one is not None for one in demands)
+    return watched or any(blocks) or any(demand is not None for demand in demands)
 
 
 def _halt(
     report: Report, unmet: Sequence[UnmetDemand], mode: Oversight | None, *, enforced: bool
 ) -> HaltReason | None:
-    """The gravest reason: first those that no other answer could remove."""
-    # Reports of crp-controls@1 tell the class alone; since then the rules say what halts.
+    """The gravest reason; reasons that no other answer could remove come first."""
+    # Reports of crp-controls@1 state the class alone; later ones say whether it halts.
     unacceptable = report.eu_ai_act_class is AiActClass.UNACCEPTABLE
     if unacceptable or report.classification.halts:
         return HaltReason.UNACCEPTABLE
     if mode is Oversight.HALT:
         return HaltReason.OVERSIGHT
-    withheld = [one.violation for one in unmet if one.violation.withholds]
+    withheld = [
+        unmet_demand.violation for unmet_demand in unmet if unmet_demand.violation.withholds
+    ]
     if not enforced or not withheld:
         return None
-    risky = any(one.violation_type is ViolationType.RISK for one in withheld)
+    risky = any(violation.violation_type is ViolationType.RISK for violation in withheld)
     if risky and report.risk_level is RiskLevel.CRITICAL:
         return HaltReason.CRITICAL_RISK
     return HaltReason.POLICY
@@ -139,8 +142,8 @@ def withholding(judgement: PolicyJudgement, reason: HaltReason) -> tuple[str, st
         return f"require-oversight {judgement.oversight}", "no approval"
     if reason not in (HaltReason.POLICY, HaltReason.CRITICAL_RISK):
         return "", ""
-    found = next((one for one in judgement.violations if one.withholds), None)
-    return ("", "") if found is None else (found.directive, found.seen)
+    cause = next((violation for violation in judgement.violations if violation.withholds), None)
+    return ("", "") if cause is None else (cause.directive, cause.seen)
 
 
 def unread_note(
@@ -154,10 +157,10 @@ def unread_note(
 
 
 def _demands(policy: Policy, report: Report, unmet: Sequence[UnmetDemand]) -> tuple[Demand, ...]:
-    found = {one.demand for one in unmet}
+    demands = {unmet_demand.demand for unmet_demand in unmet}
     if upgrades(policy, report.risk_level):
-        found.add(Demand.RISK)
-    return tuple(demand for demand in Demand if demand in found)
+        demands.add(Demand.RISK)
+    return tuple(demand for demand in Demand if demand in demands)
 
 
 DELIVER: Final = "deliver"
@@ -221,8 +224,9 @@ def decide_answer(
         critical = report.risk_level is RiskLevel.CRITICAL
         return AnswerDecision(WITHHOLD, HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
     poor = any(
-        not one.withholds and not (terms.part and one.violation_type is ViolationType.COMPLETENESS)
-        for one in judgement.violations
+        not violation.withholds
+        and not (terms.part and violation.violation_type is ViolationType.COMPLETENESS)
+        for violation in judgement.violations
     )
     if (tier is not None and not accepts_tier(tier, terms.accept_quality)) or (
         judgement.unreachable and poor
@@ -272,7 +276,7 @@ def accepts_tier(tier: QualityTier, wanted: Sequence[QualityTier]) -> bool:
 
     Spec: CRP-SPEC-003 §8.4 (decision E14)
     """
-    return not wanted or tier.place <= max(one.place for one in wanted)
+    return not wanted or tier.place <= max(accepted.place for accepted in wanted)
 
 
 REPORT_DIGITS: Final = 3

@@ -47,7 +47,7 @@ def ingest_over(
 ) -> list[JobResult]:
     """Ingest files and folders over an executor, each a job and a transaction of its own.
 
-    A first index of the vectors is built when all are in.
+    A first index of the vectors is built once all are ingested.
 
     Spec: CRP-SPEC-009 §4.1
 
@@ -55,8 +55,8 @@ def ingest_over(
         executor: of threads, of processes, or such as Dask's `Client.get_executor()`; its workers
             reach the paths and the database.
         opened: such as `functools.partial(Relay.open, "postgresql://…", key=…)`.
-        sources: paths. Of one that changes a new batch is a new ingestion.
-        batch: a name for this work; given again it goes on with it, and tells what was done before.
+        sources: paths. A source that has changed is ingested again under a new batch.
+        batch: a name for this work; the same name continues it and returns earlier results too.
         workers: how many take jobs at a time.
         labels: access labels put on every fact.
         prefix: as in `Relay.ingest`.
@@ -66,12 +66,14 @@ def ingest_over(
         by the name of its class.
 
     Raises:
-        EngineError: workers died or failed, and jobs are left; call it again.
+        EngineError: workers died or failed, and jobs are left; call this again.
         RequestError: the batch is known with other jobs.
         ConfigError: the store keeps no jobs.
     """
-    given = [{"source": str(source), "labels": [*labels], "prefix": prefix} for source in sources]
-    return _carry_out(executor, opened, "ingest", given, batch, workers)
+    payloads = [
+        {"source": str(source), "labels": [*labels], "prefix": prefix} for source in sources
+    ]
+    return _carry_out(executor, opened, "ingest", payloads, batch, workers)
 
 
 def evaluate_over(
@@ -105,7 +107,7 @@ def _carry_out(
 ) -> list[JobResult]:
     if workers < 1:
         raise RequestError(f"workers is {workers}, wanted 1 or more")
-    ids = [_job_id(work, one) for one in given]
+    ids = [_job_id(work, payload) for payload in given]
     payloads = dict(zip(ids, given, strict=True))
     with opened() as relay:
         jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
@@ -118,12 +120,12 @@ def _carry_out(
         jobs.put(tenant, batch, list(payloads))
         with bulk_load(relay._store, tenant) if work == "ingest" else nullcontext():
             for _ in range(ROUNDS):
-                waiting = sum(one is None for one in jobs.results(tenant, batch).values())
+                waiting = sum(result is None for result in jobs.results(tenant, batch).values())
                 if not waiting:
                     break
                 lost = _send_workers(executor, min(workers, waiting), opened, work, batch, payloads)
         done = jobs.results(tenant, batch)
-    left = sum(one is None for one in done.values())
+    left = sum(result is None for result in done.values())
     if left:
         raise EngineError(
             f"{left} of {len(payloads)} jobs of batch {batch!r} are not done "
@@ -211,13 +213,13 @@ def _examine_case(relay: Relay, given: Mapping[str, Any]) -> JobResult:
 
 
 def _jobs(relay: Relay) -> Jobs:
-    found = jobs_of(relay._store)
-    if found is None:
+    jobs = jobs_of(relay._store)
+    if jobs is None:
         raise ConfigError(
             f"store {relay._store.name} keeps no table of jobs, which workers share; "
             "open one on PostgreSQL"
         )
-    return found
+    return jobs
 
 
 def _check_name(batch: str) -> str:

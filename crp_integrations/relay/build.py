@@ -114,11 +114,11 @@ def open_relay(
     """Put a relay together.
 
     Args:
-        stated_limits: the tokens that a model takes in, as the server behind it says; None, and
-            a result of None, for what is known of the model's name.
+        stated_limits: the tokens that a model accepts, as its server states them; with None, or
+            for a result of None, the limit that is known for the model's name.
     """
     code_verified = verified_engine()
-    # These are named as their settings are.
+    # These arguments have the names of settings, and a plain value is one.
     if isinstance(clock, datetime | str):
         arguments["clock"], clock = clock, None
     if isinstance(policy, str):
@@ -157,7 +157,7 @@ def open_relay(
     opened = opened_at(store)
     root = opened.root if isinstance(opened, SqliteStore) else None
     with ExitStack() as opening:
-        # Should anything fail, no store that was opened here stays open; the caller's own does.
+        # If anything fails, the stores that were opened here are closed, but not the caller's own.
         if opened is not store:
             opening.callback(opened.close)
         if settings is not None and arguments:
@@ -245,10 +245,10 @@ def open_relay(
         )
         world.namespace_in(residency)
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
-            for kept in (world.namespace, *world.regions.values()):
-                maintain_due(kept)
+            for namespace in (world.namespace, *world.regions.values()):
+                maintain_due(namespace)
                 if chosen.fabric.lifecycle.quarantine:
-                    quarantine_due(kept, chosen.fabric.lifecycle)
+                    quarantine_due(namespace, chosen.fabric.lifecycle)
         own = Models(timeout_s=chosen.timeout_s)
         relay = Relay(
             world,
@@ -258,7 +258,11 @@ def open_relay(
             known=own.known if models is None else _any_name,
             residency=residency,
             others=tuple(regions.values()),
-            handed=[one for one in (handing, world.sink) if one and one is not violations],
+            handed=[
+                resource
+                for resource in (handing, world.sink)
+                if resource and resource is not violations
+            ],
         )
         opening.pop_all()
     return relay

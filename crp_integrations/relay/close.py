@@ -92,7 +92,7 @@ def new_window_id(
     earlier: Sequence[WindowSeal], session_id: str, number: int, residency: str, sibling: int
 ) -> str:
     """The id of a new window; windows of one fan-out have theirs by their place in it."""
-    taken = {one.window_id for one in earlier if one.window_number == number}
+    taken = {seal.window_id for seal in earlier if seal.window_number == number}
     turn = sibling
     while (made := window_id(session_id, number, residency, turn)) in taken:
         turn += len(taken) + 1
@@ -106,7 +106,7 @@ def require_place(
     admission: Admission | None,
     outcome: str,
 ) -> None:
-    """Refuse an answer whose place was taken by another one that was asked at the same time.
+    """Refuse an answer whose place was taken by another answer asked for at the same time.
 
     Spec: related facts §5
     """
@@ -114,13 +114,13 @@ def require_place(
         return
     held = world.session_memories.of(session_id).nodes
     windows = sorted(
-        (*sessions_of(transaction).windows(session_id), *held), key=lambda one: one.window_number
+        (*sessions_of(transaction).windows(session_id), *held), key=lambda node: node.window_number
     )
     if admission.token is not None:
         token.window_of_token(admission.token, windows)
     if admission.continues:
         graph.check_room(
-            windows, [one.window_id for one in admission.parents], world.settings.sessions.graph
+            windows, [node.window_id for node in admission.parents], world.settings.sessions.graph
         )
 
 
@@ -161,17 +161,16 @@ def _commit(
 ) -> tuple[ClosedWindow, Callable[[], PackTrace] | None]:
     """Commit a window and everything that it leaves behind, together or not at all.
 
-    The window's number is taken inside the transaction, so two turns of one session that end
-    at the same time get different numbers and one unbroken chain. The report's
-    `chain_integrity` speaks of the HMACs of the session's earlier seals only; `Relay.verify`
-    checks the whole trail.
+    The window's number is taken inside the transaction, so two turns that end at the same time get
+    different numbers and one unbroken chain. `chain_integrity` covers only the HMACs of the
+    session's earlier seals; `Relay.verify` checks the whole trail.
     """
     envelope = end.envelope
     key = session_key(world.keyring, session_id)
     shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
-    # What was shown was a candidate as well.
+    # Facts that were shown were candidates too.
     named = [*dict.fromkeys([*dict(shown), *end.candidates])]
-    # Before it begins: a transaction within another could wait for a connection for ever.
+    # Read before the transaction begins: one within another could wait for a connection for ever.
     elsewhere = namespace.stored_elsewhere(named)
     with (
         world.session_memories.one_by_one(wanted=not end.keep) as held,
@@ -186,11 +185,11 @@ def _commit(
         earlier = transaction.journal.seals(session_id)
         require_place(transaction, world, session_id, admission, end.outcome)
         follows = followed_windows(earlier, admission)
-        number = 1 + max((one.window_number for one in follows), default=0)
+        number = 1 + max((parent.window_number for parent in follows), default=0)
         identity = new_window_id(earlier, session_id, number, namespace.residency, end.sibling)
         now = world.clock.now()
         timestamp = iso(now)
-        report, said = finished(
+        report, stored_report = finished(
             end.report,
             session_id=session_id,
             window_id=identity,
@@ -210,7 +209,7 @@ def _commit(
             outcome=end.outcome,
             etag=envelope.etag if envelope else "",
             risk_level=report.risk_level.value,
-            parents=[one.hmac for one in follows],
+            parents=[parent.hmac for parent in follows],
             earlier=earlier,
         )
         integrity = (
@@ -226,7 +225,7 @@ def _commit(
             now,
             earlier,
             follows,
-            said=to_json(said).decode() if on_disk else None,
+            said=to_json(stored_report).decode() if on_disk else None,
         )
         pack = pack_columns(end, envelope, stored) if envelope else None
         drafts = [
@@ -266,8 +265,8 @@ def _commit(
     receipt_id = world.unwritten.add(receipt, namespace.residency)
     trace = None
     if envelope and pack:
-        retrieved = (one.hmac for one in written if one.event_type is EventType.FACT_RETRIEVED)
-        trace = partial(trace_of, seal, end, pack, next(retrieved, ""))
+        hmacs = (event.hmac for event in written if event.event_type is EventType.FACT_RETRIEVED)
+        trace = partial(trace_of, seal, end, pack, next(hmacs, ""))
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -277,7 +276,7 @@ def _commit(
         report_hash=seal.report_hash,
         parent_hmac="",
     )
-    # Values of our own: nothing is validated again.
+    # These are the engine's own values, so nothing is validated again.
     sealed = report.model_copy(update={"hmac": seal.hmac, "chain_integrity": integrity})
     return ClosedWindow(seal, sealed, alone, update, receipt_id), trace
 
@@ -304,8 +303,8 @@ def _tier_warning(
         return {}
     before = sorted(admission.prior, key=lambda window: window.window_number)
     history = [*(window.quality_tier for window in before), end.envelope.quality_tier]
-    found = find_degradation(history, world.settings.envelope)
-    return found.data if found else {}
+    degradation = find_degradation(history, world.settings.envelope)
+    return degradation.data if degradation else {}
 
 
 def _count_uses(transaction: Transaction, end: WindowEnd, now: datetime) -> list[str]:
@@ -369,14 +368,16 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
     windows = (*(parts.admission.windows if parts.admission else ()), node)
     lineage_ids = _lineage(windows, node)
     judged = verdict.judgement if verdict else None
-    told = judged.violations if judged and judged.enforced else ()
+    violations = judged.violations if judged and judged.enforced else ()
     policy = parts.admission.policy if parts.admission else None
     names, settings = _places(closed), world.settings.headers
     seed = request.seed
     revised = request.strategy is Strategy.REFLEXIVE and parts.passes.done > 1
     return WindowContext(
         policy_applied=written(policy) if policy else "",
-        violation=tuple(dict.fromkeys(one.directive.partition(" ")[0] for one in told)),
+        violation=tuple(
+            dict.fromkeys(violation.directive.partition(" ")[0] for violation in violations)
+        ),
         oversight_mode=oversight_of(request, parts.admission, world.settings),
         halt_reason=verdict.reason if verdict else None,
         seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,

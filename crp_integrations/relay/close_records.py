@@ -86,14 +86,14 @@ def update_session(
     Spec: CRP-SPEC-005 §7.4, §19.3; related facts §5, §8
 
     The session is read again here, so that two windows that end at the same time are both
-    charged. Under `no-store` nothing is written, and the caller holds it in memory. Only an
-    answer that is delivered is charged, and a re-dispatch is none.
+    charged. Under `no-store` nothing is written, and the caller holds the update in memory. Only an
+    answer that is delivered is charged; an answer that is asked for again is not.
     """
     sessions = sessions_of(transaction)
     at = iso(now)
     stored = sessions.session(seal.session_id)
-    kept = stored or world.session_memories.of(seal.session_id).session
-    session = kept or Session(
+    known = stored or world.session_memories.of(seal.session_id).session
+    session = known or Session(
         session_id=seal.session_id,
         created_at=at,
         modified_at=at,
@@ -105,8 +105,8 @@ def update_session(
     if admission is not None:
         before = safety.apply_ceiling(before, admission.safety_budget)
         if end.sibling:
-            # Each window of a fan-out has the whole budget of the one that it hangs from, and
-            # the smallest that is left goes on.
+            # Each window of a fan-out has the whole budget of the window that it fans out of, and
+            # the smallest budget that is left goes on.
             before = admission.safety_budget
     left = before
     if end.outcome == "released":
@@ -118,14 +118,14 @@ def update_session(
         ended=session.ended
         or safety.is_spent(min(session.safety_budget, left), world.settings.sessions.budget),
         tool_calls=session.tool_calls + end.tool_calls,
-        **(end.born if _begins_session(kept, admission, end, earlier) else {}),
+        **(end.born if _begins_session(known, admission, end, earlier) else {}),
     )
     placed = admission is not None or seal.outcome != REFUSED or not earlier
     node = WindowNode(
         window_id=seal.window_id,
         session_id=seal.session_id,
         window_number=seal.window_number,
-        parents=tuple(one.window_id for one in follows),
+        parents=tuple(parent.window_id for parent in follows),
         pattern=admission.pattern if admission else Pattern.LINEAR,
         strategy=end.strategy,
         continuation_id=new_continuation(world.ids, seal.window_number, world.settings.max_windows)
@@ -145,10 +145,10 @@ def update_session(
         summary_hash=end.transfer.summary_hash if end.transfer else "",
     )
     prior = _prior_window(end, seal)
-    # What a window without a store spends or tightens binds a session that has one: numbers, ids
-    # and hashes are kept of it, and nothing that was said.
+    # A window that is not stored still charges and tightens the budget and policy of a stored
+    # session: its numbers, ids and hashes are kept, but none of its text.
     if placed and (end.keep or stored is not None):
-        # One that has ended stays as it is; the window that was refused for it is sealed.
+        # A session that has ended stays as it is; a window refused for that reason is sealed.
         if stored is None or not stored.ended:
             sessions.keep(session)
         sessions.add_window(
@@ -172,10 +172,10 @@ def update_session(
 def _begins_session(
     kept: Session | None, admission: Admission | None, end: WindowEnd, earlier: Sequence[WindowSeal]
 ) -> bool:
-    """Whether a window says whose its session is: the first that came in, and none refused."""
+    """Whether a window decides whose its session is: the first one that was not refused."""
     if admission is None and end.outcome == REFUSED:
         return False
-    return kept is None or all(one.outcome == REFUSED for one in earlier)
+    return kept is None or all(seal.outcome == REFUSED for seal in earlier)
 
 
 def _session_policy(kept: str, admission: Admission | None) -> str:
@@ -192,7 +192,7 @@ def _prior_window(end: WindowEnd, seal: WindowSeal) -> PriorWindow | None:
         return None
     envelope = end.envelope.model_copy(update={"window_number": seal.window_number})
     prior = envelope.as_prior(hashes=end.hashes)
-    # Values of our own: dozens of facts are not validated twice.
+    # These are the engine's own values: dozens of facts are not validated twice.
     return prior.model_copy(update={"answer": end.text, "window_id": seal.window_id})
 
 
@@ -242,15 +242,15 @@ def _opening_events(
         )
         yield created.event_type, dict(created.data)
     else:
-        told: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
+        fields: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
         if end.outdated:
-            told["outdated"] = list(end.outdated)
-        yield EventType.SESSION_CONTINUED, told
+            fields["outdated"] = list(end.outdated)
+        yield EventType.SESSION_CONTINUED, fields
     if pack is None:
         return
     yield EventType.FACT_RETRIEVED, dict(pack)
     began: dict[str, Any] = {"model": end.model, "etag": pack["etag"]}
-    began |= {one.step.value: one.counts for one in end.steps}
+    began |= {step.step.value: step.counts for step in end.steps}
     if end.invocation_hash:
         began["invocation_hash"] = end.invocation_hash
     yield EventType.DISPATCH_STARTED, began
@@ -420,8 +420,8 @@ def issue_receipt(
     stored: Set[str],
 ) -> UnwrittenReceipt | None:
     """Sign the receipt on a window, and keep it where its report is kept."""
-    kept = receipts_of(transaction)
-    if end.draft is None or kept is None:
+    log = receipts_of(transaction)
+    if end.draft is None or log is None:
         return None
     with world.tracer.step("receipt"):
         draft = end.draft(seal, report)
@@ -440,7 +440,7 @@ def issue_receipt(
         )
         if written:
             if sessions_of(transaction).report(seal.window_id) is None:
-                # Something that it came from was withdrawn while it was under way.
+                # A source of it was withdrawn while the answer was under way.
                 receipt = erased(receipt, of.keys(), said=True)
-            kept.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
+            log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
     return UnwrittenReceipt(receipt, written)

@@ -152,16 +152,16 @@ class ConditionalRequest:
                 for fact in known.candidates.facts
             }
             facts = view.facts(list(texts))
-            found = {fact.fact_id: fact.content_hash for fact in facts}
+            current = {fact.fact_id: fact.content_hash for fact in facts}
             stale = {fact.fact_id for fact in facts if fact.status is FactStatus.STALE}
             # With equal validators a status differs only where a ttl has run out in between.
             if match.status is CacheStatus.HIT and stale != {
                 fact.fact_id for fact in known.candidates.facts if fact.stale
             }:
                 match = ReuseMatch(CacheStatus.MISS, (Changed.FACTS,))
-            # A guard may have changed its mind on a fact while the number of facts is the same, or
-            # wants personal data gone from it by now.
-            if found != texts:
+            # A guard may now decide otherwise on a fact while the number of facts is the same, or
+            # redact personal data in it.
+            if current != texts:
                 match = ReuseMatch(CacheStatus.MISS, (Changed.ACCESS,))
         self.match = match
         if match.status is CacheStatus.HIT and known and known.candidates is not None:
@@ -203,7 +203,7 @@ class ConditionalRequest:
     def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
         """Whether an earlier answer passed what is demanded of this request's answer.
 
-        One that nobody read passed no demand that withholds; what lay in the way then, such as a
+        An answer that nobody read passed no demand that withholds; the obstacle then, such as a
         judge's budget, may be gone.
         """
         request, risk = self._request, headers.get(names.RISK)
@@ -275,21 +275,21 @@ class ConditionalRequest:
 
     @property
     def flags(self) -> list[str]:
-        """What the report says of it: the status with every reason, and a skipped Phase 1."""
+        """The report's flags of this request: status with every reason, and a skipped Phase 1."""
         if self.match.status is None:
             return []
         reasons = "+".join(self.match.reasons)
-        said = [f"if-match={self.match.status}" + (f":{reasons}" if reasons else "")]
-        return [*said, "select=reused"] if self.selected else said
+        flags = [f"if-match={self.match.status}" + (f":{reasons}" if reasons else "")]
+        return [*flags, "select=reused"] if self.selected else flags
 
 
 def _prior_hash(request: Request) -> str:
     """Hash of what a request says of earlier windows and envelopes; empty when it says nothing."""
     before = request.previous
-    said: list[object] = [window.model_dump(mode="json") for window in request.prior]
+    parts: list[object] = [window.model_dump(mode="json") for window in request.prior]
     if request.pinned or before is not None:
-        said += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
-    return _hash(said)
+        parts += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
+    return _hash(parts)
 
 
 def _prompt_hash(request: Request) -> str:

@@ -80,7 +80,7 @@ def log_pack(composed: ComposedPack, namespace: Namespace, world: World) -> None
             "item_hashes": [item.shown_ref for item in pack.items],
             "budget": pack.token_budget,
             "tokens": pack.token_actual,
-            "decisions": [name_or_hash(one.id) for one in pack.policy_decisions],
+            "decisions": [name_or_hash(decision.id) for decision in pack.policy_decisions],
             "reports": [report.id for report in composed.drop_reports],
             "minimal": composed.minimal,
         },
@@ -108,9 +108,9 @@ class ArtifactSandboxes(Questions):
         """The artifacts that the relay's subject may use.
 
         What is put carries the labels of the stored facts that it comes from. Under `no-store`
-        nothing is written: artifacts are in the memory of this sandbox alone and gone with it, so
-        that its addresses open in it alone, and the journal is told of none. So it is for a
-        session whose windows, or facts, are held in memory already.
+        nothing is written: artifacts are in the memory of this sandbox alone and gone with it. Its
+        addresses open only in it, and the journal records none. The same holds for a session whose
+        windows, or facts, are held in memory already.
 
         Spec: Summit §Isolation Strategy
         """
@@ -125,8 +125,8 @@ class ArtifactSandboxes(Questions):
             or bool(world.namespace_in(region).view(session_id, keep_counts=False).held())
         )
         keep = not held and not (directives and directives.no_store)
-        kept = access_labels(labels, RequestError)
-        return sandbox_of(world, region, session_id=session_id, labels=kept, keep=keep)
+        checked = access_labels(labels, RequestError)
+        return sandbox_of(world, region, session_id=session_id, labels=checked, keep=keep)
 
 
 Left = TypeVar("Left")
@@ -184,14 +184,14 @@ def run_parallel(left: Callable[[], Left], right: Callable[[], Right], /) -> tup
 
 
 def _assembly_settings(settings: AssemblySettings, choices: Mapping[str, Any]) -> AssemblySettings:
-    given = {name: value for name, value in choices.items() if value is not None}
-    if not given:
+    options = {name: value for name, value in choices.items() if value is not None}
+    if not options:
         return settings
     try:
-        return AssemblySettings.model_validate({**settings.model_dump(), **given})
+        return AssemblySettings.model_validate({**settings.model_dump(), **options})
     except ValidationError as error:
         field, problem = first_problem(error)
-        value = given.get(field)
+        value = options.get(field)
         raise RequestError(f"{field} {value!r:.60} is not usable: {problem}") from error
 
 

@@ -43,10 +43,10 @@ def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedd
     Raises:
         ConfigError: what is given is no embedder.
     """
-    found = source or settings.embedder or None
-    if found is None:
+    choice = source or settings.embedder or None
+    if choice is None:
         return default_embedder()
-    return _named_embedder(str(found)) if isinstance(found, str | Path) else _embedder(found)
+    return _named_embedder(str(choice)) if isinstance(choice, str | Path) else _embedder(choice)
 
 
 def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Reranker | None:
@@ -55,10 +55,10 @@ def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Rerank
     Raises:
         ConfigError: what is given is no reranker.
     """
-    found = source or settings.reranker or None
-    if found is None:
+    choice = source or settings.reranker or None
+    if choice is None:
         return None
-    return _named_reranker(str(found)) if isinstance(found, str | Path) else _reranker(found)
+    return _named_reranker(str(choice)) if isinstance(choice, str | Path) else _reranker(choice)
 
 
 def _embedder(source: object) -> Embedder:

@@ -70,7 +70,7 @@ def asked_by(down: Downward) -> QuestionFields:
 
 
 def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None) -> Upward:
-    """What an answer, or its being withheld, hands back to the agent that asked for it.
+    """What an answer, or a withheld one, hands back to the agent that asked for it.
 
     Spec: related facts §8
 
@@ -79,25 +79,25 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
         safety_budget: of the answering session; None takes what the answer's headers say.
     """
     if isinstance(answered, SafetyHalt):
-        found = answered.report if isinstance(answered.report, Report) else None
+        report = answered.report if isinstance(answered.report, Report) else None
         return Upward(
             session_id=answered.session_id,
             safety_budget=safety_budget,
-            risk_level=found.risk_level if found else None,
-            hmac=found.hmac if found else "",
-            chain_integrity=found.chain_integrity if found else ChainIntegrity.UNVERIFIED,
-            quality_score=round(found.rqa_score, 3) if found else None,
+            risk_level=report.risk_level if report else None,
+            hmac=report.hmac if report else "",
+            chain_integrity=report.chain_integrity if report else ChainIntegrity.UNVERIFIED,
+            quality_score=round(report.rqa_score, 3) if report else None,
             halted=True,
-            flagged=rejected_claims(found) if found else (),
+            flagged=rejected_claims(report) if report else (),
         )
-    said = parse_response(answered.headers)
+    headers = parse_response(answered.headers)
     return Upward(
         session_id=answered.session_id,
-        safety_budget=said.safety_budget if safety_budget is None else safety_budget,
-        risk_level=said.hallucination_risk or answered.report.risk_level,
+        safety_budget=headers.safety_budget if safety_budget is None else safety_budget,
+        risk_level=headers.hallucination_risk or answered.report.risk_level,
         hmac=answered.report.hmac,
         chain_integrity=answered.report.chain_integrity,
-        audit_uri=said.trail_uri or "",
+        audit_uri=headers.trail_uri or "",
         quality_score=round(answered.report.rqa_score, 3),
         flagged=rejected_claims(answered.report),
     )

@@ -314,19 +314,19 @@ def judged_answer(
 def _judge_of(
     judge: JudgeSource, options: JudgeOptions, settings: Settings
 ) -> tuple[Judge | None, OnReport | None]:
-    """The judge of a call, and who is told of its report besides."""
+    """The judge of a call, and who gets its report where that judge does not call it."""
     check_options("examine", options)
-    given = {name: value for name, value in options.items() if value is not None}
-    on_report: Any = given.get("on_report")
+    chosen = {name: value for name, value in options.items() if value is not None}
+    on_report: Any = chosen.get("on_report")
     refuse_own(judge, "examine")
     if isinstance(judge, Judge):
-        given.pop("on_report", None)
-    found = judges_of(settings.judge).of(judge, given)
-    return found, on_report if found is None or isinstance(judge, Judge) else None
+        chosen.pop("on_report", None)
+    resolved = judges_of(settings.judge).of(judge, chosen)
+    return resolved, on_report if resolved is None or isinstance(judge, Judge) else None
 
 
 def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
-    """Give a judged report to who is told of it, in the background once the judge has spoken."""
+    """Give a judged report to its receivers, in the background once the judge has answered."""
     judge = way.judge
     if way.later:
         digest = report.settings_digest
@@ -396,14 +396,14 @@ def screened_answer(
     if isinstance(context, str):
         raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
-    kept = (VERIFIED,) if verified_engine() else ()
+    controls = (VERIFIED,) if verified_engine() else ()
     dossier = caller_dossier(
         answer,
         context,
         question or "",
         chosen,
         grounding=grounding,
-        kept=kept,
+        kept=controls,
         prior=prior,
         sub_queries=sub_queries,
         no_store=no_store,
@@ -411,14 +411,14 @@ def screened_answer(
         instructions=system_prompt or "",
         rejected=rejected,
     )
-    # Statuses are read or compared word for word: sentences are embedded beside an earlier window's
-    # alone, and by the document's arithmetic.
+    # Statuses are read or compared word for word: sentences are embedded only beside those of an
+    # earlier window, and for the document's arithmetic.
     embeds = bool(dossier.prior) or chosen.dpe.decides == "composite"
-    # What the caller gives is looked at, whether it is needed or not.
-    found = chosen_embedder(embedder, chosen) if embeds or embedder is not None else None
+    # The caller's embedder is checked even where it is not needed.
+    encoder = chosen_embedder(embedder, chosen) if embeds or embedder is not None else None
     report = run_stages(
         dossier,
-        embedder=found if embeds else None,
+        embedder=encoder if embeds else None,
         verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
         policy=default_policy(registered=dossier.system.domain is not None),

@@ -98,18 +98,18 @@ def evidence_of(
         (name, without_rejected(text, rejected) if isinstance(item, str) else text)
         for item, (name, text) in zip(items, named_passages(items), strict=True)
     ]
-    weights = [one.importance_weight for one in items if not isinstance(one, str)]
-    for place, one in enumerate(items):
-        if not isinstance(one, str) and is_summary(one.source_id or ""):
+    weights = [item.importance_weight for item in items if not isinstance(item, str)]
+    for place, item in enumerate(items):
+        if not isinstance(item, str) and is_summary(item.source_id or ""):
             # Its place stays, so that citations by number mean what the model saw.
-            passages[place] = (one.fact_id, "")
+            passages[place] = (item.fact_id, "")
             if len(weights) == len(items):
                 weights[place] = UNWEIGHTED
     known = {name for name, _ in passages}
     whole = frozenset(
-        one.fact_id
-        for one, (_, text) in zip(items, passages, strict=True)
-        if isinstance(one, PackedFact) and text and not one.spans
+        item.fact_id
+        for item, (_, text) in zip(items, passages, strict=True)
+        if isinstance(item, PackedFact) and text and not item.spans
     )
     before = [fact for fact in earlier if fact.fact_id not in known]
     results = [(name, without_rejected(text, rejected)) for name, text in tool_results(messages)]
@@ -132,41 +132,41 @@ def evidence_of(
 def tool_results(messages: Iterable[Message]) -> tuple[tuple[str, str], ...]:
     """Name and text of what tools answered in a conversation, in order.
 
-    A failed tool answers nothing, and what a result repeats of its call's arguments is the model's
-    own (`without_echoes`).
+    A failed tool answers nothing, and parts of a result that repeat its call's arguments are the
+    model's own words (`without_echoes`).
 
     >>> tool_results([Message(role="tool", name="fares", content="Lunch costs 12 euros.")])
     (('tool:fares#1', 'Lunch costs 12 euros.'),)
     """
     called: dict[str, ToolCall] = {}
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     for message in messages:
         called |= {call.id: call for call in message.tool_calls}
         if message.failed or not (message.role == "tool" or message.observation):
             continue
         call = called.get(message.tool_call_id or "")
-        said = message.observation or message.content
-        text = without_echoes(said, call.arguments if call else "")
+        content = message.observation or message.content
+        text = without_echoes(content, call.arguments if call else "")
         if text.strip():
             name = message.name or (call.name if call else "") or "result"
-            found.append((f"{TOOL_SOURCE}{name}#{len(found) + 1}", readable(text)))
-    return tuple(found)
+            results.append((f"{TOOL_SOURCE}{name}#{len(results) + 1}", readable(text)))
+    return tuple(results)
 
 
 def has_evidence(messages: Sequence[Message]) -> bool:
     """Whether a conversation holds anything that an answer can be judged against."""
-    told = any(one.role == "system" and one.content.strip() for one in messages)
-    return told or bool(tool_results(messages))
+    instructed = any(message.role == "system" and message.content.strip() for message in messages)
+    return instructed or bool(tool_results(messages))
 
 
 def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
-    """A tool's result without what it only gives back of its call's arguments.
+    """A tool's result without the parts that only repeat its call's arguments.
 
-    Arguments are the model's own words: an answer that repeats them is not borne out by an echo.
-    In a JSON result a value of three words or more that equals the argument of the same key is
-    left out; in a text such an argument is replaced where it stands word for word, apart from the
-    tool's own words. Shorter values stay, since they say what a result is about. Nothing is left of
-    a result that has nothing but arguments in it, or that says that the tool failed (`isError`).
+    Arguments are the model's own words: an echo of them does not support an answer. In a JSON
+    result a value of three words or more that equals the argument of the same key is left out; in a
+    text such an argument is replaced where it stands word for word, apart from the tool's own
+    words. Shorter values stay, since they say what a result is about. A result that holds only
+    arguments, or that says that the tool failed (`isError`), becomes empty.
 
     Args:
         arguments: JSON as the model wrote it, or a mapping.
@@ -178,18 +178,18 @@ def without_echoes(text: str, arguments: str | Mapping[str, Any]) -> str:
     result = _json(text) if text.lstrip().startswith(("{", "[")) else None
     if isinstance(result, dict) and True in (result.get("isError"), result.get("is_error")):
         return ""
-    given = _json(arguments) if isinstance(arguments, str) else dict(arguments)
-    if not isinstance(given, dict) or not given:
+    sent = _json(arguments) if isinstance(arguments, str) else dict(arguments)
+    if not isinstance(sent, dict) or not sent:
         return text
-    values = list(_leaves(given))
+    values = list(_leaves(sent))
     if isinstance(result, dict | list):
-        own = [one for one in _leaves(result) if one not in values]
+        own = [leaf for leaf in _leaves(result) if leaf not in values]
         if not own:
             return ""
-        kept = _without(result, [one for one in values if states(one[1])])
-        if kept == result:
+        remaining = _without(result, [leaf for leaf in values if states(leaf[1])])
+        if remaining == result:
             return text
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(remaining, ensure_ascii=False, separators=(",", ":"))
     for _, value in values:
         if text.strip() == str(value).strip():
             return ""
@@ -204,7 +204,7 @@ _ECHOED: Final = r"(?:(?<=[:\n\"'“„‘«(])|(?<=: )|^){}(?=$|[\n\"'”“’
 
 
 def _json(text: str) -> Any:
-    """What a text holds as JSON; None for what is none."""
+    """The JSON value of a text; None where the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -212,13 +212,13 @@ def _json(text: str) -> Any:
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Key and value of whatever holds no further values, without what is empty."""
+    """Key and value of each scalar within a JSON value, without empty ones."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _leaves(one, name)
+        for name, item in value.items():
+            yield from _leaves(item, name)
     elif isinstance(value, list):
-        for one in value:
-            yield from _leaves(one, key)
+        for item in value:
+            yield from _leaves(item, key)
     elif value is not None and value != "":
         yield key, value
 
@@ -233,12 +233,12 @@ def _without(value: Any, echoes: Sequence[tuple[str, Any]], key: str = "") -> An
     """A value without those leaves."""
     if isinstance(value, dict):
         return {
-            name: _without(one, echoes, name)
-            for name, one in value.items()
-            if (name, one) not in echoes
+            name: _without(item, echoes, name)
+            for name, item in value.items()
+            if (name, item) not in echoes
         }
     if isinstance(value, list):
-        return [_without(one, echoes, key) for one in value if (key, one) not in echoes]
+        return [_without(item, echoes, key) for item in value if (key, item) not in echoes]
     return value
 
 
@@ -274,12 +274,12 @@ _UNREADABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def earlier_facts(namespace: Namespace, prior: Sequence[PriorWindow]) -> list[Fact]:
-    """Facts that earlier windows showed and that say today what they said then."""
+    """Facts that earlier windows showed and whose text is still the same today."""
     shown = seen_hashes(prior)
     ids = list(shown)[-MOST_EARLIER:]
     if not ids:
         return []
-    return [one for one in namespace.facts(ids) if sha256(one.content) == shown[one.fact_id]]
+    return [fact for fact in namespace.facts(ids) if sha256(fact.content) == shown[fact.fact_id]]
 
 
 def evidence_vectors(evidence: Evidence, view: FabricView) -> FloatRows | None:

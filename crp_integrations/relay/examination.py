@@ -51,8 +51,8 @@ def may_be_forbidden(settings: Settings) -> bool:
     """
     domain = settings.system.domain
     data = catalogue().data
-    found = data["domains"].get(domain.value, {}) if domain else {}
-    return not set(data["forbidden"]).isdisjoint(found.values())
+    classes = data["domains"].get(domain.value, {}) if domain else {}
+    return not set(data["forbidden"]).isdisjoint(classes.values())
 
 
 def conversation_turns(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
@@ -77,14 +77,14 @@ class ExaminationInput(TypedDict):
 def examination_input(
     request: Request, settings: Settings, *, code_verified: bool
 ) -> ExaminationInput:
-    """What the compliance stages are told of a request.
+    """The parts of a request that the compliance stages read.
 
     Spec: CRP-SPEC-005 §13.1, §14.1, §17
     """
     history = (message.content for message in request.history)
-    said = (request.system_prompt, *history, request.query)
+    texts = (request.system_prompt, *history, request.query)
     return ExaminationInput(
-        prompt="\n\n".join(part for part in said if part),
+        prompt="\n\n".join(part for part in texts if part),
         system=settings.system.system((*KEPT, VERIFIED) if code_verified else KEPT),
         loop_depth=request.loop_depth,
         no_store=request.cache.no_store,
@@ -139,9 +139,9 @@ def examine_windows(
 ) -> Report:
     """The report on the text of several windows, beside what all of them were shown.
 
-    It names the last window, and each window's own report stays the one that is sealed. How the
-    windows read on from each other is the worst of what they say themselves; where a judge read
-    them, its word on each claim stands.
+    It has the ids of the last window, and each window's own report stays the one that is sealed.
+    Its flow is the worst of the windows' own; where a judge read them, its status of each claim
+    stands.
 
     Spec: CRP-SPEC-005 §1.2, §10.2
     """
@@ -154,7 +154,9 @@ def examine_windows(
     report, examination = examine_answer(
         request, world, namespace, reads, evidence, text, needs=needs, prior=prior, numbered=False
     )
-    between = min((one.report for one in answers[1:]), key=lambda one: one.flow_score)
+    between = min(
+        (answer.report for answer in answers[1:]), key=lambda follower: follower.flow_score
+    )
     report = report.model_copy(
         update={
             "flow_score": between.flow_score,
@@ -165,7 +167,7 @@ def examine_windows(
     if any(answer.report.was_read for answer in answers):
         report = _with_windows(report, examination.dossier, answers, text, world.settings.dpe)
     last = answers[-1].report
-    flags = dict.fromkeys((*report.flags, *(one for a in answers for one in a.report.flags)))
+    flags = dict.fromkeys((*report.flags, *(flag for a in answers for flag in a.report.flags)))
     whole, _ = finished(
         report.changed(flags=(*flags, f"windows={len(answers)}")),
         session_id=last.session_id,
@@ -180,17 +182,17 @@ def examine_windows(
 def _with_windows(
     report: Report, dossier: Dossier, answers: Sequence[Answer], text: str, settings: DpeSettings
 ) -> Report:
-    """A report with what a judge said of the claims of each window."""
-    said: dict[tuple[int, int], Claim] = {}
+    """A report with the judge's results on the claims of each window."""
+    judged: dict[tuple[int, int], Claim] = {}
     begins = 0
     for answer in answers:
         begins = text.index(answer.text, begins)
-        said |= {(begins + c.start, begins + c.end): c for c in answer.report.claims}
+        judged |= {(begins + c.start, begins + c.end): c for c in answer.report.claims}
         begins += len(answer.text)
     names = ("status", "error", "wrong", "quotations", "reason", "disputed", "fix")
     claims = [
-        claim.model_copy(update={name: getattr(said[at], name) for name in names})
-        if (at := (claim.start, claim.end)) in said
+        claim.model_copy(update={name: getattr(judged[at], name) for name in names})
+        if (at := (claim.start, claim.end)) in judged
         else claim
         for claim in report.claims
     ]
@@ -202,13 +204,13 @@ def _with_windows(
     parts = [answer.report.quality.completeness for answer in answers]
     if not dossier.sub_queries or all(part.level is None for part in parts):
         return made
-    # A window is asked for what those before it left open.
+    # A window is asked for the needs that those before it left open.
     covered = {need for part in parts for need in part.covered}
     here = [need in covered for need in dossier.sub_queries]
-    found = completeness_of(
+    completeness = completeness_of(
         dossier.sub_queries, [False] * len(here), here, settings.quality, dossier.windows_left
     )
-    return with_completeness(made, found, settings)
+    return with_completeness(made, completeness, settings)
 
 
 def examine_dossier(
@@ -246,7 +248,7 @@ def caller_dossier(
     rejected: Sequence[RejectedClaim] = (),
 ) -> Dossier:
     """The dossier of an answer whose context, question and earlier answers a caller has."""
-    system = [one.content for one in conversation if one.role == "system"]
+    system = [message.content for message in conversation if message.role == "system"]
     evidence = evidence_of(
         context,
         conversation,

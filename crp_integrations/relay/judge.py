@@ -129,7 +129,7 @@ class Judge:
         elif fields:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
-            # What reaches one provider is another one's neither address nor key.
+            # Another provider must get neither this one's address nor its key.
             same = same_provider(self.settings.fallback, self._name)
             self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
@@ -183,11 +183,11 @@ class Judge:
                 raise RequestError(f"judge_{sorted(chosen)[0]} needs a judge; give judge=…")
             return None
         if isinstance(source, Mapping):
-            given = dict(source)
-            name = given.pop("model", None)
+            fields = dict(source)
+            name = fields.pop("model", None)
             if name is None or isinstance(name, bool) or name == "":
                 raise RequestError("judge is a mapping without a model; give {'model': …}")
-            return cls(name, on_report=on_report, settings=base, **{**given, **chosen})
+            return cls(name, on_report=on_report, settings=base, **{**fields, **chosen})
         return cls(source, on_report=on_report, settings=base, **chosen)
 
     def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
@@ -252,7 +252,7 @@ class Judge:
                 return
             spent.tokens += reply.usage.total_tokens
             cost = reply.usage.cost_usd
-            # What nobody knows the price of may have taken all of a budget in money.
+            # A call of unknown price may have used up a budget in money.
             spent.usd += (0.0 if reply.error else inf) if cost is None else cost
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
@@ -265,7 +265,7 @@ class Judge:
         *,
         keep: bool = True,
     ) -> JudgeReply:
-        """What a call comes to; a failure is a value, so that no answer is lost by its judge.
+        """The result of a call; a failure is a value, so that no answer is lost by its judge.
 
         Args:
             model: the component's own, for a judge that is no model of its own.
@@ -277,9 +277,9 @@ class Judge:
         if known is None:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
-            for asked, one, context in self._models(call, model):
+            for asked, candidate, context in self._models(call, model):
                 known = _with_fallback_name(
-                    asked, call, self._calling.call(one, asked, context, started)
+                    asked, call, self._calling.call(candidate, asked, context, started)
                 )
                 if not known.error:
                     break
@@ -303,8 +303,8 @@ class Judge:
         if known is None:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
-            for asked, one, context in self._models(call, model):
-                replied = await self._calling.acall(one, asked, context, started)
+            for asked, candidate, context in self._models(call, model):
+                replied = await self._calling.acall(candidate, asked, context, started)
                 known = _with_fallback_name(asked, call, replied)
                 if not known.error:
                     break
@@ -315,15 +315,15 @@ class Judge:
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
         """The calls that are tried, each with its model and the context that it is made in."""
-        found = []
+        attempts = []
         if self._model is not None:
-            found.append((call, self._model, separate_context()))
+            attempts.append((call, self._model, separate_context()))
         elif own is not None:
-            found.append((call, own, joined_context()))
+            attempts.append((call, own, joined_context()))
         if self._fallback is not None:
             name, model = self._fallback
-            found.append((call.changed(model=name), model, separate_context()))
-        return found
+            attempts.append((call.changed(model=name), model, separate_context()))
+        return attempts
 
     def later(self, work: Callable[[], None]) -> None:
         """Do something in the background; the process waits for it at its end."""
@@ -349,25 +349,25 @@ class Judge:
             pool.shutdown(wait=True)
 
     def _key(self, call: ModelCall) -> str:
-        told = [[str(one.role), one.content] for one in call.messages]
-        return sha256_hex(canonical([call.model, told, repr(call.temperature), call.max_tokens]))
+        turns = [[str(message.role), message.content] for message in call.messages]
+        return sha256_hex(canonical([call.model, turns, repr(call.temperature), call.max_tokens]))
 
     def _remembered(self, call: ModelCall) -> JudgeReply | None:
         if not self.settings.cache_size:
             return None
         key = self._key(call)
         with self._lock:
-            found = self._known.get(key)
-            if found is not None:
+            cached = self._known.get(key)
+            if cached is not None:
                 self._known.move_to_end(key)
-        return found
+        return cached
 
     def _remember(self, call: ModelCall, reply: JudgeReply) -> None:
         if not self.settings.cache_size or reply.error:
             return
-        kept = JudgeReply(text=reply.text, model=reply.model, cached=True)
+        cached = JudgeReply(text=reply.text, model=reply.model, cached=True)
         with self._lock:
-            self._known[self._key(call)] = kept
+            self._known[self._key(call)] = cached
             while len(self._known) > self.settings.cache_size:
                 self._known.popitem(last=False)
 
@@ -378,12 +378,12 @@ class Judge:
 
     @property
     def identity(self) -> str:
-        """Hash of model, instructions and of when and how it is asked, without its key."""
+        """Hash of model, instructions, and of when and how the judge is asked; without its key."""
         chosen = self.settings
         aside = {"api_key", "cache_size", "concurrency", "retries", "timeout_s"}
-        told = chosen.model_dump(mode="json", exclude=aside)
+        options = chosen.model_dump(mode="json", exclude=aside)
         prompt = JudgePrompt(chosen.prompt, chosen.rubric, chosen.language).identity
-        return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(told.items()))]))
+        return sha256_hex(canonical([self.own, self._name, prompt, repr(sorted(options.items()))]))
 
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()

@@ -41,23 +41,23 @@ class Judges:
     def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
         """The judge for these arguments; the same for the same ones."""
         plain = isinstance(source, str | bool | type(None) | Mapping)
-        told = options.get("on_report")
-        # Who is told makes no other judge: functions are often made anew for each call.
-        named = [f"{n}={one!r}" for n, one in sorted(options.items()) if n != "on_report"]
+        receiver = options.get("on_report")
+        # Another receiver needs no other judge: functions are often made anew for each call.
+        named = [f"{n}={value!r}" for n, value in sorted(options.items()) if n != "on_report"]
         at = repr(source) if plain else f"object {id(source)}"
-        key = "\n".join([at, *named, f"told={told is not None}"])
+        key = "\n".join([at, *named, f"told={receiver is not None}"])
         with self._lock:
             if key not in self._made:
                 made = Judge.of(source, self._settings, **options)
-                # What is known by its id is held, so that no other object gets the id.
+                # A source that is known by its id is held, so that no other object gets the id.
                 self._made[key] = (source, made)
             self._made.move_to_end(key)
             while len(self._made) > self.MOST:
                 self._made.popitem(last=False)
-            found = self._made[key][1]
-        if found is None or told is None or found.on_report is told:
-            return found
-        return found.altered(on_report=told)
+            judge = self._made[key][1]
+        if judge is None or receiver is None or judge.on_report is receiver:
+            return judge
+        return judge.altered(on_report=receiver)
 
 
 @lru_cache(maxsize=16)
@@ -109,8 +109,8 @@ class JudgedAnswer:
         return self._inquiry.failed if self._inquiry is not None else ""
 
     def now(self, report: Report) -> JudgedAnswer:
-        """The same, to be judged now, with the report that was given out."""
-        flags = tuple(one for one in report.flags if one != f"judge-not-asked={LATER}")
+        """The same answer, to be judged now, with the report that was delivered."""
+        flags = tuple(flag for flag in report.flags if flag != f"judge-not-asked={LATER}")
         return JudgedAnswer(
             self.judge,
             report.model_copy(update={"flags": flags, "judge": None}),
@@ -132,7 +132,7 @@ class JudgedAnswer:
         assert self._called is not None
         self._inquiry.take(reply)
         if not reply.error and self._inquiry.run().calls[-1].error:
-            # The next answer's judge is asked, and not told the same again.
+            # An unreadable reply is forgotten, so that the judge is asked anew for the next answer.
             self.judge.forget(self._called)
 
     @property
@@ -160,7 +160,7 @@ class JudgedAnswer:
 
     def _ended(self) -> Report:
         report = self.report
-        # Of one that is out already nothing can be withheld any more.
+        # An answer that is delivered already cannot be withheld any more.
         if self.failed and not self._late and self.judge.settings.failure == "halt":
             raise SafetyHalt(
                 f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "

@@ -88,7 +88,7 @@ class CarriedContext:
         self._settle(TransferType.SUMMARY, reply.text, self._fidelity(reply.text))
 
     def _fidelity(self, summary: str) -> float:
-        """Of a summary to the answers, [0, 1]: the least of what it keeps and what supports it."""
+        """Fidelity of a summary to the answers, [0, 1]; claims that it invents lower it."""
         world = self._world
         report = examine(
             Dossier(
@@ -103,7 +103,7 @@ class CarriedContext:
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
-        # A figure or name that stands in no answer was made up by whoever summed them up.
+        # A figure or name that is in no answer was made up by the summary.
         stated = report.claim_counts.total
         invented = sum(bool(claim.hints) for claim in report.claims)
         return min(report.fidelity_score, 1.0 - invented / stated if stated else 1.0)
@@ -132,7 +132,7 @@ def may_lay_bridge(
 ) -> bool:
     """Whether the policy lets a bridge through.
 
-    It stands in no window's text and no window's report speaks of it, so it is held against the
+    No window's text holds it and no window's report covers it, so it is examined against the
     answers that it joins. A policy that withholds nothing lets every bridge through.
 
     Spec: CRP-SPEC-005 §11.5
@@ -152,14 +152,14 @@ def may_lay_bridge(
         settings=world.settings.dpe,
         tracer=world.tracer,
     )
-    found = judge_answer(policy, report, oversight=request.oversight)
-    return found.halt is None and not found.needs_review
+    judgement = judge_answer(policy, report, oversight=request.oversight)
+    return judgement.halt is None and not judgement.needs_review
 
 
 def hidden_windows(
     namespace: Namespace, windows: Sequence[WindowNode], said: Mapping[str, PriorWindow]
 ) -> set[str]:
-    """Ids of the windows that showed a fact which the subject may not read, or go on from one.
+    """Ids of windows that showed a fact the subject may not read, and of those that follow them.
 
     Spec: CRP-SPEC-003 §14.2, §16.1
     """
@@ -176,37 +176,37 @@ def hidden_windows(
             for seen in window.facts_seen
         )
     }
-    found: set[str] = set()
+    window_ids: set[str] = set()
     for window in windows if hidden or whole else ():
         own = shown.get(window.window_id, ())
         if (
             window.window_id in whole
             or not hidden.isdisjoint(own)
-            or not found.isdisjoint(window.parents)
+            or not window_ids.isdisjoint(window.parents)
         ):
-            found.add(window.window_id)
-    return found
+            window_ids.add(window.window_id)
+    return window_ids
 
 
 def window_report(namespace: Namespace, window_id: str) -> Report | None:
-    """The report that is kept on a window; None where none is, or the subject may not hear of it.
+    """The stored report on a window; None where there is none, or the subject may not read it.
 
     Spec: CRP-SPEC-005 §15.4
     """
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
-        kept = sessions.report(window_id)
-        if kept is None:
+        stored = sessions.report(window_id)
+        if stored is None:
             return None
-        report = Report.model_validate_json(kept)
+        report = Report.model_validate_json(stored)
         windows = sessions.windows(report.session_id)
-        said = sessions.priors(seen_windows(windows, [window_id]))
-    # Of a window that was not released nothing but its report tells what it was shown.
+        priors = sessions.priors(seen_windows(windows, [window_id]))
+    # For a window that was not released, only its report says which facts it was shown.
     shown = {evidence.fact_id for claim in report.claims for evidence in claim.evidence}
-    if denied_facts(namespace, shown) or window_id in hidden_windows(namespace, windows, said):
+    if denied_facts(namespace, shown) or window_id in hidden_windows(namespace, windows, priors):
         return None
-    if window_id not in said and redacted_hashes(namespace, namespace.facts(sorted(shown))):
-        # Nothing tells whether it was shown more than the subject may see.
+    if window_id not in priors and redacted_hashes(namespace, namespace.facts(sorted(shown))):
+        # It may have been shown more of a fact than the subject may see.
         return None
     return report
 
@@ -214,7 +214,7 @@ def window_report(namespace: Namespace, window_id: str) -> Report | None:
 def denied_facts(
     namespace: Namespace, fact_ids: Collection[str], seen: Sequence[Fact] | None = None
 ) -> set[str]:
-    """Those of the facts that are there for others, and not for the subject.
+    """Those of the facts that others may read and the subject may not.
 
     A fact that is there for nobody any more is not denied: what was said with one that was
     withdrawn is gone with it.
@@ -269,5 +269,5 @@ def _has_changed(fact: Fact, shown: str, sealed: str) -> bool:
         return True
     if fact.status is not FactStatus.STALE or not sealed or fact.modified_at is None:
         return False
-    # One that was stale already when it was shown is no news.
+    # A fact that was already stale when it was shown has not changed since.
     return fact.modified_at > datetime.fromisoformat(sealed)

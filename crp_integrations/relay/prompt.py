@@ -145,9 +145,9 @@ class InformationNeeds:
     def read(self, reply: Reply) -> None:
         """Take the needs from the model's reply, if it is nothing but a list of them."""
         self.waiting = False
-        told = parse_needs(reply.text, self._settings)
-        if told:
-            self._found = complete_needs(self._request.query, told, self._settings)
+        needs = parse_needs(reply.text, self._settings)
+        if needs:
+            self._found = complete_needs(self._request.query, needs, self._settings)
             self._algorithm = DECOMPOSE_MODEL
 
     @property
@@ -189,13 +189,13 @@ def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | Non
     if len(text) > settings.most * (settings.longest + 8):
         return None
     try:
-        told = json.loads(text)
+        listed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, list) or not 0 < len(told) <= settings.most:
+    if not isinstance(listed, list) or not 0 < len(listed) <= settings.most:
         return None
     needs = []
-    for need in told:
+    for need in listed:
         if not isinstance(need, str) or len(need) > settings.longest or not _readable(need):
             return None
         needs.append(" ".join(need.split()))
@@ -218,15 +218,15 @@ def count_tokens_of(
 
     Spec: CRP-SPEC-003 §10.1 (decision E19)
     """
-    given: object = what
-    if isinstance(given, str):
-        texts, n = [given], counter.count(given)
-    elif isinstance(given, Sequence):
-        messages = [message_of(message) for message in given]
+    content: object = what
+    if isinstance(content, str):
+        texts, n = [content], counter.count(content)
+    elif isinstance(content, Sequence):
+        messages = [message_of(message) for message in content]
         texts = [message.content for message in messages]
         n = counter.count_messages(messages)
     else:
-        raise RequestError(f"what is {type(given).__name__}, wanted a text or a list of messages")
+        raise RequestError(f"what is {type(content).__name__}, wanted a text or a list of messages")
     n += counter.count_tools(_definitions(tools))
     return TokenCount(
         n=n,

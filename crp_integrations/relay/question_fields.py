@@ -92,8 +92,8 @@ def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
 
     Spec: related facts §3, §8
 
-    A policy that comes from a parent agent, which its session or a depth above 0 shows, is one
-    that the question inherits; any other is the question's own. Both can only tighten.
+    The question inherits a policy that comes from a parent agent, which the parent's session or a
+    depth above 0 shows; any other policy is the question's own. Both can only tighten.
 
     Args:
         headers: as received, a mapping or pairs of name and value, or parsed already.
@@ -105,34 +105,34 @@ def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
         HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
             malformed value.
     """
-    said = headers if isinstance(headers, RequestHeaders) else parse_request(headers)
-    down = read_downward(said)
-    own = said.safety_policy if down is None else None
+    request = headers if isinstance(headers, RequestHeaders) else parse_request(headers)
+    down = read_downward(request)
+    own = request.safety_policy if down is None else None
     asked = QuestionFields(
-        session_id=said.session_id,
-        grounding=said.grounding,
-        strategy=said.dispatch_strategy,
-        accept_strategies=said.strategies or None,
-        seed=said.seed,
-        cache=said.cache,
-        if_match=said.if_match,
-        residency=said.residency,
-        continuation_ids=said.continuation_ids or None,
-        accept_quality=said.accept_quality or None,
-        accept_risk=said.accept_risk,
-        oversight=said.oversight_mode,
-        oversight_token=said.oversight_token,
-        safety_mode=said.safety_mode,
+        session_id=request.session_id,
+        grounding=request.grounding,
+        strategy=request.dispatch_strategy,
+        accept_strategies=request.strategies or None,
+        seed=request.seed,
+        cache=request.cache,
+        if_match=request.if_match,
+        residency=request.residency,
+        continuation_ids=request.continuation_ids or None,
+        accept_quality=request.accept_quality or None,
+        accept_risk=request.accept_risk,
+        oversight=request.oversight_mode,
+        oversight_token=request.oversight_token,
+        safety_mode=request.safety_mode,
         policy=own,
         inherited_policy=down.policy or None if down else None,
-        report_only=said.safety_policy_report_only,
-        report_uri=said.report_uri,
-        nonce=said.nonce,
-        safety_budget=said.safety_budget,
-        loop_depth=down.loop_depth if down else said.loop_depth,
-        parent_session=said.session_parent,
-        phase=said.phase,
-        session_token=said.session_token,
+        report_only=request.safety_policy_report_only,
+        report_uri=request.report_uri,
+        nonce=request.nonce,
+        safety_budget=request.safety_budget,
+        loop_depth=down.loop_depth if down else request.loop_depth,
+        parent_session=request.session_parent,
+        phase=request.phase,
+        session_token=request.session_token,
     )
     return cast(
         "QuestionFields", {name: value for name, value in asked.items() if value is not None}

@@ -121,8 +121,8 @@ class _AwaitedInContext(Generic[StreamPart]):
             try:
                 waits_for = self._own.run(go_on)
             except StopIteration as done:
-                found: StreamPart = done.value
-                return found
+                part: StreamPart = done.value
+                return part
             try:
                 sent = yield waits_for
             except BaseException as error:  # noqa: BLE001 - it is the awaited one's to handle
@@ -154,21 +154,21 @@ class Questions:
 
     @property
     def observer(self) -> Observer | None:
-        """Who is told of windows and model calls; for who calls a model himself."""
+        """The observer of windows and model calls, for callers that call a model themselves."""
         return self._world.observer
 
     @property
     def judge(self) -> Judge | None:
-        """Who is asked whether answers hold; None for nobody."""
+        """The judge of the answers; None where there is none."""
         return self._world.judge
 
     @property
     def tracer(self) -> Tracer:
-        """What opens the spans around a question; for who plays its windows himself."""
+        """The tracer of a question's spans, for callers that play its windows themselves."""
         return self._world.tracer
 
     def context_limit(self, model: str = "") -> tuple[int, str]:
-        """Tokens that a model takes in, and where the number is from.
+        """Tokens that a model accepts, and where the number is from.
 
         Args:
             model: empty for the settings' own.
@@ -179,7 +179,7 @@ class Questions:
         return self._world.limit_for(model or self._world.settings.model)
 
     def turn(self, query: str, **asking: Unpack[QuestionFields]) -> Turn:
-        """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
+        """A window for callers that call the model: `begin`, then `receive` or `fail`."""
         world = self._judging(asking)
         return Turn(self._request(query, asking), world)
 
@@ -207,7 +207,7 @@ class Questions:
     ) -> Iterator[str | Answer]:
         """Pieces of the answer, released after the verdict, then the `Answer`.
 
-        The model is called as a stream; nothing is given out before the whole text is examined.
+        The model is called as a stream; nothing is released before the whole text is examined.
         """
         world = self._judging(asking)
         request = self._request(query, asking)
@@ -217,9 +217,9 @@ class Questions:
             parts = drive_live(Turn(request, world), self._models)
         else:
             parts = drive_stream(compose(request, world), self._models)
-        # Who stops listening ends what he listened to, at once.
-        with closing(trace_stream(self._world.tracer, STREAM, _answered(parts))) as told:
-            yield from told
+        # A reader who stops early ends the stream at once.
+        with closing(trace_stream(self._world.tracer, STREAM, _answered(parts))) as pieces:
+            yield from pieces
 
     async def astream(
         self, query: str, *, live: bool = False, **asking: Unpack[QuestionFields]
@@ -233,8 +233,8 @@ class Questions:
             parts = adrive_live(Turn(request, world), self._models)
         else:
             parts = adrive_stream(compose(request, world), self._models)
-        async with aclosing(atrace_stream(self._world.tracer, STREAM, _aanswered(parts))) as told:
-            async for part in told:
+        async with aclosing(atrace_stream(self._world.tracer, STREAM, _aanswered(parts))) as pieces:
+            async for part in pieces:
                 yield part
 
     def batch(self, queries: Sequence[str], **asking: Unpack[QuestionFields]) -> Batch:
@@ -242,9 +242,9 @@ class Questions:
 
         Spec: related facts §7
         """
-        given = several(queries, "queries", "a list, such as [question]")
+        questions = several(queries, "queries", "a list, such as [question]")
         world = self._judging(asking)
-        requests = [self._request(query, asking) for query in given]
+        requests = [self._request(query, asking) for query in questions]
         for model in {request.model for request in requests}:
             self._known(model)
         together = BatchTurns(requests, world)
@@ -254,9 +254,9 @@ class Questions:
 
     async def abatch(self, queries: Sequence[str], **asking: Unpack[QuestionFields]) -> Batch:
         """The asynchronous twin of `batch`."""
-        given = several(queries, "queries", "a list, such as [question]")
+        questions = several(queries, "queries", "a list, such as [question]")
         world = self._judging(asking)
-        requests = [self._request(query, asking) for query in given]
+        requests = [self._request(query, asking) for query in questions]
         for model in {request.model for request in requests}:
             await asyncio.to_thread(self._known, model)
         together = BatchTurns(requests, world)
@@ -313,8 +313,8 @@ class Questions:
         """The world with the judge of one question; takes its fields out of the others."""
         named = cast("dict[str, Any]", asking)
         source = named.pop("judge", None)
-        given = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
-        chosen = {name: value for name, value in given.items() if value is not None}
+        options = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
+        chosen = {name: value for name, value in options.items() if value is not None}
         if source is None and not chosen:
             return self._world
         if source is None:
@@ -330,14 +330,14 @@ class Questions:
         return replace(self._world, judge=self._judges.of(source, chosen), on_report=on_report)
 
     def _request(self, query: str, asking: QuestionFields) -> Request:
-        given = {name: value for name, value in asking.items() if value is not None}
+        fields = {name: value for name, value in asking.items() if value is not None}
         own = {"model": self._world.settings.model, "residency": self._residency}
-        if given.get("strategy") == AUTO:
-            given["strategy"] = intent(query)
-        request = admit(**{**own, **given, "query": query})
+        if fields.get("strategy") == AUTO:
+            fields["strategy"] = intent(query)
+        request = admit(**{**own, **fields, "query": query})
         admit_depth(request, self._world.settings)
         accepted = request.accept_strategies
-        if accepted and "strategy" not in given:
+        if accepted and "strategy" not in fields:
             return request.changed(strategy=accepted[0])
         strategy = choose_strategy(request.strategy, accepted)
         return request if strategy is request.strategy else request.changed(strategy=strategy)

@@ -66,21 +66,21 @@ def _require_phones(policy: Policy) -> None:
 
 
 def require_reader(policy: Policy, world: World, accept_risk: RiskLevel | None = None) -> None:
-    """Refuse a question under a policy that nothing can measure, before a model is paid.
+    """Refuse a question whose policy demands what nothing can measure, before a model is paid.
 
     Raises:
-        RequestError: nobody reads its answer; names the demands and both ways out.
+        RequestError: nothing reads the answer's claims; names the demands and both ways out.
         ConfigError: the policy blocks personal data, and the extra `pii` is not installed.
     """
     _require_phones(policy)
-    found = unmeasured_demands(
+    unmeasured = unmeasured_demands(
         policy,
         judge=world.judge,
         reads=reads_claims(world.settings, world.verifier),
         accept_risk=accept_risk,
     )
-    if found:
-        raise RequestError(found)
+    if unmeasured:
+        raise RequestError(unmeasured)
 
 
 def require_reader_of(
@@ -99,20 +99,20 @@ def require_reader_of(
         verifier: None for the one that the settings name.
 
     Raises:
-        ConfigError: nobody reads its answers; names the demands and both ways out.
+        ConfigError: nothing reads the claims of its answers; names the demands and both ways out.
     """
     above = [text for text in (settings.policy, asking.get("inherited_policy")) if text]
     own = asking.get("policy")
-    # A question's own policy repeats what stands above it, or is refused as laxer.
+    # A question's own policy repeats the policies above it, or is refused as laxer.
     texts = [own] if own else above
     policy = reduce(combine_strictest, map(parse_policy, texts)) if texts else Policy()
     _require_phones(policy)
     mode, accepted = asking.get("safety_mode"), asking.get("accept_risk")
-    found = unmeasured_demands(
+    unmeasured = unmeasured_demands(
         apply_mode(policy, SafetyMode(mode) if mode else None),
         judge=judge,
         reads=reads_claims(settings, verifier),
         accept_risk=RiskLevel(accepted) if accepted else None,
     )
-    if found:
-        raise ConfigError(f"{taker}: {found}")
+    if unmeasured:
+        raise ConfigError(f"{taker}: {unmeasured}")

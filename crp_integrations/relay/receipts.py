@@ -43,25 +43,25 @@ class Receipts:
                 "answer.receipt_id"
             )
         with self.namespace.begin(write=False) as transaction:
-            kept = _receipts_facet(transaction)
-            found = kept.get(name) if name.startswith(ID_PREFIX) else kept.of_window(name)
-        if found is None:
-            found = self._held(name)
-        if found is None:
+            log = _receipts_facet(transaction)
+            receipt = log.get(name) if name.startswith(ID_PREFIX) else log.of_window(name)
+        if receipt is None:
+            receipt = self._held(name)
+        if receipt is None:
             return None
         hidden = denied_facts(
-            self.namespace, {leaf.fact_id for leaf in found.leaves if leaf.fact_id}
+            self.namespace, {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id}
         )
-        return None if hidden or self._uncut(found) else found
+        return None if hidden or self._uncut(receipt) else receipt
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
-        """Ids of receipts, oldest first; behind those of the log those held in memory."""
+        """Ids of receipts, oldest first; those held in memory come after those of the log."""
         session_id = session_id_of(session_id) if session_id else ""
         with self.namespace.begin(write=False) as transaction:
-            found = _receipts_facet(transaction).ids(
+            logged = _receipts_facet(transaction).ids(
                 after=after, limit=limit, session_id=session_id
             )
-        return [*found, *self.world.unwritten.of_session(session_id, self.namespace.residency)]
+        return [*logged, *self.world.unwritten.of_session(session_id, self.namespace.residency)]
 
     @property
     def key(self) -> bytes:
@@ -73,7 +73,7 @@ class Receipts:
         """The public keys of every epoch of the key ring, oldest first."""
         ring = self.world.keyring
         masters = (*retired_of(ring), ring.master())
-        return tuple(signing_key(one, self._tenant).public for one in masters)
+        return tuple(signing_key(master, self._tenant).public for master in masters)
 
     def sign(self, payload_type: str, payload: bytes) -> Signed:
         """Sign something that goes with receipts, such as the manifest of an evidence bundle."""
@@ -84,9 +84,9 @@ class Receipts:
     def head(self) -> SignedHead:
         """The log as it is now, signed."""
         with self.namespace.begin(write=False) as transaction:
-            kept = _receipts_facet(transaction)
-            size = kept.size()
-            root = root_of(size, kept.node)
+            log = _receipts_facet(transaction)
+            size = log.size()
+            root = root_of(size, log.node)
         now = iso(self.world.clock.now())
         head = Head(log_name(self._tenant, self.namespace.residency), size, root, now)
         return head.sign(signing_key(self.world.keyring.master(), self._tenant))
@@ -94,24 +94,24 @@ class Receipts:
     def inclusion(self, receipt_id: str, size: int | None = None) -> Inclusion:
         """The proof that a receipt is in the log."""
         with self.namespace.begin(write=False) as transaction:
-            kept = _receipts_facet(transaction)
-            place, now = kept.place(receipt_id), kept.size()
+            log = _receipts_facet(transaction)
+            place, now = log.place(receipt_id), log.size()
             wanted = now if size is None else size
             if place is None or not place < wanted <= now:
                 raise RequestError(
                     f"receipt {receipt_id!r:.60} is not in a log of {wanted}; it has {now} entries"
                 )
-            return Inclusion(place, wanted, tuple(inclusion(place, wanted, kept.node)))
+            return Inclusion(place, wanted, tuple(inclusion(place, wanted, log.node)))
 
     def consistency(self, first: int, second: int | None = None) -> Consistency:
-        """The proof that the log only went on between two sizes."""
+        """The proof that the log was only extended between two sizes."""
         with self.namespace.begin(write=False) as transaction:
-            kept = _receipts_facet(transaction)
-            now = kept.size()
+            log = _receipts_facet(transaction)
+            now = log.size()
             last = now if second is None else second
             if not 0 <= first <= last <= now:
                 raise RequestError(f"sizes {first} and {last} are not of a log of {now} entries")
-            path = consistency(first, last, kept.node) if first else []
+            path = consistency(first, last, log.node) if first else []
             return Consistency(first, last, tuple(path))
 
     def verify(self, name: str) -> Verified:
@@ -134,31 +134,31 @@ class Receipts:
         )
 
     def _before(self, receipt: Receipt) -> list[Receipt]:
-        """The receipts on the windows that a window follows, as far as there are any."""
-        wanted, found = set(receipt.chain.parents), list[Receipt]()
-        # Mostly the last one before it; nothing is read for a first window.
+        """The receipts on the windows that a receipt's window follows, as far as there are any."""
+        wanted, receipts = set(receipt.chain.parents), list[Receipt]()
+        # A window mostly follows the last one, so the newest come first; a first window has none.
         for id_ in reversed(self.ids(receipt.chain.session_id)) if wanted else ():
-            one = self.get(id_)
-            if one is not None and one.chain.hmac in wanted:
-                wanted.discard(one.chain.hmac)
-                found.append(one)
+            earlier = self.get(id_)
+            if earlier is not None and earlier.chain.hmac in wanted:
+                wanted.discard(earlier.chain.hmac)
+                receipts.append(earlier)
             if not wanted:
                 break
-        return found
+        return receipts
 
     @property
     def _tenant(self) -> str:
         return self.namespace.subject.tenant
 
     def _held(self, name: str) -> Receipt | None:
-        """One in memory, without the texts of facts that are neither stored nor held any more.
+        """A receipt in memory, without the texts of facts that are no longer stored or held.
 
-        What repeats earlier windows goes as well, once one of those has lost a text.
+        Texts that repeat earlier windows go too, once one of those windows has lost a text.
         """
-        found = self.world.unwritten.find(name, self.namespace.residency)
-        if found is None:
+        receipt = self.world.unwritten.find(name, self.namespace.residency)
+        if receipt is None:
             return None
-        return erased(found, self._gone(found), said=self._emptied(found))
+        return erased(receipt, self._gone(receipt), said=self._emptied(receipt))
 
     def _uncut(self, receipt: Receipt) -> bool:
         """Whether it has personal data that the guard keeps from the relay's subject."""
@@ -183,24 +183,26 @@ class Receipts:
         return ids - self.namespace.stored(sorted(ids)) - held
 
     def _emptied(self, receipt: Receipt) -> bool:
-        """Whether a window before this one of its session has lost a text."""
+        """Whether an earlier window of the receipt's session has lost a text."""
         chain, held, region = receipt.chain, self.world.unwritten, self.namespace.residency
         if chain.window_number == 1:
             return False
         before = [held.find(id_, region) for id_ in held.of_session(chain.session_id, region)]
         if any(
-            one is not None and one.chain.window_number < chain.window_number and self._gone(one)
-            for one in before
+            earlier is not None
+            and earlier.chain.window_number < chain.window_number
+            and self._gone(earlier)
+            for earlier in before
         ):
             return True
         with self.namespace.begin(write=False) as transaction:
-            kept = _receipts_facet(transaction)
-            stored = [kept.get(id_) for id_ in kept.ids(session_id=chain.session_id)]
-        return any(LeftOut.ERASED in one.texts for one in stored if one is not None)
+            log = _receipts_facet(transaction)
+            stored = [log.get(id_) for id_ in log.ids(session_id=chain.session_id)]
+        return any(LeftOut.ERASED in earlier.texts for earlier in stored if earlier is not None)
 
 
 def _receipts_facet(transaction: Transaction) -> ReceiptsFacet:
-    kept = receipts_of(transaction)
-    if kept is None:
+    log = receipts_of(transaction)
+    if log is None:
         raise StoreError(f"{type(transaction).__name__} keeps no receipts; give another store")
-    return kept
+    return log

@@ -37,20 +37,20 @@ from crp_integrations.vocabulary import (
 
 def conversation_of(messages: Iterable[object]) -> list[Message]:
     """The messages that a caller has, in the shape of this package or of OpenAI."""
-    # A mapping would be gone through by its keys, and a message by its fields.
+    # Iterating over a mapping would yield its keys, and over a message its fields.
     if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
         raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
-    return [message_of(one) for message in messages for one in _results_apart(message)]
+    return [message_of(part) for message in messages for part in _results_apart(message)]
 
 
 def _results_apart(message: object) -> list[object]:
-    """A message of several tools' results, as Anthropic has them, as one of each."""
+    """Split a message of several tools' results, as Anthropic has them, into one for each."""
     content = message.get("content") if isinstance(message, Mapping) else None
     blocks = content if _is_list(content) else []
-    results = [one for one in blocks if isinstance(one, Mapping) and one.get("tool_use_id")]
+    results = [block for block in blocks if isinstance(block, Mapping) and block.get("tool_use_id")]
     if not isinstance(message, Mapping) or len(results) < 2 or len(results) < len(blocks):
         return [message]
-    return [{**message, "content": [one]} for one in results]
+    return [{**message, "content": [block]} for block in results]
 
 
 def message_of(given: object) -> Message:
@@ -59,7 +59,7 @@ def message_of(given: object) -> Message:
         return given
     message = given
     if not isinstance(message, Mapping) and hasattr(message, "model_dump"):
-        message = message.model_dump()  # what LiteLLM or the OpenAI client answered with
+        message = message.model_dump()  # a reply of LiteLLM or the OpenAI client
     if not isinstance(message, Mapping):
         raise RequestError(f"a message is a {type(given).__name__}; give a dict with a role")
     role = message.get("role")
@@ -72,15 +72,15 @@ def message_of(given: object) -> Message:
     failed = role == "tool" and _failed(message, content)
     if isinstance(content, Mapping) and _is_list(content.get("content")):
         content = content["content"]  # what a tool of the Model Context Protocol answers
-    blocks = [one for one in content if isinstance(one, Mapping)] if _is_list(content) else []
-    if answered := [one for one in blocks if one.get("type") == "tool_result"]:
+    blocks = [block for block in content if isinstance(block, Mapping)] if _is_list(content) else []
+    if answered := [block for block in blocks if block.get("type") == "tool_result"]:
         # Anthropic's form, in which a tool answers in the user's name.
         role, result = "tool", answered[0].get("tool_use_id")
-        failed = any(one.get("is_error") for one in answered)
-        content = "\n".join(_text(one.get("content")) for one in answered)
-    elif used := [one for one in blocks if one.get("type") == "tool_use"]:
-        calls += tuple(_used(one) for one in used)
-        content = [one for one in blocks if one.get("type") != "tool_use"]
+        failed = any(block.get("is_error") for block in answered)
+        content = "\n".join(_text(block.get("content")) for block in answered)
+    elif used := [block for block in blocks if block.get("type") == "tool_use"]:
+        calls += tuple(_used(block) for block in used)
+        content = [block for block in blocks if block.get("type") != "tool_use"]
     return Message(
         role=role,
         content=_text(content),
@@ -99,7 +99,7 @@ def _failed(message: Mapping[str, Any], content: object) -> bool:
     """Whether a tool's message says that the tool failed; OpenAI has no mark for it."""
     forms = [message, content] if isinstance(content, Mapping) else [message]
     return message.get("status") == "error" or any(
-        one.get(name) is True for one in forms for name in _FAILURES
+        form.get(name) is True for form in forms for name in _FAILURES
     )
 
 

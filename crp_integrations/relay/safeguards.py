@@ -73,7 +73,7 @@ class RedactingGuard:
         self._kinds = {
             EVERY_KIND,
             *KINDS,
-            *(kind for one in self._recognisers for kind in one.kinds),
+            *(kind for recogniser in self._recognisers for kind in recogniser.kinds),
         }
         self._most = most_kept
         self._known: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
@@ -112,27 +112,27 @@ class RedactingGuard:
     def _without(self, text: str, kinds: tuple[str, ...]) -> str:
         unknown = sorted({*kinds} - self._kinds)
         if unknown:
-            # A text with a kind that is misspelt would be shown as if nothing had been in it.
+            # A misspelt kind would redact nothing, and the text would be shown in full.
             raise EngineError(
                 f"nobody looks for the kind of personal data {', '.join(map(repr, unknown)):.120}, "
                 f"wanted `{EVERY_KIND}` or kinds of recognisers",
                 engine=_ENGINE,
             )
-        # What a policy names is taken out; `aside` says what reports need not tell.
+        # Kinds that a policy names are redacted, even those that reports set aside.
         aside = tuple(kind for kind in self._settings.aside if kind not in kinds)
         settings = self._settings.model_copy(update={"aside": aside})
-        found: list[PersonalSpan] = list(find_personal_data(text, settings=settings))
+        spans: list[PersonalSpan] = list(find_personal_data(text, settings=settings))
         for recogniser in self._recognisers:
-            found += [
-                one
-                for one in recogniser.find(text)
-                if one.score >= settings.least_score and one.kind not in aside
+            spans += [
+                span
+                for span in recogniser.find(text)
+                if span.score >= settings.least_score and span.kind not in aside
             ]
-        wanted = [one for one in found if EVERY_KIND in kinds or one.kind in kinds]
+        wanted = [span for span in spans if EVERY_KIND in kinds or span.kind in kinds]
         parts, end = [], 0
-        for one in apart(wanted):
-            parts += [text[end : one.start], f"[redacted {one.kind}]"]
-            end = one.end
+        for span in apart(wanted):
+            parts += [text[end : span.start], f"[redacted {span.kind}]"]
+            end = span.end
         return "".join([*parts, text[end:]])
 
 
@@ -157,13 +157,17 @@ def with_exceptions(
     """A guard whose denials the registered exceptions may pass; the guard itself without any."""
     if not exceptions:
         return guard
-    kept = JournalledExceptions(fabric, {one.rollback.event.value for one in exceptions})
+    journalled = JournalledExceptions(
+        fabric, {exception.rollback.event.value for exception in exceptions}
+    )
 
     class Now:
         def now(self) -> datetime:
             return fabric().clock.now()
 
-    return ExceptionGuard(guard, exceptions, Now(), {JOURNAL: kept.journal}, kept.events)
+    return ExceptionGuard(
+        guard, exceptions, Now(), {JOURNAL: journalled.journal}, journalled.events
+    )
 
 
 class JournalledExceptions:
@@ -199,19 +203,19 @@ class JournalledExceptions:
         Only what was added since the last call is read.
         """
         with self._lock, self._fabric().begin(tenant, write=False) as transaction:
-            seq, seal, found = self._read.get(tenant, (0, "", []))
+            seq, seal, events = self._read.get(tenant, (0, "", []))
             tip = transaction.journal.tip()
             if tip is None or tip.seq < seq or (tip.seq == seq and tip.hmac != seal):
-                # Another journal than was read before, as after a copy was put back.
-                seq, found = 0, []
+                # This is not the journal that was read before: a copy may have been restored.
+                seq, events = 0, []
             if tip is not None and tip.seq > seq:
-                found = found + [
+                events = events + [
                     (event.event_type.value, datetime.fromisoformat(event.timestamp))
                     for event in transaction.journal.events(after=seq)
                     if event.event_type.value in self._wanted
                 ]
-            self._read[tenant] = (tip.seq, tip.hmac, found) if tip else (0, "", [])
-            return found
+            self._read[tenant] = (tip.seq, tip.hmac, events) if tip else (0, "", [])
+            return events
 
 
 # Windows whose model was shown the facts and whose answer was examined.
@@ -226,20 +230,24 @@ _LOG = logging.getLogger("crp_integrations.relay")
 def faulty_facts(report: Report) -> tuple[str, ...]:
     """Facts that an answer's fabrications and distortions are of, ascending, each once.
 
-    They are the facts that a flagged claim is held against; one that nothing in the context speaks
-    of is of no fact.
+    They are the facts that a flagged claim is compared with; a claim that nothing in the context
+    speaks of adds none.
     """
-    found = {
+    fact_ids = {
         fact_id
         for claim in report.claims
         if claim.flagged
         for fact_id in (
-            *(one.fact_id for one in claim.quotations),
-            *(one.fact_id for one in claim.evidence),
-            *(one.evidence.fact_id for one in claim.findings if one.evidence is not None),
+            *(quotation.fact_id for quotation in claim.quotations),
+            *(evidence.fact_id for evidence in claim.evidence),
+            *(
+                finding.evidence.fact_id
+                for finding in claim.findings
+                if finding.evidence is not None
+            ),
         )
     }
-    return tuple(sorted(found - {QUESTION_ID, SYSTEM_ID}))
+    return tuple(sorted(fact_ids - {QUESTION_ID, SYSTEM_ID}))
 
 
 def count_findings(
@@ -251,9 +259,9 @@ def count_findings(
     """
     if end.outcome not in EXAMINED or not end.keep:
         return []
-    found = faulty_facts(report)
-    facet = fault_counts_of(transaction) if found else None
-    return [] if facet is None else _over_bounds(facet.count(found), settings)
+    fact_ids = faulty_facts(report)
+    facet = fault_counts_of(transaction) if fact_ids else None
+    return [] if facet is None else _over_bounds(facet.count(fact_ids), settings)
 
 
 def count_shared(
@@ -272,7 +280,7 @@ def count_shared(
 
 
 def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
-    """Take out what the counts say is due, and who asked could not take out.
+    """Quarantine facts whose counts are over a bound and that earlier subjects could not remove.
 
     Spec: CRP-SPEC-009 §8.4
     """
@@ -287,7 +295,7 @@ def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
 
 
 def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
-    """Take facts out of retrieval and tell the operator; their answer is not held up by it.
+    """Take facts out of retrieval and tell the operator; the answer is delivered regardless.
 
     A fact whose subject may not write stays, with its count: the next finding tries again.
     """

@@ -54,7 +54,7 @@ NONCE_KEY_INFO: Final = b"crp-safety-nonce-key-v1"
 
 def new_nonce(policy: Policy, world: World) -> str:
     """A new nonce, bound to a policy."""
-    # The ids come from a source that nobody can guess; of one in tests nothing else is asked.
+    # The ids come from a source that nobody can guess, except in tests that give their own.
     chance = bytes.fromhex(sha256_hex(world.ids.new("nonce_")))[:RANDOM_BYTES]
     return make_nonce(policy, random=chance, key=_nonce_keys(world)[-1])
 
@@ -155,7 +155,7 @@ def admit_window(
     Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
 
     Raises:
-        RequestError: the policy demands what nobody reads the answer for.
+        RequestError: the policy demands values that nothing measures on the answer.
     """
     settings = world.settings
     with namespace.begin(write=False) as transaction:
@@ -164,14 +164,14 @@ def admit_window(
         held = world.session_memories.of(session_id)
         session = _stricter_session(stored, held.session)
         nodes = tuple(sessions.windows(session_id)) if stored else ()
-        nodes = tuple(sorted((*nodes, *held.nodes), key=lambda one: one.window_number))
+        nodes = tuple(sorted((*nodes, *held.nodes), key=lambda node: node.window_number))
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
         parents = resolve_continuations(request.continuation_ids, session_id, own.get)
         after = _named_windows(place.parents, nodes)
         last = parents or (() if after or request.prior else last_windows(nodes))
         before = _ancestors(nodes, last, named=bool(parents))
-        kept = sessions.priors(before)
-        # A session that was forgotten, or is older than sessions are kept, is known by its seals.
+        priors = sessions.priors(before)
+        # A session that was forgotten, or is older than the retention, is known by its seals alone.
         sealed = () if session else tuple(transaction.journal.seals(session_id))
         above = request.parent_session if session is None else session.parent_session
         parent = _parent_session(sessions.session(above) if above else None, above, world)
@@ -179,7 +179,7 @@ def admit_window(
         raise AccessDenied(f"session {session_id} has ended; begin another one")
     name = session.agent_id if session else ""
     if name and request.agent_id not in ("", name):
-        # Else an agent would leave its bounds by another's name.
+        # Else an agent could evade its limits under another's name.
         raise AccessDenied(
             f"session {session_id} is agent {name!r:.60}'s; agent {request.agent_id!r:.60} begins "
             "one of its own"
@@ -195,26 +195,26 @@ def admit_window(
     policy = _with_safety_mode(
         _policy(world, (session, parent), agent, request, session_id), request
     )
-    # What nothing can measure would withhold every answer, once its model was paid.
+    # A demand that nothing can measure would withhold every answer after its model was paid.
     require_reader(policy or Policy(), world, request.accept_risk)
     if request.nonce:
         require_nonce(request.nonce, policy or Policy(), world)
     left = session.safety_budget if session else _budget_left(sealed, settings)
     if place.sibling and after:
         left = safety.merge_budgets(parent.safety_budget for parent in after)
-    # An agent has no more than the one that it names as its parent, whoever forgot to say so.
+    # An agent has no more budget than its parent, even where the request states none.
     left = safety.apply_ceiling(left, parent.safety_budget if parent else None)
     left = safety.apply_ceiling(left, request.safety_budget)
     brought = _token(request, session_id, nodes, world) if request.session_token else None
     if brought is not None:
         left = safety.apply_ceiling(left, brought.safety_budget)
-    known = {**kept, **held.priors} if before else {}
+    known = {**priors, **held.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
     behind = () if request.prior else tuple(prior_windows(before, known, {}))
-    given = behind if parents else ()
-    prior = request.prior or merge_fan_out(given)
-    # Questions that only share a session are no graph.
+    continued = behind if parents else ()
+    prior = request.prior or merge_fan_out(continued)
+    # Questions that only share a session do not branch, so only named parents are checked.
     if parents:
         check_room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
     follows = parents or after or last_windows(nodes)
@@ -227,7 +227,7 @@ def admit_window(
         prior=prior,
         safety_budget=left,
         barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
-        given=given,
+        given=continued,
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,
@@ -243,7 +243,7 @@ def admit_window(
 def _ancestors(
     nodes: Sequence[WindowNode], last: Sequence[WindowNode], *, named: bool
 ) -> tuple[str, ...]:
-    """The windows that one with these parents has seen; of a session that was forgotten none."""
+    """Ids of the windows that precede a window with these parents; none in a forgotten session."""
     try:
         return ancestry(nodes, [window.window_id for window in last])
     except UnknownContinuation:
@@ -279,11 +279,13 @@ def _parent_session(stored: Session | None, id_: str, world: World) -> Session |
 
 
 def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
-    """A session's state, of which a part may have been kept in memory alone."""
+    """The stricter of a session's stored state and the state that is held in memory alone."""
     if stored is None or held is None:
         return stored or held
     left = min(stored.safety_budget, held.safety_budget)
-    policy = "; ".join(dict.fromkeys(one.policy for one in (stored, held) if one.policy))
+    policy = "; ".join(
+        dict.fromkeys(session.policy for session in (stored, held) if session.policy)
+    )
     return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or held.ended)
 
 
@@ -342,9 +344,9 @@ def _halt_reason(
 
 
 def merge_fan_out(windows: Sequence[PriorWindow]) -> tuple[PriorWindow, ...]:
-    """Windows by number, those of one fan-out as one: they share a number."""
+    """Windows by number; those of one fan-out share a number and become one."""
     by_number: dict[int, list[PriorWindow]] = {}
-    for window in sorted(windows, key=lambda one: (one.window_number, one.window_id)):
+    for window in sorted(windows, key=lambda sibling: (sibling.window_number, sibling.window_id)):
         by_number.setdefault(window.window_number, []).append(window)
     return tuple(_merge_siblings(by_number[number]) for number in sorted(by_number))
 
@@ -360,7 +362,7 @@ def _merge_siblings(siblings: Sequence[PriorWindow]) -> PriorWindow:
         deferred=tuple(fact for fact in waiting if fact not in seen),
         answer="\n\n".join(window.answer for window in siblings if window.answer),
         summary="\n\n".join(window.summary for window in siblings if window.summary),
-        quality_tier=max((one.quality_tier for one in siblings), key=lambda tier: tier.place),
+        quality_tier=max((window.quality_tier for window in siblings), key=lambda tier: tier.place),
     )
 
 

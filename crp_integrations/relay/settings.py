@@ -163,8 +163,8 @@ class JudgeSettings(Part):
     @property
     def share(self) -> float:
         """Share of the answers that are judged, [0, 1]."""
-        found = _SAMPLE.fullmatch(self.when)
-        return float(found[1]) if found else 1.0
+        match = _SAMPLE.fullmatch(self.when)
+        return float(match[1]) if match else 1.0
 
 
 def reach_fields(
@@ -320,11 +320,11 @@ class Settings(BaseSettings):
         if protocol:
             base = _merged(base, PROTOCOL)
         for name, own in base.items():
-            given = fields.get(name)
-            if name in PROTOCOL and isinstance(given, BaseModel):
-                given = given.model_dump(exclude_unset=True) if protocol else given
-            if given is None or isinstance(given, Mapping):
-                fields[name] = _merged(own, given or {})
+            explicit = fields.get(name)
+            if name in PROTOCOL and isinstance(explicit, BaseModel):
+                explicit = explicit.model_dump(exclude_unset=True) if protocol else explicit
+            if explicit is None or isinstance(explicit, Mapping):
+                fields[name] = _merged(own, explicit or {})
         return fields
 
     @field_validator("clock")
@@ -408,7 +408,7 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "tuple_type":
-        # What a tuple is, is Python's own matter.
+        # "Tuple" is a word of Python's that settings files do not have.
         return field, "wanted a list"
     return field, first["msg"].removeprefix("Value error, ")
 

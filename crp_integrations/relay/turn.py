@@ -115,7 +115,7 @@ class Turn(OpenWindow):
 
     @property
     def usage(self) -> Usage:
-        """Of the calls of this window so far, without those of a judge, which its report has."""
+        """Usage of this window's calls so far, without a judge's, which is in the report."""
         return self._calls.usage
 
     def show_at_once(self) -> bool:
@@ -179,7 +179,7 @@ class Turn(OpenWindow):
     def _take_place(self) -> Outcome | None:
         """Take the window's place in its session; an outcome where no model may be asked."""
         self._began = None if self._world.observer is None else self._world.clock.now()
-        # Before a model is paid. A refusal could not be sealed either, so it is none.
+        # Checked before a model is paid; without write access, no refusal could be sealed either.
         self._packing.namespace.must_write()
         self._seal_on_error(self._enter)
         return self._outcome
@@ -324,8 +324,8 @@ class Turn(OpenWindow):
                 closed = self._close("halted", shown, answered.answer, report, verdict=verdict)
                 withheld = self._answer(shown, answered, closed)
                 unread = unread_note(admission.policy, report, reason, self.request.accept_risk)
-                found = withholding(verdict.judgement, reason)
-                self._outcome = Halt(reason, withheld, *found, unread=unread)
+                cause = withholding(verdict.judgement, reason)
+                self._outcome = Halt(reason, withheld, *cause, unread=unread)
                 self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)

@@ -121,10 +121,10 @@ def decide(
         again = _again(report, tier, judgement, request, policy, text, attempts, settings)
         if again is not None:
             return again
-    found = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
-    if found.reason is not None:
-        return Withhold(found.reason)
-    if found.word == UNREACHABLE:
+    decision = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
+    if decision.reason is not None:
+        return Withhold(decision.reason)
+    if decision.word == UNREACHABLE:
         wanted = terms.accept_quality
         return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
     return Deliver()
@@ -141,12 +141,14 @@ def unreachable(
     Spec: CRP-SPEC-003 §8.4
     """
     if not accepts_tier(tier, wanted):
-        said = f"tier {tier} is the best that can be reached, and the caller accepts "
-        return QualityUnreachable(said + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
-    unmet = [one for one in judgement.violations if not one.withholds]
-    said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
+        message = f"tier {tier} is the best that can be reached, and the caller accepts "
+        return QualityUnreachable(message + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
+    unmet = [violation for violation in judgement.violations if not violation.withholds]
+    message = "; ".join(
+        f"{violation.directive} is not met, it is {violation.seen}" for violation in unmet
+    )
     return QualityUnreachable(
-        said, tier=tier, wanted=() if accepts_tier(tier, listed) else tuple(listed)
+        message, tier=tier, wanted=() if accepts_tier(tier, listed) else tuple(listed)
     )
 
 
@@ -164,11 +166,11 @@ def _again(
     words: list[str] = []
     triggers: list[str] = []
     contradicted = [
-        one
-        for one in report.cross_window_contradictions
-        if one.severity in (Severity.CRITICAL, Severity.HIGH)
+        contradiction
+        for contradiction in report.cross_window_contradictions
+        if contradiction.severity in (Severity.CRITICAL, Severity.HIGH)
     ]
-    if any(one.severity is Severity.CRITICAL for one in contradicted) and (
+    if any(contradiction.severity is Severity.CRITICAL for contradiction in contradicted) and (
         upgrade is not None or settings.redispatch_on_contradiction
     ):
         triggers.append("contradiction")
@@ -201,7 +203,7 @@ def _again(
         return None
     strategy: Strategy = upgrade or Strategy.REFLEXIVE
     if request.accept_strategies and strategy not in request.accept_strategies:
-        # What the caller accepts comes before an upgrade (related facts §7).
+        # The caller's accepted strategies come before an upgrade (related facts §7).
         strategy = request.strategy
     return AskAgain(
         remedies.redispatch(words, seed=request.seed, strategy=strategy, attempt=attempts + 1),
@@ -217,7 +219,9 @@ def _unsupported(report: Report) -> list[str]:
 
 def _before(request: Request) -> str:
     """The answer right before this one; empty where there is none or its text is not known."""
-    return max(request.prior, key=lambda one: one.window_number).answer if request.prior else ""
+    return (
+        max(request.prior, key=lambda window: window.window_number).answer if request.prior else ""
+    )
 
 
 _LOG = logging.getLogger("crp_integrations.relay")
@@ -312,12 +316,12 @@ class AnswerVerdict:
         for policy, judgement in self._judged():
             receivers = [policy] if policy.report_uri or policy.report_to else []
             if self.report_uri and self.report_uri not in policy.report_uri:
-                # A policy may be full, so the request's own address is not put among its.
+                # A policy's list of addresses may be full, so the request's own is not added to it.
                 receivers.append(Policy(report_uri=(self.report_uri,)))
             for violation in judgement.violations:
-                said = violation_report(violation, report, audit_trail_uri=trail)
+                notice = violation_report(violation, report, audit_trail_uri=trail)
                 for receiver in receivers:
-                    _take_violation(world.sink, said, receiver)
+                    _take_violation(world.sink, notice, receiver)
 
     @property
     def reason(self) -> HaltReason | None:
@@ -329,14 +333,14 @@ class AnswerVerdict:
         """For the journal, once the window ends with this verdict."""
         notes: list[Note] = []
         for policy, judgement in self._judged():
-            named = [one.directive.partition(" ")[0] for one in judgement.violations]
+            named = [violation.directive.partition(" ")[0] for violation in judgement.violations]
             if named:
-                told = {
+                data = {
                     "directives": sorted(set(named)),
                     "policy_hash": policy_hash(policy),
                     "report_only": not judgement.enforced,
                 }
-                notes.append((EventType.POLICY_VIOLATION, told))
+                notes.append((EventType.POLICY_VIOLATION, data))
         if self.approved or self.reason is HaltReason.OVERSIGHT:
             mode = self.policy.overseen(self.judgement.oversight, Oversight.HUMAN_REVIEW)
             seen = {"mode": str(mode), "approved": self.approved}

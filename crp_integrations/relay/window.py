@@ -63,7 +63,7 @@ from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
-# The remedy of a prompt that quotes what is to be gone on from.
+# The remedy whose prompt quotes the text to continue from.
 AUGMENTED: Final = "prompt-augmented"
 # Errors of a close whose place was taken by an answer that was asked at the same time.
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
@@ -249,14 +249,14 @@ class OpenWindow:
         labels = {**self._evidence.labels, **self._packing.labels(envelope)}
         barred = set(judge.settings.withhold_labels)
         held = set() if judge.own else set(self._packing.reads().held())
-        found = []
+        withheld = []
         shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
         for id_, source_id in {**self._evidence.sources, **shown}.items():
             if barred.intersection(labels.get(id_, ())):
-                found.append((id_, "label"))
+                withheld.append((id_, "label"))
             elif id_ in held and not source_id.startswith(TOOL_SOURCE):
-                found.append((id_, "no-store"))
-        return found
+                withheld.append((id_, "no-store"))
+        return withheld
 
     def _judged(self, judging: JudgedAnswer) -> Report:
         """The judged report; what it came from goes into the window's receipt."""
@@ -291,9 +291,9 @@ class OpenWindow:
             return []
         settings, world = self._world.settings, self._world
         most = settings.dispatch.searched_characters
-        found = world.personal.of(envelope.facts, settings.dpe.personal, most)
-        self._hashes = found.hashes
-        return found.flags
+        personal = world.personal.of(envelope.facts, settings.dpe.personal, most)
+        self._hashes = personal.hashes
+        return personal.flags
 
     def _flags(self) -> list[str]:
         """How the fabric was read, as far as it is not the usual way."""
@@ -322,7 +322,7 @@ class OpenWindow:
         return self._end_without_answer(word, own_error(error), error)
 
     def _seal_on_error(self, work: Callable[[], T]) -> T | Outcome:
-        """Whatever is in the way before the call, the window is sealed as refused or failed."""
+        """Do work before the call; on an error, seal the window as refused or failed."""
         try:
             return work()
         except CRPError as error:
@@ -399,7 +399,7 @@ class OpenWindow:
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
             fleeting=self.agent_turn > 0
-            and any(one.role == "tool" for one in self.request.history),
+            and any(message.role == "tool" for message in self.request.history),
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
             candidates=(*self._packing.candidates, *self._evidence.sources)
@@ -427,7 +427,7 @@ class OpenWindow:
         if verdict is not None:
             verdict.post(world, closed.report)
         if end.keep and world.receiver is not None:
-            # No answer depends on what becomes of it.
+            # No answer depends on whether this report arrives.
             world.receiver(closed.report)
         return closed
 
@@ -437,7 +437,7 @@ class OpenWindow:
         packing = self._packing
         if not self._world.settings.receipts:
             return None
-        told = receipt_contents(
+        contents = receipt_contents(
             packing.request,
             self._world,
             packing,
@@ -451,13 +451,13 @@ class OpenWindow:
             admission=self._admission,
             verdict=verdict,
         )
-        return draft_maker(told)
+        return draft_maker(contents)
 
     def _answer(self, envelope: Envelope, reply: Reply, closed: ClosedWindow) -> Answer:
         seal = closed.seal
         return Answer(
             text=reply.text,
-            # Values of our own: nothing is validated again.
+            # These are the engine's own values, so nothing is validated again.
             envelope=envelope.model_copy(update={"window_number": seal.window_number}),
             report=closed.report,
             headers=self._headers(envelope, closed),

@@ -135,7 +135,7 @@ class WindowCalls:
 
     @property
     def usage(self) -> Usage:
-        """Of all calls together; the cost is known only when every call's is."""
+        """Usage of all calls together; the cost is known only when every call's is."""
         return total_usage(self._usages)
 
 
@@ -192,16 +192,16 @@ def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> dict[s
 
 
 def usage_fields(usage: Usage) -> Mapping[str, Any]:
-    """The journal's fields on what the model calls took; what was not told is left out."""
+    """The journal's fields on the usage of the model calls; unknown values are left out."""
     if not usage.total_tokens:
         return {}
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
     }
     if usage.cost_usd is not None:
-        said["cost_microusd"] = round(usage.cost_usd * 1_000_000)
-    return said
+        fields["cost_microusd"] = round(usage.cost_usd * 1_000_000)
+    return fields
 
 
 def microseconds_between(began: datetime, ended: datetime) -> int:

@@ -47,12 +47,12 @@ def measure_steps(
     """
     facts = made.candidates.facts if made is not None else ()
     shown = len(envelope.facts)
-    offered = sum([one.tokens for one in facts]) if facts else envelope.token_count
+    offered = sum([fact.tokens for fact in facts]) if facts else envelope.token_count
     room = made.room if made is not None else None
     around = room.around + room.question if room is not None else 0
     account = sent.compaction
     before, after = len(given.history), len(sent.history)
-    told = (account.tokens_before, account.tokens_after) if account else (around, around)
+    tokens = (account.tokens_before, account.tokens_after) if account else (around, around)
     return (
         StepMeasurement(step=RunStep.WRITE, items_after=len(view.held())),
         StepMeasurement(
@@ -66,14 +66,14 @@ def measure_steps(
             step=RunStep.COMPRESS,
             items_before=before,
             items_after=after,
-            tokens_before=told[0],
-            tokens_after=told[1],
+            tokens_before=tokens[0],
+            tokens_after=tokens[1],
         ),
         StepMeasurement(
             step=RunStep.ISOLATE,
             items_before=(len(facts) or shown) + before,
             items_after=shown + after,
-            tokens_before=offered + told[0],
+            tokens_before=offered + tokens[0],
             tokens_after=envelope.token_count + around,
         ),
     )
@@ -114,7 +114,7 @@ class WindowEnvelope:
     @property
     def candidates(self) -> tuple[str, ...]:
         """Ids of the facts that the envelope was made of, shown or not."""
-        return tuple([one.fact_id for one in self.made.candidates.facts]) if self.made else ()
+        return tuple([fact.fact_id for fact in self.made.candidates.facts]) if self.made else ()
 
     @property
     def unfitted(self) -> int:
@@ -127,8 +127,8 @@ class WindowEnvelope:
     @property
     def decisions(self) -> dict[str, str]:
         """Ids of the decisions that let the candidates be read, where the guard has ids."""
-        found = self.made.candidates.facts if self.made else ()
-        return {one.fact_id: one.decision for one in found if one.decision}
+        facts = self.made.candidates.facts if self.made else ()
+        return {fact.fact_id: fact.decision for fact in facts if fact.decision}
 
     def labels(self, envelope: Envelope | None) -> dict[str, tuple[str, ...]]:
         """Access labels of an envelope's facts, by id."""
@@ -136,7 +136,9 @@ class WindowEnvelope:
             return {}
         shown = {fact.fact_id for fact in envelope.facts}
         return {
-            one.fact_id: one.labels for one in self.made.candidates.facts if one.fact_id in shown
+            fact.fact_id: fact.labels
+            for fact in self.made.candidates.facts
+            if fact.fact_id in shown
         }
 
     def reads(self) -> FabricView:
@@ -184,7 +186,7 @@ class WindowEnvelope:
         capped = room.asked is not None and room.asked <= room.tokens
         if room.tokens >= least or capped or self.made is None:
             return False
-        return room.tokens < sum([one.tokens for one in self.made.candidates.facts])
+        return room.tokens < sum([fact.tokens for fact in self.made.candidates.facts])
 
     def match(self) -> ReuseMatch:
         """What the condition came to, for the request's own model; evaluated once."""
@@ -222,7 +224,7 @@ class WindowEnvelope:
             self._candidates = None
 
     def _temperature(self) -> float | None:
-        """The request's; a draft that is to be verified has one of its own where it names none."""
+        """The request's temperature, else for a draft that is to be verified the settings' own."""
         asked = self.request.temperature
         if asked is None and self.request.strategy is Strategy.REFLEXIVE:
             return self._world.settings.dispatch.draft_temperature
@@ -240,13 +242,13 @@ class WindowEnvelope:
 
     def _assembled(self, model: str, counter: TokenCounter, room: BudgetRoom) -> Envelope:
         world, request = self._world, self.request
-        found = self._candidates = self._select(counter)
-        self.conditional.require_relevant(found, self.reads())
+        selected = self._candidates = self._select(counter)
+        self.conditional.require_relevant(selected, self.reads())
         settings = world.settings.envelope
-        evolved = evolve(found, request.prior, counter=counter, settings=settings)
+        evolved = evolve(selected, request.prior, counter=counter, settings=settings)
         ordered = sorted(request.prior, key=lambda window: window.window_number)
         salted = settings.reuse.salt_etags
-        candidates = count_tier_hits(evolved, self.reads(), found)
+        candidates = count_tier_hits(evolved, self.reads(), selected)
         now, tiers = world.clock.now(), tuple(window.quality_tier for window in ordered)
         remembering = RecordingCounter(counter)
         envelope = assemble(
@@ -302,24 +304,26 @@ class WindowEnvelope:
                 return recount_stored(earlier, self.reads(), counter)
         more = len(seen_hashes(request.prior))
         with world.tracer.step("gather"):
-            found = gather(
+            gathered = gather(
                 self.reads(),
                 request.query,
                 sub_queries=self.needs.sub_queries,
                 counter=counter,
                 settings=world.settings.envelope,
-                # What was seen goes again, and should leave as much behind as without.
+                # Facts that were seen are dropped later; as many should remain as without them.
                 k_nearest=(request.k_nearest or world.settings.envelope.k_nearest) + more,
                 also=deferred_ids(request.prior),
                 walker=world.walker,
             )
         if world.settings.envelope.screening.enabled:
             with world.tracer.step("screen"):
-                found = screen_candidates(found, world.settings.envelope.screening, world.detector)
+                gathered = screen_candidates(
+                    gathered, world.settings.envelope.screening, world.detector
+                )
         if world.reranker is None:
-            return found
+            return gathered
         with world.tracer.step("rerank"):
-            return rerank_candidates(found, world.reranker, world.settings.envelope)
+            return rerank_candidates(gathered, world.reranker, world.settings.envelope)
 
     def _validators(
         self,

@@ -191,7 +191,7 @@ class PersonalDataIndex:
         names = sha256_each([text.encode("utf-8", "surrogatepass") for text in texts])
         with self._lock:
             known = [self._known.get(name) for name in names]
-            # Which were used last says nothing while there is room for as many again.
+            # The order of last use does not matter before the memory is half full.
             if 2 * len(self._known) > self._most:
                 for name, holds in zip(names, known, strict=True):
                     if holds is not None:
@@ -249,15 +249,15 @@ class UnwrittenReceipts:
     def find(self, name: str, residency: str) -> Receipt | None:
         """A region's receipt by its id or its window's."""
         with self._lock:
-            found = self._receipts.get((residency, name))
-            if found is not None:
-                return found
+            by_id = self._receipts.get((residency, name))
+            if by_id is not None:
+                return by_id
             held = reversed(self._receipts.items())
             return next(
                 (
-                    one
-                    for (region, _), one in held
-                    if region == residency and one.chain.window_id == name
+                    receipt
+                    for (region, _), receipt in held
+                    if region == residency and receipt.chain.window_id == name
                 ),
                 None,
             )
@@ -267,15 +267,17 @@ class UnwrittenReceipts:
         with self._lock:
             return [
                 id_
-                for (region, id_), one in self._receipts.items()
-                if region == residency and session_id in ("", one.chain.session_id)
+                for (region, id_), receipt in self._receipts.items()
+                if region == residency and session_id in ("", receipt.chain.session_id)
             ]
 
     def end(self, session_id: str) -> None:
         """Forget those of a session, in every region."""
         with self._lock:
             ended = [
-                key for key, one in self._receipts.items() if one.chain.session_id == session_id
+                key
+                for key, receipt in self._receipts.items()
+                if receipt.chain.session_id == session_id
             ]
             for key in ended:
                 del self._receipts[key]
@@ -359,12 +361,12 @@ class World:
 
         Spec: CRP-SPEC-009 §7.2
         """
-        found = self.regions.get(residency.lower()) if residency else self.namespace
-        if found is None:
+        namespace = self.regions.get(residency.lower()) if residency else self.namespace
+        if namespace is None:
             raise RequestError(
                 f"residency {residency!r:.40} is not one of the regions {sorted(self.regions)}"
             )
-        return found
+        return namespace
 
 
 _COMPONENTS: Final[Mapping[str, Wanted]] = MappingProxyType(
@@ -400,29 +402,29 @@ _COMPONENTS: Final[Mapping[str, Wanted]] = MappingProxyType(
         ),
     }
 )
-# What stands for one of these by mistake may hold a key or a password; its type alone is told.
+# A value given for one of these by mistake may hold a key or a password: errors name its type.
 _SECRET: Final = frozenset({"artifacts", "keyring", "receiver", "settings", "store", "violations"})
 _RECOGNISERS: Final = Wanted("kinds", "a list of Recognisers")
 
 
 def check_components(*, recognisers: Any = (), **parts: Any) -> None:
-    """Refuse a part that is none."""
+    """Refuse a component of the wrong kind."""
     for name, part in parts.items():
         if part is not None:
             refuse_part(name, part, _COMPONENTS[name], hidden=_SECRET)
     if isinstance(recognisers, str) or not isinstance(recognisers, Sequence):
         raise odd_part("recognisers", recognisers, _RECOGNISERS)
-    for one in recognisers:
-        refuse_part("recognisers", one, _RECOGNISERS)
+    for recogniser in recognisers:
+        refuse_part("recognisers", recogniser, _RECOGNISERS)
 
 
 _LOG = logging.getLogger("crp_integrations.relay")
 
 
 def maintain_due(namespace: Namespace) -> None:
-    """Do what is due; what stands in the way of it keeps nobody out.
+    """Do the maintenance that is due; an error of it does not keep the relay from opening.
 
-    A standby, a login or a file that is only read can still be looked into.
+    A standby, a read-only login or a read-only file can still be opened.
 
     Spec: CRP-SPEC-009 §8
     """

@@ -111,7 +111,7 @@ def admit_agent(
     if allowed is not None and strategy not in allowed:
         raise AccessDenied(
             f"agent {agent.agent_id if agent else ''!r:.60} may not use {strategy.value!r}, only "
-            f"{', '.join(one.value for one in allowed) or 'none'}"
+            f"{', '.join(permitted.value for permitted in allowed) or 'none'}"
         )
 
 

@@ -143,13 +143,13 @@ def resolve_continuations(
 
     Spec: related facts §5
     """
-    found = []
-    for one in ids:
-        node = known(one) if CONTINUATION_ID.fullmatch(one) else None
+    nodes = []
+    for id_ in ids:
+        node = known(id_) if CONTINUATION_ID.fullmatch(id_) else None
         if node is None or node.session_id != session_id:
             raise UnknownContinuation(
-                f"no window of session {session_id!r:.60} is continued under {one!r:.60}; "
+                f"no window of session {session_id!r:.60} is continued under {id_!r:.60}; "
                 "give the id of its session as well, or begin another one"
             )
-        found.append(node)
-    return tuple(found)
+        nodes.append(node)
+    return tuple(nodes)

@@ -92,10 +92,10 @@ def signing_key(keyring: KeyRing, session_id: str) -> bytes:
 def reading_keys(keyring: KeyRing, session_id: str) -> tuple[bytes, ...]:
     """The keys that may have signed a session's tokens, newest first.
 
-    A token outlives a rotation of the master key, for as long as it lives at all.
+    A token stays valid after the master key is rotated, until it expires.
     """
     retired = retired_of(keyring)
-    earlier = (derive_key(one, salt=session_id, info=SIGN_INFO) for one in reversed(retired))
+    earlier = (derive_key(master, salt=session_id, info=SIGN_INFO) for master in reversed(retired))
     return (signing_key(keyring, session_id), *earlier)
 
 
@@ -188,7 +188,7 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
 def _delivered_after(tip_of: WindowNode, windows: Sequence[WindowNode]) -> bool:
     behind = {tip_of.window_id}
     # Numbers rise along every edge.
-    for node in sorted(windows, key=lambda one: one.window_number):
+    for node in sorted(windows, key=lambda window: window.window_number):
         if not behind.isdisjoint(node.parents):
             if node.outcome in DELIVERED:
                 return True

@@ -129,8 +129,8 @@ def make_transfer(
     room = _share(available_tokens, settings.share) - deferred_tokens
     if chosen is TransferType.SUMMARY:
         tokens = counter.count(summary)
-        kept = fidelity is not None and fidelity >= settings.fidelity
-        if kept and summary.strip() and tokens <= room:
+        faithful = fidelity is not None and fidelity >= settings.fidelity
+        if faithful and summary.strip() and tokens <= room:
             return Transfer(chosen, summary, tokens)
         chosen = TransferType.RESULT_ONLY
     if chosen is TransferType.FACTS_ONLY:

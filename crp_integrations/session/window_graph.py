@@ -51,19 +51,19 @@ class GraphFault:
 def find_faults(
     windows: Sequence[WindowNode], settings: WindowGraphSettings
 ) -> tuple[GraphFault, ...]:
-    """Everything that is wrong with a session's graph; nothing for none and for a sound one.
+    """Everything that is wrong with a session's graph; nothing for an empty and for a sound one.
 
-    Acyclic, one root, connected, every window sealed; numbers never fall, windows of a fan-out
-    share one; not more windows, and not more delivered ones that go on from one, than the settings
-    allow.
+    A sound graph is acyclic and connected, has one root, and every window is sealed. Numbers never
+    fall, and windows of a fan-out share one. The settings limit the windows, and the delivered ones
+    that follow one window.
 
     Spec: related facts §5
     """
     known: dict[str, WindowNode] = {}
-    found: set[GraphFault] = set()
+    faults: set[GraphFault] = set()
     for node in windows:
         if node.window_id in known:
-            found.add(GraphFault(GraphFaultKind.REPEATED, node.window_id))
+            faults.add(GraphFault(GraphFaultKind.REPEATED, node.window_id))
         known.setdefault(node.window_id, node)
     if not known:
         return ()
@@ -71,33 +71,33 @@ def find_faults(
     session = next(iter(known.values())).session_id
     for id_, node in known.items():
         if node.session_id != session:
-            found.add(GraphFault(GraphFaultKind.SESSION, id_))
+            faults.add(GraphFault(GraphFaultKind.SESSION, id_))
         if not node.hmac or seals.setdefault(node.hmac, id_) != id_:
-            found.add(GraphFault(GraphFaultKind.UNSEALED, id_))
+            faults.add(GraphFault(GraphFaultKind.UNSEALED, id_))
         if not _pattern_fits(node.pattern, node.parents):
-            found.add(GraphFault(GraphFaultKind.PATTERN, id_))
+            faults.add(GraphFault(GraphFaultKind.PATTERN, id_))
         for parent in node.parents:
             if parent not in known:
-                found.add(GraphFault(GraphFaultKind.PARENT, id_))
+                faults.add(GraphFault(GraphFaultKind.PARENT, id_))
             elif known[parent].window_number > node.window_number:
-                found.add(GraphFault(GraphFaultKind.NUMBER, id_))
+                faults.add(GraphFault(GraphFaultKind.NUMBER, id_))
     roots = sorted(id_ for id_, node in known.items() if not node.parents)
     if len(roots) != 1:
-        found.update(GraphFault(GraphFaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
+        faults.update(GraphFault(GraphFaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
     straight = {node.window_id for node in sort_windows(known.values())}
-    found.update(GraphFault(GraphFaultKind.CYCLE, id_) for id_ in set(known) - straight)
-    found.update(GraphFault(GraphFaultKind.APART, id_) for id_ in _unconnected(known))
+    faults.update(GraphFault(GraphFaultKind.CYCLE, id_) for id_ in set(known) - straight)
+    faults.update(GraphFault(GraphFaultKind.APART, id_) for id_ in _unconnected(known))
     for parent, fan in _fan_outs(known).items():
         if len({node.window_number for node in fan}) > 1:
-            found.add(GraphFault(GraphFaultKind.SIBLINGS, parent))
-    found.update(
+            faults.add(GraphFault(GraphFaultKind.SIBLINGS, parent))
+    faults.update(
         GraphFault(GraphFaultKind.FAN_OUT, parent)
         for parent, count in _count_followers(known).items()
         if count > settings.fan_out
     )
     if len(known) > settings.nodes:
-        found.add(GraphFault(GraphFaultKind.NODES, session))
-    return tuple(sorted(found))
+        faults.add(GraphFault(GraphFaultKind.NODES, session))
+    return tuple(sorted(faults))
 
 
 def find_unchained(
@@ -111,7 +111,7 @@ def find_unchained(
     """
     sealed = {seal.window_id: seal for seal in seals}
     known = {node.window_id: node for node in windows}
-    found = []
+    faults = []
     for id_, node in known.items():
         seal = sealed.get(id_)
         parents = [known[parent].hmac for parent in node.parents if parent in known]
@@ -121,8 +121,8 @@ def find_unchained(
             or len(parents) < len(node.parents)
             or seal.parent_hmac != "|".join(sorted(parents))
         ):
-            found.append(GraphFault(GraphFaultKind.UNCHAINED, id_))
-    return tuple(sorted(found))
+            faults.append(GraphFault(GraphFaultKind.UNCHAINED, id_))
+    return tuple(sorted(faults))
 
 
 def check_room(
@@ -148,9 +148,9 @@ def check_room(
 def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
     """The window that a question without a continuation id follows; none in a new session.
 
-    Nothing follows a refused one, unless it is all that there is.
+    Nothing follows a refused window, unless there are only refused ones.
     """
-    return tuple(([one for one in windows if one.outcome != REFUSED] or windows[:1])[-1:])
+    return tuple(([node for node in windows if node.outcome != REFUSED] or windows[:1])[-1:])
 
 
 def pattern_of(
@@ -192,18 +192,18 @@ def sort_windows(windows: Iterable[WindowNode]) -> list[WindowNode]:
 
 
 def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[WindowNode]:
-    """The windows that a window with these parents follows, near and far, each after its own."""
+    """All windows that a window with these parents follows, each after those it follows itself."""
     known = {node.window_id: node for node in windows}
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(parents)
     while waiting:
         id_ = waiting.pop()
         if id_ not in known:
             raise UnknownContinuation(f"the session has no window {id_!r:.60}")
-        if id_ not in found:
-            found.add(id_)
+        if id_ not in reached:
+            reached.add(id_)
             waiting.extend(known[id_].parents)
-    return sort_windows(known[id_] for id_ in found)
+    return sort_windows(known[id_] for id_ in reached)
 
 
 def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
@@ -247,21 +247,21 @@ def _parents(node: WindowNode, known: Mapping[str, WindowNode]) -> set[str]:
 
 
 def _children(known: Mapping[str, WindowNode]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    children: dict[str, list[str]] = {}
     for id_, node in known.items():
         for parent in _parents(node, known):
-            found.setdefault(parent, []).append(id_)
-    return found
+            children.setdefault(parent, []).append(id_)
+    return children
 
 
 def _fan_outs(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
     """Windows of each fan-out, by the window that they fan out of."""
-    found: dict[str, list[WindowNode]] = {}
+    fan_outs: dict[str, list[WindowNode]] = {}
     for node in known.values():
         if node.pattern is Pattern.FAN_OUT:
             for parent in _parents(node, known):
-                found.setdefault(parent, []).append(node)
-    return found
+                fan_outs.setdefault(parent, []).append(node)
+    return fan_outs
 
 
 def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
@@ -277,14 +277,14 @@ def _unconnected(known: Mapping[str, WindowNode]) -> set[str]:
     """Windows that no path of edges, whichever way, joins to the smallest root."""
     children = _children(known)
     start = min((id_ for id_, node in known.items() if not node.parents), default=min(known))
-    found = {start}
+    reached = {start}
     waiting = [start]
     while waiting:
         id_ = waiting.pop()
-        near = _parents(known[id_], known).union(children.get(id_, ())) - found
-        found |= near
+        near = _parents(known[id_], known).union(children.get(id_, ())) - reached
+        reached |= near
         waiting.extend(near)
-    return set(known) - found
+    return set(known) - reached
 
 
 LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack depth"

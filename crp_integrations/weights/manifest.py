@@ -67,14 +67,14 @@ def verify_code(root: Path, *, installed: bool) -> bool:
         return False
     except (OSError, ValueError, KeyError, TypeError):
         _refuse(f"{NAME} is not a manifest of {SCHEMA}")
-    found = digests(root)
-    for name in sorted(wanted.keys() | found.keys()):
-        if name not in found:
+    actual = digests(root)
+    for name in sorted(wanted.keys() | actual.keys()):
+        if name not in actual:
             _refuse(f"{name} is missing")
         if name not in wanted:
             _refuse(f"{name} is not part of the package")
-        if found[name] != wanted[name]:
-            _refuse(f"{name} has SHA-256 {found[name]}, wanted {wanted[name]}")
+        if actual[name] != wanted[name]:
+            _refuse(f"{name} has SHA-256 {actual[name]}, wanted {wanted[name]}")
     return True
 
 

@@ -70,11 +70,11 @@ class FannedQuestion(ReportedQuestion):
 
     @property
     def session_id(self) -> str:
-        """Of all its windows."""
+        """The session of all its windows."""
         return self._plan.session_id
 
     def show_at_once(self) -> bool:
-        """No: the parts are answered before the whole."""
+        """Always False: the parts are answered before the whole."""
         return False
 
     def _begin(self) -> Step:
@@ -139,9 +139,9 @@ class FannedQuestion(ReportedQuestion):
 
     def _together(self, outcomes: tuple[Outcome, ...]) -> Step:
         self._answers = {
-            part: one.answer
-            for part, one in zip(self._parts, outcomes, strict=True)
-            if isinstance(one, Release)
+            part: outcome.answer
+            for part, outcome in zip(self._parts, outcomes, strict=True)
+            if isinstance(outcome, Release)
         }
         if not self._answers:
             # No part was answered: the first refusal or halt says why.
@@ -170,25 +170,25 @@ class FannedQuestion(ReportedQuestion):
             for number, part in enumerate(self._parts, start=1)
             if part in self._answers
         ]
-        said = ["\n\n".join((PART_ANSWERS, *lines))]
+        sections = ["\n\n".join((PART_ANSWERS, *lines))]
         missing = [f"- {part}" for part in self._parts if part not in self._answers]
         if missing:
-            said.append("\n".join((PARTS_WITHOUT_ANSWER, *missing)))
-        return said
+            sections.append("\n".join((PARTS_WITHOUT_ANSWER, *missing)))
+        return sections
 
     def _seen(self, step: Step) -> Step:
-        """Every step as it is, and the answer with what all its windows cost."""
+        """Every step as it is, and the answer with the usage of all its windows."""
         if not isinstance(step, Release):
             return step
         answer = step.answer
-        others = [one.reply.usage for one in self._answers.values()]
+        others = [part.reply.usage for part in self._answers.values()]
         # A plan without a call costs nothing, and leaves a known cost known.
         planned = [self._plan.usage] if self._plan.usage != Usage() else []
         usage = total_usage([*planned, *others, answer.reply.usage])
         return Release(
             answer.changed(
                 reply=answer.reply.changed(usage=usage),
-                parts=tuple(one.window_id for one in self._answers.values()),
+                parts=tuple(part.window_id for part in self._answers.values()),
             )
         )
 
@@ -294,11 +294,11 @@ def compose(request: Request, world: World) -> Composition:
     if strategy in IN_PARTS and not request.continuation_ids:
         settings = world.settings
         most = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
-        made = FannedQuestion(request, lambda one, place: Turn(one, within, place), most)
+        made = FannedQuestion(request, lambda part, place: Turn(part, within, place), most)
     else:
         most = world.settings.max_windows
         made = ContinuedAnswer(
-            request, lambda one: Turn(one, within), world.settings.dispatch, most
+            request, lambda part: Turn(part, within), world.settings.dispatch, most
         )
     made.on_report = world.on_report
     return made

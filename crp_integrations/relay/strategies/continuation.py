@@ -64,22 +64,22 @@ _ENVELOPES_COUNTS: Final = (names.TOKENS_USED,)
 def worst_headers(
     headers: Iterable[Mapping[str, str]], *, envelopes: bool = True
 ) -> dict[str, str]:
-    """The headers that stand for several windows: of each the worst value, counts added up."""
+    """The headers that stand for several windows: each header's worst value, and counts' sums."""
     each = list(headers)
     made: dict[str, str] = {}
     for name, ranks in _WORDS.items():
-        found = [one[name] for one in each if name in one]
-        if found:
-            made[name] = max(found, key=ranks.index)
+        values = [fields[name] for fields in each if name in fields]
+        if values:
+            made[name] = max(values, key=ranks.index)
     highest = (*_HIGHEST, *_ENVELOPES_HIGHEST) if envelopes else _HIGHEST
     for name in (*_LOWEST, *highest):
-        found = [one[name] for one in each if name in one]
-        if found:
-            made[name] = (min if name in _LOWEST else max)(found, key=float)
+        values = [fields[name] for fields in each if name in fields]
+        if values:
+            made[name] = (min if name in _LOWEST else max)(values, key=float)
     for name in (*_COUNTS, *_ENVELOPES_COUNTS) if envelopes else _COUNTS:
-        found = [one[name] for one in each if name in one]
-        if found:
-            made[name] = str(sum(map(int, found)))
+        values = [fields[name] for fields in each if name in fields]
+        if values:
+            made[name] = str(sum(map(int, values)))
     if each:
         made[names.PROTOCOL] = names.PROTOCOL_VERSION
     return made
@@ -159,7 +159,7 @@ class ContinuedAnswer(ReportedQuestion):
 
     @property
     def session_id(self) -> str:
-        """Of all its windows."""
+        """The session of all its windows."""
         return self._turn.session_id
 
     @property
@@ -300,9 +300,9 @@ class ContinuedAnswer(ReportedQuestion):
     def _after(self, answer: Answer) -> Step:
         if not self._goes_on(answer):
             return self._combined()
-        found = answer.report.quality.completeness
+        completeness = answer.report.quality.completeness
         uncovered = tuple(answer.report.uncovered_sub_queries)
-        words = [remedies.towards_completeness(found.covered, uncovered)]
+        words = [remedies.towards_completeness(completeness.covered, uncovered)]
         if self._settings.flow == "augment":
             words.append(remedies.towards_flow(answer.text))
         self._turn = self._part(
@@ -323,30 +323,30 @@ class ContinuedAnswer(ReportedQuestion):
             EventType.COMPLETENESS_CONTINUATION,
             of=answer.window_id,
             uncovered=len(uncovered),
-            completeness=round(found.score or 0.0, 4),
-            level=str(found.level or ""),
+            completeness=round(completeness.score or 0.0, 4),
+            level=str(completeness.level or ""),
         )
         return self._seen(self._turn.begin())
 
     def _goes_on(self, answer: Answer) -> bool:
         """Whether a further window is asked for and may be had (decision D17)."""
-        found = answer.report.quality.completeness
-        if not answer.continuation_id or not found.uncovered or answer.reply.tool_calls:
+        completeness = answer.report.quality.completeness
+        if not answer.continuation_id or not completeness.uncovered or answer.reply.tool_calls:
             return False
         if not answer.text.strip():
-            # There is nothing to go on from.
+            # An empty answer cannot be continued.
             return False
         if len(self._answers) >= self._most or self._request.cache.no_cache:
             return False
-        if len(self._answers) > 1 and not found.new:
-            # A window that covered nothing new would be followed by another such.
+        if len(self._answers) > 1 and not completeness.new:
+            # After a window that covered nothing new, the next would not either.
             return False
-        if found.level is CompletenessLevel.INCOMPLETE:
+        if completeness.level is CompletenessLevel.INCOMPLETE:
             return self._settings.continue_incomplete
         admission = self._turn.admission
         demanded = admission is not None and admission.policy.require_completeness is not None
         permitted = self._settings.continue_partial or demanded
-        return found.level is CompletenessLevel.PARTIAL and permitted
+        return completeness.level is CompletenessLevel.PARTIAL and permitted
 
     def _combined(self) -> Release | Refusal:
         """One answer of all windows with a report on the whole; the last one's headers hold."""
@@ -381,11 +381,11 @@ class ContinuedAnswer(ReportedQuestion):
     def _headers(self, last: Answer) -> dict[str, str]:
         """The last window's, with the worst of all of them, and whether a bridge was laid."""
         each = [answer.headers for answer in self._answers]
-        said = {**last.headers, **worst_headers(each, envelopes=False)}
-        if self._bridges[-1] and names.FLOW in said:
+        headers = {**last.headers, **worst_headers(each, envelopes=False)}
+        if self._bridges[-1] and names.FLOW in headers:
             flow = FlowValue(score=last.report.flow_score, remediation="stitched")
-            said |= write_response(ResponseHeaders(flow=flow))
-        return said
+            headers |= write_response(ResponseHeaders(flow=flow))
+        return headers
 
 
 def _shows_facts(envelope: Envelope) -> bool:

@@ -52,10 +52,10 @@ class AnswerPasses:
 
     def after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
         """The call after a reply, which is remembered; None when the answer is there."""
-        found = self._after(call, reply)
-        if found is not None:
-            self.further.append(found)
-        return found
+        next_call = self._after(call, reply)
+        if next_call is not None:
+            self.further.append(next_call)
+        return next_call
 
     def _after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
         """The call after a reply."""
@@ -65,9 +65,9 @@ class AnswerPasses:
             return None
         if self.done == 1:
             self.answer = reply
-            said = (*call.messages, Message(role="assistant", content=reply.text))
+            messages = (*call.messages, Message(role="assistant", content=reply.text))
             return call.changed(
-                messages=(*said, Message(role="user", content=VERIFY)),
+                messages=(*messages, Message(role="user", content=VERIFY)),
                 purpose=Purpose.CRITIQUE,
                 temperature=self.settings.verify_temperature,
                 tools=(),
@@ -76,7 +76,7 @@ class AnswerPasses:
             self.objections = not _NONE.fullmatch(reply.text)
             if not self.objections:
                 return None
-            said = (
+            messages = (
                 *call.messages,
                 Message(role="assistant", content=self.answer.text),
                 Message(role="user", content=VERIFY),
@@ -84,7 +84,7 @@ class AnswerPasses:
                 Message(role="user", content=REFINE),
             )
             return call.changed(
-                messages=said, temperature=self.settings.refine_temperature, tools=()
+                messages=messages, temperature=self.settings.refine_temperature, tools=()
             )
         # A refinement without a word leaves the draft as the answer.
         if reply.text.strip():
@@ -194,10 +194,10 @@ class FactSearches:
         return new, notes
 
     def instructions(self) -> tuple[str, ...]:
-        """What is added to the system message once something was searched for."""
+        """The instructions that are added to the system message after a search."""
         words = []
         if self.queries:
-            words.append(SEARCHED.format(queries="\n".join(f"- {one}" for one in self.queries)))
+            words.append(SEARCHED.format(queries="\n".join(f"- {query}" for query in self.queries)))
         if self.iterations and not self.tools:
             words.append(STOP)
         elif self.unread:
@@ -206,15 +206,15 @@ class FactSearches:
 
     def unfinished(self, report: Report) -> str:
         """Words that ask for what is missing; empty when nothing is, or when it was asked for."""
-        found = report.quality.completeness
-        done = found.score is None or found.score >= self.settings.agentic_completion
-        if self.stopped or done or not found.uncovered:
+        completeness = report.quality.completeness
+        done = completeness.score is None or completeness.score >= self.settings.agentic_completion
+        if self.stopped or done or not completeness.uncovered:
             return ""
-        before, self.open_needs = self.open_needs, tuple(found.uncovered)
-        # Asked for it, the model neither searched nor answered more; it would not the next time.
+        before, self.open_needs = self.open_needs, tuple(completeness.uncovered)
+        # Asked once, the model neither searched nor answered more; it would not do so next time.
         if before == self.open_needs:
             return ""
-        return OPEN.format(needs=", ".join(found.uncovered))
+        return OPEN.format(needs=", ".join(completeness.uncovered))
 
     def limit(self) -> Note | None:
         """For the journal, the first time that a limit ends the search."""
@@ -244,8 +244,8 @@ def without_searches(reply: Reply) -> Reply:
 def _query(call: ToolCall) -> str:
     """The query of a call; empty for arguments that are not what the tool takes."""
     try:
-        told = json.loads(call.arguments)
+        arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return ""
-    query = told.get("query") if isinstance(told, dict) else None
+    query = arguments.get("query") if isinstance(arguments, dict) else None
     return " ".join(query.split())[:LONGEST] if isinstance(query, str) else ""
