@@ -282,8 +282,8 @@ _CHECKS: Final[dict[FilterOperator, Callable[[Any, Any], bool]]] = {
     FilterOperator.IN: lambda value, wanted: value in wanted,
     FilterOperator.NIN: lambda value, wanted: value not in wanted,
     FilterOperator.CONTAINS: lambda value, wanted: wanted in value,
-    FilterOperator.ALL: lambda value, wanted: all(one in value for one in wanted),
-    FilterOperator.ANY: lambda value, wanted: any(one in value for one in wanted),
+    FilterOperator.ALL: lambda value, wanted: all(item in value for item in wanted),
+    FilterOperator.ANY: lambda value, wanted: any(item in value for item in wanted),
     FilterOperator.TEXT_MATCH: _text_check("TEXT_MATCH", str),
     FilterOperator.TEXT_MATCH_INSENSITIVE: _text_check("TEXT_MATCH_INSENSITIVE", str.lower),
 }
