@@ -77,10 +77,10 @@ def check_count(name: str, value: object, *, least: int, or_none: bool = False) 
 
 
 def check_callables(**given: object) -> None:
-    """Check what is called later, by the names of its arguments; None is none."""
-    for name, one in given.items():
-        if one is not None and not callable(one):
-            raise RequestError(f"{name} is {type(one).__name__}; give a function of one argument")
+    """Check that what the arguments hold can be called later; None is left out."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise RequestError(f"{name} is {type(value).__name__}; give a function of one argument")
 
 
 def check_embedder(given: object) -> None:
@@ -101,34 +101,34 @@ def check_emitter(given: object, taker: str) -> None:
 
 
 def check_values(asking: Mapping[str, Any], relay: Relay | None = None, *, taker: str = "") -> None:
-    """Check the values of a question's fields, which are asked for again and again.
+    """Check the values of a question's fields, which are used for many questions.
 
     Args:
         taker: name of a component whose questions bring no judge of their own; empty where one
-            may come with the call, which says then what its policy cannot measure.
+            may come with the call; the call then says what its policy cannot measure.
 
     Raises:
         RequestError: a field has no usable value.
         ConfigError: the policy makes demands that nothing can measure.
     """
-    given = {name: one for name, one in asking.items() if one is not None}
-    judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
-    judge = given.pop("judge", None)
+    fields = {name: value for name, value in asking.items() if value is not None}
+    judged = {name: fields.pop(name) for name in JUDGE_OPTIONS if name in fields}
+    judge = fields.pop("judge", None)
     check_receiver(judged.get("on_report"))
     if judge is None and relay is not None:
         judge = relay.judge
     made = None
     if judge is not None or relay is not None:
         made = Judge.of(judge, relay.settings.judge if relay else None, **judged)
-    if given.get("strategy") == AUTO:
-        # A word for what each question is looked at for.
-        del given["strategy"]
-    admit(**{"model": _ANY_MODEL, **given, "query": "?"})
+    if fields.get("strategy") == AUTO:
+        # It is no strategy, but asks to choose one for each question.
+        del fields["strategy"]
+    admit(**{"model": _ANY_MODEL, **fields, "query": "?"})
     for name in _POLICIES:
         if asking.get(name):
             parse_policy(asking[name])
     if taker and relay is not None:
-        require_reader_of(taker, given, made, relay.settings, relay._world.verifier)
+        require_reader_of(taker, fields, made, relay.settings, relay._world.verifier)
 
 
 @contextmanager
@@ -142,22 +142,22 @@ def pydantic_errors(taker: type[Any]) -> Iterator[None]:
 
 def _problem(taker: type[Any], error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
-    field, told, given = ".".join(map(str, first["loc"])), first["msg"], first["input"]
+    field, problem, value = ".".join(map(str, first["loc"])), first["msg"], first["input"]
     if first["type"] == "missing":
         return f"{taker.__name__} needs {field}=…"
     if first["type"] == "extra_forbidden":
         known = ", ".join(sorted(taker.model_fields))
         return f"{taker.__name__} has no field {field!r:.40}; it takes {known}"
     if field.endswith(_BRANCH):
-        field, told = field.removesuffix(_BRANCH), f"{told}, auto or window"
-    if not field or told.startswith(_OURS):
-        return told.removeprefix(_OURS)
+        field, problem = field.removesuffix(_BRANCH), f"{problem}, auto or window"
+    if not field or problem.startswith(_OURS):
+        return problem.removeprefix(_OURS)
     if first["type"] == "tuple_type":
-        # What a tuple is, is Python's own matter.
-        told = "wanted a list"
-    plain = isinstance(given, _PLAIN) and field.partition(".")[0] not in _HIDDEN
-    seen = f"{given!r:.40}" if plain else f"of type {type(given).__name__}"
-    return f"{field} of {taker.__name__} is {seen}: {told[:1].lower()}{told[1:]}"
+        # A list is what users write; a tuple is a detail of the field.
+        problem = "wanted a list"
+    plain = isinstance(value, _PLAIN) and field.partition(".")[0] not in _HIDDEN
+    seen = f"{value!r:.40}" if plain else f"of type {type(value).__name__}"
+    return f"{field} of {taker.__name__} is {seen}: {problem[:1].lower()}{problem[1:]}"
 
 
 ComponentReport = TypeVar("ComponentReport")
@@ -175,15 +175,15 @@ def judge_for(
     """The judge of a component, which it keeps with its cache and its budget."""
     check_options(taker, options)
     refuse_own(judge, taker)
-    given = {name: one for name, one in options.items() if one is not None}
+    chosen = {name: value for name, value in options.items() if value is not None}
     if relay is not None:
         settings = relay.settings
         own = relay.judge is not None and relay.judge.own
         if judge is None:
             judge = relay.judge if relay.judge is not None and not own else False
     if reports_itself and not (isinstance(judge, Judge) and judge.on_report is not None):
-        given.setdefault("on_report", _ignore_report)
-    return Judge.of(judge, (settings or load()).judge, **given)
+        chosen.setdefault("on_report", _ignore_report)
+    return Judge.of(judge, (settings or load()).judge, **chosen)
 
 
 def late_report_hook(
@@ -204,17 +204,17 @@ def examined_conversation(messages: Sequence[Message], *, talk: bool = True) -> 
         talk: False leaves out the words of user and assistant; tools' results and what the
             application told the model stay.
     """
-    places = [place for place, one in enumerate(messages) if one.role == "user"]
+    places = [place for place, message in enumerate(messages) if message.role == "user"]
     until = places[-1] if places else 0
-    kept = []
-    for place, one in enumerate(messages):
-        said = talk and place < until and one.role in ("user", "assistant")
-        if said or one.role in ("tool", "system"):
-            kept.append(one)
-        elif one.tool_calls:
+    conversation = []
+    for place, message in enumerate(messages):
+        is_talk = talk and place < until and message.role in ("user", "assistant")
+        if is_talk or message.role in ("tool", "system"):
+            conversation.append(message)
+        elif message.tool_calls:
             # Its calls name the tools whose results follow.
-            kept.append(one.changed(content=""))
-    return tuple(kept)
+            conversation.append(message.changed(content=""))
+    return tuple(conversation)
 
 
 def _ignore_report(report: Report) -> None:

@@ -47,14 +47,16 @@ def question_of(messages: Sequence[Mapping[str, Any]]) -> Conversation:
         raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
     read = conversation_of(messages)
     last = read[-1].role if read else ""
-    places = [place for place, one in enumerate(read) if one.role == "user"]
+    places = [place for place, message in enumerate(read) if message.role == "user"]
     if last not in ("user", "tool") or not places:
         raise RequestError(
             "the last message must be the user's question, or a tool's result after it"
         )
-    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    before = [one for one in read[: places[-1]] if one.role != "system"]
-    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
+    system = "\n\n".join(
+        message.content for message in read if message.role == "system" and message.content
+    )
+    before = [message for message in read[: places[-1]] if message.role != "system"]
+    after = [message for message in read[places[-1] + 1 :] if message.role != "system"]
     return Conversation(read[places[-1]].content, system, (*before, *after), len(after))
 
 
@@ -175,21 +177,21 @@ def delegated_fields(relay: Relay, session_id: str) -> dict[str, Any]:
 
 
 def merge_fields(own: Mapping[str, Any], handed: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a question: an agent's own, below what the agent around it says.
+    """The fields of a question: an agent's own, overridden by what the agent around it hands on.
 
     The safety budget is the smaller one of the two.
     """
     both = {**own, **handed}
     budgets = (own.get("safety_budget"), handed.get("safety_budget"))
-    given = [budget for budget in budgets if budget is not None]
-    return {**both, "safety_budget": min(given)} if given else both
+    limits = [budget for budget in budgets if budget is not None]
+    return {**both, "safety_budget": min(limits)} if limits else both
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
     """What an agent's message tells of the envelope, and the headers; plain JSON without texts."""
-    told = answer.envelope.model_dump(mode="json", include=set(_TOLD))
+    envelope = answer.envelope.model_dump(mode="json", include=set(_TOLD))
     facts = [fact.fact_id for fact in answer.envelope.facts]
-    return {"crp_envelope": {**told, "facts": facts}, "crp_headers": public_headers(answer)}
+    return {"crp_envelope": {**envelope, "facts": facts}, "crp_headers": public_headers(answer)}
 
 
 def public_headers(answer: Answer) -> dict[str, str]:
@@ -197,7 +199,7 @@ def public_headers(answer: Answer) -> dict[str, str]:
 
     A message is written into checkpoints and traces that others read.
     """
-    return {name: one for name, one in answer.headers.items() if name != names.SET_SESSION}
+    return {name: value for name, value in answer.headers.items() if name != names.SET_SESSION}
 
 
 def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:

@@ -133,14 +133,16 @@ def result_facts(
 def passage_facts(
     relay: Relay, read: Reader, source_id: str, text: str, frame: str, *, place: str = ""
 ) -> Iterator[Fact]:
-    """What was said as facts: a long text is cut as documents are."""
-    said = readable(text).strip()
-    if not said:
+    """A text as facts; a long one is cut as documents are."""
+    passage = readable(text).strip()
+    if not passage:
         return
     settings, counter = relay.settings.fabric.chunking, relay.fabric.counter
-    if counter.count(said) < settings.min_fact_tokens:
-        said = frame + said
-        if counter.count(said) < settings.min_fact_tokens:
+    if counter.count(passage) < settings.min_fact_tokens:
+        passage = frame + passage
+        if counter.count(passage) < settings.min_fact_tokens:
             return
-    for number, one in enumerate(cut_blocks(read(said), counter=counter, settings=settings), 1):
-        yield Fact(content=one.content, source_id=source_id, source_location=f"{place}#{number}")
+    for number, block in enumerate(
+        cut_blocks(read(passage), counter=counter, settings=settings), 1
+    ):
+        yield Fact(content=block.content, source_id=source_id, source_location=f"{place}#{number}")

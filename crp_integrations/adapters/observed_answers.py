@@ -122,7 +122,7 @@ def observe_answer(
             report = cast("Report", error.report)
     calls = (Call("answer", model, tuple(messages)),) if messages else ()
     reason = halt.reason if halt else str((judgement and judgement.halt) or "")
-    told = Told(
+    record = Told(
         asked=Asked(query=question, grounding=dossier.grounding, shaped=False),
         report=report,
         settings=settings_in_force(world),
@@ -145,17 +145,17 @@ def observe_answer(
         text=answer,
         report=report,
         model=model,
-        reason=told.decided.reason,
+        reason=record.decided.reason,
         keep=keep,
-        draft=draft_maker(told) if world.settings.receipts else None,
-        # The system prompt is part of the call, which is told of anyway.
+        draft=draft_maker(record) if world.settings.receipts else None,
+        # The system prompt is left out: it is part of the call, which is recorded anyway.
         candidates=tuple(fact_id for fact_id, _ in dossier.passages if fact_id != SYSTEM),
         depth=depth,
         turn=turn,
         began=began,
     )
     closed = close(namespace, world, session, None, end)
-    # With all of its texts: those that are in no fabric are left out of what is read later.
+    # The unwritten receipt has all texts; one read later lacks those that are in no fabric.
     made = None
     if closed.receipt_id:
         made = world.unwritten.find(closed.receipt_id, namespace.residency)
@@ -173,14 +173,14 @@ def _withheld_facts(
     session_id: str,
 ) -> list[tuple[str, str]]:
     """Ids of facts that the judge's provider must not get, and why."""
-    found = dict(barred_facts(judge, context))
+    reasons = dict(barred_facts(judge, context))
     ids = [fact_id for fact_id, _ in dossier.passages]
     if judge.settings.withhold_labels:
-        found |= dict(barred_facts(judge, [fact for fact in relay.fabric.facts(ids) if fact]))
+        reasons |= dict(barred_facts(judge, [fact for fact in relay.fabric.facts(ids) if fact]))
     if session_id:
         held = set(relay.fabric.view(session_id, keep_counts=False).held())
-        found |= {fact_id: "no-store" for fact_id in ids if fact_id in held}
-    return list(found.items())
+        reasons |= {fact_id: "no-store" for fact_id in ids if fact_id in held}
+    return list(reasons.items())
 
 
 Attachment: TypeAlias = dict[str, Any]
@@ -227,7 +227,7 @@ class AnswerExaminer:
                     on_report=on_report,
                 )
                 return report, None, None
-            found = observe_answer(
+            observed = observe_answer(
                 self.relay,
                 answer,
                 context,
@@ -241,7 +241,7 @@ class AnswerExaminer:
                 depth=depth,
                 turn=turn,
             )
-            return found.report, found.receipt, found.halt
+            return observed.report, observed.receipt, observed.halt
         except SafetyHalt as halt:
             return cast("Report", halt.report), None, halt
         except Exception as error:  # noqa: BLE001 - whatever it is, the report says it
@@ -349,7 +349,7 @@ def summarise_report(report: Report) -> Attachment:
     """A report in at most 1,024 bytes of JSON: what was found, and where the report is.
 
     `claims` counts what was read of the answer; `risk_score` is None where the level is UNKNOWN.
-    Reasons and flagged claims stand in it as far as they fit, gravest and first ones before others;
+    Reasons and flagged claims are in it as far as they fit, gravest and first ones before others;
     `flagged_total` counts all flagged claims.
     """
     flagged = [claim for claim in report.claims if claim.flagged]
@@ -375,7 +375,7 @@ def summarise_report(report: Report) -> Attachment:
     for reason in report.reasons:
         _append_fitting(made, "reasons", _clipped(reason, _MOST_REASON))
     for claim in flagged:
-        told = {
+        entry = {
             "claim_id": _clipped(claim.claim_id, _MOST_ID),
             "start": claim.start,
             "end": claim.end,
@@ -383,7 +383,7 @@ def summarise_report(report: Report) -> Attachment:
             "error": claim.error.value if claim.error else None,
             "text": _clipped(claim.text, _MOST_QUOTE),
         }
-        if not _append_fitting(made, "flagged_claims", told):
+        if not _append_fitting(made, "flagged_claims", entry):
             break
     return made
 
@@ -406,8 +406,8 @@ def _clipped(text: str, most: int) -> str:
 
 def attached_report(metadata: object) -> Attachment | None:
     """The report in an answer's metadata, as much of it as is attached; None for none."""
-    found = metadata.get("crp") if isinstance(metadata, Mapping) else None
-    return dict(found) if isinstance(found, Mapping) and _MARKS & found.keys() else None
+    report = metadata.get("crp") if isinstance(metadata, Mapping) else None
+    return dict(report) if isinstance(report, Mapping) and _MARKS & report.keys() else None
 
 
 class HeardReports:

@@ -120,10 +120,10 @@ class StoreItems:
         wanted = k
         while wanted > 0:
             hits = self.namespace.search_text(query, wanted, where)
-            kept = [hit for hit in hits if chosen is None or hit.fact_id in chosen][:k]
+            matching = [hit for hit in hits if chosen is None or hit.fact_id in chosen][:k]
             # What is not among the chosen took places, so ask for more until there are enough.
-            if len(kept) == k or len(hits) < wanted:
-                return self._with_facts([(hit.fact_id, float(hit.score)) for hit in kept])
+            if len(matching) == k or len(hits) < wanted:
+                return self._with_facts([(hit.fact_id, float(hit.score)) for hit in matching])
             wanted *= 4
         return []
 
@@ -131,8 +131,8 @@ class StoreItems:
         self, found: Sequence[tuple[Fact, float]], k: int, balance: float
     ) -> list[tuple[Fact, float]]:
         """Maximal marginal relevance: k of what was found, near the query, far from each other."""
-        given: object = balance
-        if not (isinstance(given, Real) and 0.0 <= balance <= 1.0):
+        untyped: object = balance
+        if not (isinstance(untyped, Real) and 0.0 <= balance <= 1.0):
             raise RequestError(
                 f"the balance of relevance and diversity is {balance!r:.40}, wanted 0 to 1"
             )
@@ -146,8 +146,8 @@ class StoreItems:
 
     def _with_facts(self, hits: Sequence[tuple[str, float]]) -> list[tuple[Fact, float]]:
         """Hits with their facts; one that was deleted in between is left out."""
-        found = {fact.fact_id: fact for fact in self.namespace.facts([id_ for id_, _ in hits])}
-        return [(found[id_], score) for id_, score in hits if id_ in found]
+        facts = {fact.fact_id: fact for fact in self.namespace.facts([id_ for id_, _ in hits])}
+        return [(facts[id_], score) for id_, score in hits if id_ in facts]
 
     def _rows(self, ids: list[str]) -> tuple[list[str], FloatRows]:
         """Facts with their rows; one that was withdrawn since it was found is left out."""
@@ -179,8 +179,8 @@ class StoreItems:
         own: dict[str, JsonValue] = {"id": item.id} if item.id else {}
         try:
             if not known:
-                told = json.dumps(item.metadata, sort_keys=True, ensure_ascii=False)
-                known = fact_id(source, sha256(told), sha256(item.content))
+                metadata = json.dumps(item.metadata, sort_keys=True, ensure_ascii=False)
+                known = fact_id(source, sha256(metadata), sha256(item.content))
             return Fact(
                 content=item.content,
                 fact_id=known,

@@ -97,12 +97,12 @@ def new_key(
     scopes: tuple[Scope, ...] = EVERYTHING,
     expires_at: datetime | None = None,
 ) -> tuple[str, Key]:
-    """A new key, to be shown once, and what is kept of it."""
+    """A new key, to be shown once, and the record that is stored of it."""
     if not tenant.strip():
         raise RequestError("a key needs a tenant; name one")
     refuse_reserved(tenant)
     key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
-    kept = Key(
+    record = Key(
         key_id=key_id,
         tenant=tenant,
         name=name,
@@ -112,7 +112,7 @@ def new_key(
         created_at=datetime.now(UTC),
         expires_at=expires_at,
     )
-    return f"{PREFIX}{key_id}_{secret}", kept
+    return f"{PREFIX}{key_id}_{secret}", record
 
 
 def find_key(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
@@ -193,8 +193,8 @@ class KeyFile:
             StoreBusy: another process wrote it for too long.
         """
         with self._lock, file_held(self._path, BUSY_SECONDS):
-            kept = self._read() if self._state() else []
-            self._write([*kept, key])
+            keys = self._read() if self._state() else []
+            self._write([*keys, key])
 
     def revoke(self, key_id: str) -> None:
         """Take a key out of the file.
@@ -210,18 +210,18 @@ class KeyFile:
         if whole:
             key_id = whole[1]
         with self._lock, file_held(self._path, BUSY_SECONDS):
-            kept = self._read()
-            left = [key for key in kept if key.key_id != key_id]
-            if len(left) == len(kept):
+            keys = self._read()
+            left = [key for key in keys if key.key_id != key_id]
+            if len(left) == len(keys):
                 raise RequestError(f"no key has the id {key_id!r:.40}; crp keys lists them")
             self._write(left)
 
     def _state(self) -> tuple[int, int, int] | None:
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self) -> list[Key]:
         try:
@@ -237,8 +237,8 @@ class KeyFile:
                 keys.append(Key.model_validate(json.loads(line)))
             except ValidationError as error:
                 field, problem = first_problem(error)
-                said = f"{field}: {problem}"
-                raise ConfigError(f"line {number} of the key file is no key: {said}") from None
+                detail = f"{field}: {problem}"
+                raise ConfigError(f"line {number} of the key file is no key: {detail}") from None
             except (ValueError, RecursionError):
                 raise ConfigError(f"line {number} of the key file is no JSON") from None
         return keys

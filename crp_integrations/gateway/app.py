@@ -104,7 +104,7 @@ def create_app(
     if shared is not None and keyring is None and tree.key is None:
         refuse_lost_keys([shared])
     asked = upstream or Routed(timeout_s=tree.timeout_s)
-    # Who routes by names alone asks no model that the operator has not named.
+    # With routing by names alone, only models that the operator has named are asked.
     models = limits.models or ((tree.model,) if isinstance(asked, Routed) else ())
 
     # A key that may only ask removes nothing: findings are counted, and an operator's relay acts.
@@ -119,8 +119,8 @@ def create_app(
         return limits.context_limit or (listed(model) if listed else None)
 
     def opened(subject: Subject) -> Relay:
-        # A folder's store is its own, which its relay closes; under load writers of a tenant stand
-        # in line.
+        # A folder gets its own store, which its relay closes; under load the writers of a tenant
+        # wait in line.
         own: Any = (
             SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
         )
@@ -162,7 +162,9 @@ def create_app(
     routes = [
         Route(
             _route_pattern(path),
-            Endpoint(path, {method: one for method, (one, _) in methods.items()}, state),
+            Endpoint(
+                path, {method: operation for method, (operation, _) in methods.items()}, state
+            ),
             include_in_schema=False,
         )
         for path, methods in table.items()
@@ -179,11 +181,11 @@ def judge_of(options: Mapping[str, Any], settings: Settings | None = None) -> Ju
     Args:
         settings: whose judge is meant where the options name none; None for nobody's.
     """
-    given = {name: options[name] for name in JUDGE_OPTIONS if options.get(name) is not None}
+    chosen = {name: options[name] for name in JUDGE_OPTIONS if options.get(name) is not None}
     base = settings.judge if settings else None
-    if not asks_later(options.get("judge"), given, base or JudgeSettings()):
-        given.pop("on_report", None)
-    return Judge.of(options.get("judge"), base, **given)
+    if not asks_later(options.get("judge"), chosen, base or JudgeSettings()):
+        chosen.pop("on_report", None)
+    return Judge.of(options.get("judge"), base, **chosen)
 
 
 def _require_reader(tree: Settings, options: Mapping[str, Any]) -> None:
@@ -197,7 +199,7 @@ def openapi() -> dict[str, Any]:
     """The OpenAPI document of every gateway."""
     return document(
         {
-            path: {method: told for method, (_, told) in methods.items()}
+            path: {method: doc for method, (_, doc) in methods.items()}
             for path, methods in _operation_table().items()
         }
     )
@@ -209,12 +211,12 @@ def _with_gateway_addresses(tree: Settings) -> Settings:
     An operator's own addresses stay.
     """
     plain = type(tree.headers)()
-    given: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     if tree.headers.report_uri == plain.report_uri:
-        given["report_uri"] = REPORTS
+        addresses["report_uri"] = REPORTS
     if tree.headers.trail_uri == plain.trail_uri:
-        given["trail_uri"] = TRAILS
-    return tree.model_copy(update={"headers": tree.headers.model_copy(update=given)})
+        addresses["trail_uri"] = TRAILS
+    return tree.model_copy(update={"headers": tree.headers.model_copy(update=addresses)})
 
 
 def _route_pattern(path: str) -> str:

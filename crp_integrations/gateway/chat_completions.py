@@ -128,8 +128,8 @@ def _event(value: dict[str, Any]) -> bytes:
 def _finish(answer: Answer) -> str:
     if answer.reply.tool_calls:
         return "tool_calls"
-    said = answer.reply.finish_reason
-    return said if said in FINISHES else "stop"
+    reason = answer.reply.finish_reason
+    return reason if reason in FINISHES else "stop"
 
 
 def _tools(answer: Answer) -> tuple[SaidTool, ...] | None:
@@ -163,9 +163,9 @@ async def complete_chat(call: GatewayRequest) -> GatewayResponse:
     call.note(outcome)
     if not isinstance(outcome, Release):
         return outcome_response(outcome)
-    said = completion_of(outcome.answer, _completion_id(call), call.created)
+    completion = completion_of(outcome.answer, _completion_id(call), call.created)
     limit = await _limit_header(call, asked.model)
-    return json_response(said, headers={**outcome.answer.headers, **limit})
+    return json_response(completion, headers={**outcome.answer.headers, **limit})
 
 
 async def preview_envelope(call: GatewayRequest) -> GatewayResponse:
@@ -239,11 +239,13 @@ async def _stream(call: GatewayRequest, asked: ChatQuestion, model: Model) -> Ga
         first = await anext(parts)
         if isinstance(first, str) and turn.shown:
             limit = await _limit_header(call, asked.model)
-            said = {names.SESSION_ID: turn.turn.session_id, **limit}
+            live_headers = {names.SESSION_ID: turn.turn.session_id, **limit}
             # Known to the log also where the caller goes away before the end.
             call.log_entry.session_id = turn.turn.session_id
             events = _live_events(call, chunks, first, parts)
-            return GatewayResponse(200, said, media_type=EVENTS, events=events, close=parts.aclose)
+            return GatewayResponse(
+                200, live_headers, media_type=EVENTS, events=events, close=parts.aclose
+            )
         pieces, outcome = [], first
         if isinstance(first, str):
             pieces.append(first)

@@ -163,15 +163,15 @@ class Endpoint:
         size = sum(len(name) + len(value) + 4 for name, value in headers)
         if size > self._state.settings.header_bytes:
             most = self._state.settings.header_bytes
-            told = f"headers take {size} bytes, at most {most}"
-            raise _refused(431, "headers_too_large", told)
+            problem = f"headers take {size} bytes, at most {most}"
+            raise _refused(431, "headers_too_large", problem)
         for name, value in headers:
             shown = name.decode("latin-1").strip().lower()
             if not shown.startswith(names.PREFIX) and shown not in _CHECKED_HEADERS:
                 continue
             if not (_PRINTABLE.fullmatch(name) and _PRINTABLE.fullmatch(value)):
-                told = f"header {shown!r:.60} holds a character that is not printable ASCII"
-                raise _refused(400, "header_syntax_error", told)
+                problem = f"header {shown!r:.60} holds a character that is not printable ASCII"
+                raise _refused(400, "header_syntax_error", problem)
 
     def _admit(self, exchange: HttpExchange, operation: Operation) -> Key | None:
         """The key of the request, with its right to the operation and its rate checked."""
@@ -183,10 +183,12 @@ class Endpoint:
         wanted = operation.scope
         if wanted is None or (wanted is KeyScope.METRICS and state.settings.open_metrics):
             return None
-        given = [
+        credentials = [
             value for name, value in exchange.scope["headers"] if name.lower() == b"authorization"
         ]
-        scheme, _, presented = (given[0].decode("ascii") if len(given) == 1 else "").partition(" ")
+        scheme, _, presented = (
+            credentials[0].decode("ascii") if len(credentials) == 1 else ""
+        ).partition(" ")
         key = find_key(state.keys.all(), presented.strip(), state.clock.now())
         if key is None or scheme.lower() != "bearer":
             raise TokenRefused("the request has no valid key; send Authorization: Bearer crp_key_…")
@@ -227,8 +229,8 @@ class Endpoint:
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
-            told = f"the body was not there after {settings.body_seconds:g} s"
-            raise _refused(408, "request_timeout", told) from None
+            problem = f"the body was not there after {settings.body_seconds:g} s"
+            raise _refused(408, "request_timeout", problem) from None
 
     async def _work(self, exchange: HttpExchange, operation: Operation, body: bytes) -> None:
         """Do the operation and send its answer, until that is done or the caller is gone."""

@@ -71,10 +71,10 @@ class OperationDoc:
 
 def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
     """The document of a table of paths."""
-    told = [one for methods in paths.values() for one in methods.values()]
+    docs = [doc for methods in paths.values() for doc in methods.values()]
     kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refused, "serialization")]
-    kinds += [(one.takes, "validation") for one in told if one.takes]
-    kinds += [(one.gives, "serialization") for one in told if one.gives]
+    kinds += [(doc.takes, "validation") for doc in docs if doc.takes]
+    kinds += [(doc.gives, "serialization") for doc in docs if doc.gives]
     refs, schemas = models_json_schema(list(dict.fromkeys(kinds)), ref_template=REF)
 
     def schema(kind: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
     refused = {JSON: {"schema": schema(Refused, "serialization")}}
 
     def operation(path: str, one: OperationDoc) -> dict[str, Any]:
-        said: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
+        entry: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
         named = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         parameters: list[dict[str, Any]] = [
             {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in named
@@ -95,10 +95,10 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
         if one.asks:
             parameters += [{"$ref": f"#/components/parameters/{name}"} for name in _header_names()]
         if parameters:
-            said["parameters"] = parameters
+            entry["parameters"] = parameters
         if one.takes:
             content = {JSON: {"schema": schema(one.takes, "validation")}}
-            said["requestBody"] = {"required": True, "content": content}
+            entry["requestBody"] = {"required": True, "content": content}
         content = {JSON: {"schema": schema(one.gives, "serialization")}} if one.gives else {}
         for media in one.media:
             kind = {"type": "object" if media == JSON else "string"}
@@ -110,9 +110,9 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
             responses[str(status)] = {"description": STATUSES[status]}
             if status != 304:
                 responses[str(status)]["content"] = refused
-        said["responses"] = responses
-        said["security"] = [{BEARER: []}] if one.keyed else []
-        return said
+        entry["responses"] = responses
+        entry["security"] = [{BEARER: []}] if one.keyed else []
+        return entry
 
     return {
         "openapi": "3.1.0",
@@ -122,7 +122,7 @@ def document(paths: Mapping[str, Mapping[str, OperationDoc]]) -> dict[str, Any]:
             "summary": "OpenAI chat completions with context envelopes and checked answers.",
         },
         "paths": {
-            path: {method.lower(): operation(path, one) for method, one in methods.items()}
+            path: {method.lower(): operation(path, doc) for method, doc in methods.items()}
             for path, methods in paths.items()
         },
         "components": {

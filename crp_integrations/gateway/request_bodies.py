@@ -95,48 +95,48 @@ def read_question(
 ) -> ChatQuestion:
     """A request as a question.
 
-    The last message of the user alone is what the fabric is asked; the others go along.
+    Only the user's last message is asked of the fabric; the others go along.
     """
     own, aside = extra_fields(read_json(data), limits.pass_fields)
-    said = read_as(ChatRequest, own)
-    _check_length("the conversation has {} messages", len(said.messages), limits.messages)
-    asked = question_of([one.model_dump(exclude_none=True) for one in said.messages])
+    request = read_as(ChatRequest, own)
+    _check_length("the conversation has {} messages", len(request.messages), limits.messages)
+    asked = question_of([message.model_dump(exclude_none=True) for message in request.messages])
     around = len(asked.system) + sum(map(_message_length, asked.history))
-    told = "the messages beside the question have {} characters"
-    _check_length(told, around, limits.conversation_characters)
+    template = "the messages beside the question have {} characters"
+    _check_length(template, around, limits.conversation_characters)
     asking = from_headers(headers)
-    if said.seed is not None and asking.get("seed", said.seed) != said.seed:
+    if request.seed is not None and asking.get("seed", request.seed) != request.seed:
         raise RequestError("seed and CRP-LLM-Reproducibility-Seed differ; give one of them")
     fields: dict[str, Any] = {
         **asking,
-        "model": said.model,
+        "model": request.model,
         "system_prompt": asked.system,
         "history": asked.history,
         "results": asked.results,
-        "max_tokens": said.max_completion_tokens or said.max_tokens,
-        "temperature": said.temperature,
-        "tools": said.tools,
-        **({"seed": said.seed} if said.seed is not None else {}),
-        **(said.crp.model_dump(exclude_none=True) if said.crp else {}),
+        "max_tokens": request.max_completion_tokens or request.max_tokens,
+        "temperature": request.temperature,
+        "tools": request.tools,
+        **({"seed": request.seed} if request.seed is not None else {}),
+        **(request.crp.model_dump(exclude_none=True) if request.crp else {}),
     }
     questions = (asked.question, *(fields.get("sub_queries") or ()))
-    told = "the question and its sub-queries have {} characters"
-    _check_length(told, sum(map(len, questions)), limits.question_characters)
+    template = "the question and its sub-queries have {} characters"
+    _check_length(template, sum(map(len, questions)), limits.question_characters)
     handed = {
-        **said.model_dump(mode="json", include=set(UPSTREAM_FIELDS), exclude_none=True),
+        **request.model_dump(mode="json", include=set(UPSTREAM_FIELDS), exclude_none=True),
         **aside,
     }
-    written = _encoded_length(handed) + (len(json.dumps(said.tools)) if said.tools else 0)
-    told = "the fields beside the messages have {} characters as JSON"
-    _check_length(told, written, limits.field_characters)
-    options = said.stream_options
+    written = _encoded_length(handed) + (len(json.dumps(request.tools)) if request.tools else 0)
+    template = "the fields beside the messages have {} characters as JSON"
+    _check_length(template, written, limits.field_characters)
+    options = request.stream_options
     return ChatQuestion(
         query=asked.question,
         asking=cast(
-            "QuestionFields", {name: one for name, one in fields.items() if one is not None}
+            "QuestionFields", {name: value for name, value in fields.items() if value is not None}
         ),
         arguments=handed,
-        stream=bool(said.stream),
+        stream=bool(request.stream),
         usage=bool(options and options.include_usage),
     )
 
@@ -172,13 +172,13 @@ def _encoded_length(arguments: dict[str, Any]) -> int:
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that names nothing twice, of which two readers might see different ones."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """An object without repeated names: two readers might take different values of one."""
+    names = dict(pairs)
+    if len(names) < len(pairs):
         raise ValueError
-    if len(found) > MOST_NAMES:
+    if len(names) > MOST_NAMES:
         raise RequestError(f"an object of the body has more than {MOST_NAMES} names")
-    return found
+    return names
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -208,13 +208,13 @@ def refuse_two_lengths(headers: Iterable[tuple[bytes, bytes]]) -> GatewayRespons
 
 
 def refuse_media_type(headers: Iterable[tuple[bytes, bytes]]) -> GatewayResponse | None:
-    """The refusal of a body that is no JSON by its headers; one that says nothing is read."""
+    """The refusal of a body that is no JSON by its headers; a body without them is read."""
     for name, value in headers:
-        said = value.decode("latin-1").strip().lower()
-        if name.lower() == b"content-encoding" and said not in _PLAIN:
-            return _unsupported_response(f"the body is encoded as {said!r:.40}; send it as it is")
-        if name.lower() == b"content-type" and not _is_json(said):
-            return _unsupported_response(f"the body is {said!r:.80}; send {JSON} in UTF-8")
+        text = value.decode("latin-1").strip().lower()
+        if name.lower() == b"content-encoding" and text not in _PLAIN:
+            return _unsupported_response(f"the body is encoded as {text!r:.40}; send it as it is")
+        if name.lower() == b"content-type" and not _is_json(text):
+            return _unsupported_response(f"the body is {text!r:.80}; send {JSON} in UTF-8")
     return None
 
 

@@ -84,27 +84,27 @@ async def list_facts(call: GatewayRequest) -> GatewayResponse:
     limit = call.whole("limit", PAGE, least=1, most=call.settings.page)
     after, where = call.query.get("after", ""), _where(call)
 
-    def found() -> FactsPage:
+    def read_page() -> FactsPage:
         ids = call.relay.fabric.find_own(where)
         first = bisect_right(ids, after) if after else 0
         page = ids[first : first + limit]
         more = first + limit < len(ids) and page
         return FactsPage(facts=tuple(call.relay.fabric.facts(page)), after=page[-1] if more else "")
 
-    said = await asyncio.to_thread(found)
-    call.log_entry.facts(fact.fact_id for fact in said.facts)
-    return json_response(said)
+    facts_page = await asyncio.to_thread(read_page)
+    call.log_entry.facts(fact.fact_id for fact in facts_page.facts)
+    return json_response(facts_page)
 
 
 async def get_fact(call: GatewayRequest) -> GatewayResponse:
     """A fact of the tenant."""
     call.only()
     fact_id = call.path["fact_id"]
-    found = await asyncio.to_thread(call.relay.fabric.facts, [fact_id])
-    if not found or found[0].namespace != call.key.tenant:
+    facts = await asyncio.to_thread(call.relay.fabric.facts, [fact_id])
+    if not facts or facts[0].namespace != call.key.tenant:
         return _unknown("fact", fact_id)
-    call.log_entry.facts([found[0].fact_id])
-    return json_response(found[0])
+    call.log_entry.facts([facts[0].fact_id])
+    return json_response(facts[0])
 
 
 async def forget_fact(call: GatewayRequest) -> GatewayResponse:
@@ -135,12 +135,12 @@ async def erase_source(call: GatewayRequest) -> GatewayResponse:
 
 
 def _given(call: GatewayRequest) -> list[Fact]:
-    given = read_as(GivenFacts, read_json(call.body))
-    if len(given.facts) > call.settings.facts_batch:
+    batch = read_as(GivenFacts, read_json(call.body))
+    if len(batch.facts) > call.settings.facts_batch:
         raise RequestError(
-            f"the batch has {len(given.facts)} facts, at most {call.settings.facts_batch} are taken"
+            f"the batch has {len(batch.facts)} facts, at most {call.settings.facts_batch} are taken"
         )
-    return [Fact.model_validate(one.model_dump(exclude_none=True)) for one in given.facts]
+    return [Fact.model_validate(fact.model_dump(exclude_none=True)) for fact in batch.facts]
 
 
 def _where(call: GatewayRequest) -> Where:
@@ -172,15 +172,15 @@ async def get_report(call: GatewayRequest) -> GatewayResponse:
     """
     call.only()
     window_id = call.path["window_id"]
-    found = None
+    report = None
     if WINDOW_ID.fullmatch(window_id):
-        found = await asyncio.to_thread(call.relay.report, window_id)
-    if found is None:
+        report = await asyncio.to_thread(call.relay.report, window_id)
+    if report is None:
         return refusal_response(
             404, "unknown_window", f"no report is kept on window {window_id!r:.60}"
         )
-    call.log_entry.window_id, call.log_entry.session_id = window_id, found.session_id
-    return json_response(found)
+    call.log_entry.window_id, call.log_entry.session_id = window_id, report.session_id
+    return json_response(report)
 
 
 async def get_trail(call: GatewayRequest) -> GatewayResponse:
@@ -217,16 +217,16 @@ async def get_receipt(call: GatewayRequest) -> GatewayResponse:
     """A receipt by its id or by its window's, the file as it is verified elsewhere."""
     call.only()
     name = call.path["receipt_id"]
-    found = None
+    receipt = None
     if RECEIPT_ID.fullmatch(name) or WINDOW_ID.fullmatch(name):
-        found = await asyncio.to_thread(call.relay.receipt, name)
-    if found is None:
+        receipt = await asyncio.to_thread(call.relay.receipt, name)
+    if receipt is None:
         return refusal_response(404, "unknown_receipt", f"no receipt is kept as {name!r:.60}")
     call.log_entry.session_id, call.log_entry.window_id = (
-        found.chain.session_id,
-        found.chain.window_id,
+        receipt.chain.session_id,
+        receipt.chain.window_id,
     )
-    return GatewayResponse(200, body=write(found))
+    return GatewayResponse(200, body=write(receipt))
 
 
 def _seals(call: GatewayRequest, session_id: str) -> list[WindowSeal]:
@@ -238,14 +238,14 @@ def _page(
     call: GatewayRequest, after: int, most: int, session_id: str = ""
 ) -> tuple[list[Event], int]:
     """Events of a session, or all, and the number of the last one looked at; 0 at the end."""
-    found: list[Event] = []
+    events: list[Event] = []
     with call.relay.fabric.begin(write=False) as transaction:
         for event in transaction.journal.events(after=after):
             if not session_id or event.session_id == session_id:
-                found.append(event)
-                if len(found) == most:
-                    return found, event.seq
-    return found, 0
+                events.append(event)
+                if len(events) == most:
+                    return events, event.seq
+    return events, 0
 
 
 async def _lines(call: GatewayRequest, session_id: str) -> AsyncIterator[bytes]:

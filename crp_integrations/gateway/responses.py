@@ -105,10 +105,10 @@ def refusal_response(
     headers: Mapping[str, str] | None = None,
 ) -> GatewayResponse:
     """A refusal of the gateway's own."""
-    said = Refused(
+    refused = Refused(
         error=ErrorObject(message=message, type=_error_type(status), code=code), status=status
     )
-    return _encode_refusal(status, said, headers or {})
+    return _encode_refusal(status, refused, headers or {})
 
 
 def error_response(error: CRPError) -> GatewayResponse:
@@ -117,7 +117,7 @@ def error_response(error: CRPError) -> GatewayResponse:
 
 
 def outcome_response(outcome: Outcome) -> GatewayResponse:
-    """What a caller gets of a window that he gets no answer of.
+    """What a caller gets for a window that releases no answer.
 
     Spec: related facts §3
     """
@@ -134,12 +134,12 @@ def outcome_response(outcome: Outcome) -> GatewayResponse:
     if body is None:
         raise TypeError(f"{type(outcome).__name__} has no body")
     cause = outcome.error if isinstance(outcome, Refusal) else None
-    said = _refusal_record(body, status, cause)
-    return _encode_refusal(status, said, {**headers, **body.headers})
+    refused = _refusal_record(body, status, cause)
+    return _encode_refusal(status, refused, {**headers, **body.headers})
 
 
 def _retry_headers(error: CRPError) -> Mapping[str, str]:
-    """When a caller may ask again, or that it is of no use."""
+    """When a caller may ask again, or that asking again is of no use."""
     if isinstance(error, GatewayBusy):
         return {"Retry-After": str(error.retry_seconds)}
     if isinstance(error, NOT_RETRYABLE):
@@ -147,9 +147,9 @@ def _retry_headers(error: CRPError) -> Mapping[str, str]:
     if not isinstance(error, ModelError | EngineError):
         return {}
     status, after = error.provider_status, error.retry_after
-    told = {"Retry-After": after} if _HEADER_VALUE.fullmatch(after) else {}
+    headers = {"Retry-After": after} if _HEADER_VALUE.fullmatch(after) else {}
     passing = status is None or status in PASSING or status >= INTERNAL_ERROR
-    return told if passing else {**told, **NO_RETRY}
+    return headers if passing else {**headers, **NO_RETRY}
 
 
 def _refusal_record(body: Body, status: int, error: CRPError | None) -> Refused:
@@ -161,9 +161,9 @@ def _refusal_record(body: Body, status: int, error: CRPError | None) -> Refused:
 
 def _error_object(body: Body, status: int, error: CRPError | None) -> ErrorObject:
     """The upstream's own words where the caller can act on them, else ours."""
-    said = error.refusal if isinstance(error, ModelError) and status < INTERNAL_ERROR else None
-    if said is not None:
-        return ErrorObject(**{**said, "type": said["type"] or _error_type(status)})
+    refusal = error.refusal if isinstance(error, ModelError) and status < INTERNAL_ERROR else None
+    if refusal is not None:
+        return ErrorObject(**{**refusal, "type": refusal["type"] or _error_type(status)})
     if isinstance(body, HaltBody):
         code = str(body.crp_halt_reason)
         named = f" ({body.directive}, found {body.value})" if body.directive else ""
@@ -383,12 +383,12 @@ class HttpExchange:
             )
 
     def log(self, route: str, seconds: float) -> None:
-        """Write one line: ids and numbers, and no text of anybody's.
+        """Write one line with ids and numbers, and with nobody's text.
 
         Spec: CRP-SPEC-003 §16.1
         """
         log_entry = self.log_entry
-        said = {
+        fields = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "request": self.request_id,
             "method": self.method,
@@ -401,7 +401,7 @@ class HttpExchange:
             "outcome": log_entry.outcome,
             "facts": log_entry.fact_ids,
         }
-        ACCESS.info("%s", json.dumps(said))
+        ACCESS.info("%s", json.dumps(fields))
 
     async def _timed(self, message: dict[str, Any]) -> None:
         try:
@@ -420,13 +420,13 @@ class HttpExchange:
 
 def _request_id(scope: Scope) -> str:
     """The caller's own id of the request where it is a plain word, else a new one."""
-    given = [value for name, value in scope["headers"] if name.lower() == b"x-request-id"]
-    text = given[0].decode("latin-1") if len(given) == 1 else ""
+    values = [value for name, value in scope["headers"] if name.lower() == b"x-request-id"]
+    text = values[0].decode("latin-1") if len(values) == 1 else ""
     return text if _REQUEST_ID.fullmatch(text) else f"req_{secrets.token_hex(8)}"
 
 
 def _encode_headers(answered: GatewayResponse, request_id: str) -> list[tuple[bytes, bytes]]:
-    said = {
+    headers = {
         names.PROTOCOL: names.PROTOCOL_VERSION,
         **answered.headers,
         "X-Request-Id": request_id,
@@ -434,10 +434,10 @@ def _encode_headers(answered: GatewayResponse, request_id: str) -> list[tuple[by
         "X-Content-Type-Options": "nosniff",
     }
     if answered.status != NOT_MODIFIED:
-        said["Content-Type"] = answered.media_type
+        headers["Content-Type"] = answered.media_type
         if answered.events is None:
-            said["Content-Length"] = str(len(answered.body))
-    for name, value in said.items():
+            headers["Content-Length"] = str(len(answered.body))
+    for name, value in headers.items():
         if not _SAFE.fullmatch(value):
             raise RuntimeError(f"header {name} would not be printable ASCII")
-    return [(name.lower().encode(), value.encode()) for name, value in said.items()]
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]

@@ -87,9 +87,9 @@ class TenantRelays:
             await asyncio.wait(self._closing)
 
     def _evict(self) -> None:
-        """Close those that were used longest ago, as far as nobody uses them."""
+        """Close the relays that were used longest ago and that nobody uses now."""
         spare = len(self._kept) - self._most
-        for subject in [one for one, entry in self._kept.items() if not entry.users]:
+        for subject in [subject for subject, entry in self._kept.items() if not entry.users]:
             if spare <= 0:
                 return
             self._close(self._kept.pop(subject))
@@ -159,10 +159,10 @@ class Routed:
 
     def shaped(self, arguments: Mapping[str, Any]) -> Model:
         """The model of one question."""
-        given = {name: value for name, value in arguments.items() if name != LENGTH_FIELD}
-        if not given:
+        fields = {name: value for name, value in arguments.items() if name != LENGTH_FIELD}
+        if not fields:
             return self._plain
-        return Models(timeout_s=self._timeout_s, options={**self._options, **given})
+        return Models(timeout_s=self._timeout_s, options={**self._options, **fields})
 
     async def aclose(self) -> None:
         """Close nothing: LiteLLM keeps its own clients."""
@@ -221,7 +221,9 @@ class QuestionModel:
         return length
 
     def _of(self, call: ModelCall) -> Model:
-        given = self.arguments if call.purpose is Purpose.ANSWER else {}
+        arguments = self.arguments if call.purpose is Purpose.ANSWER else {}
         if not call.tools:
-            given = {name: value for name, value in given.items() if name not in TOOL_FIELDS}
-        return self.upstream.shaped(given)
+            arguments = {
+                name: value for name, value in arguments.items() if name not in TOOL_FIELDS
+            }
+        return self.upstream.shaped(arguments)

@@ -203,16 +203,20 @@ class DPECallbackHandler(RunTreeHandler):
         """
         sent = self._sent.pop(run_id)
         if JUDGING.get() or leave_to_window(self):
-            # A judge's reply is no answer, and a window's answer has the report that is sealed.
+            # A judge's reply is not an answer, and a window's answer gets the sealed report.
             self._runs.end(run_id)
             return
         context = self._runs.context_of(run_id)
         rejected = self._runs.rejected_of(run_id)
-        said = [one for generations in response.generations for one in generations]
-        answers = [one for one in said if sent.structured or not _only_calls(one)]
-        if said and not answers and parent_run_id is not None:
-            # What calls tools without a word is a step, unless its agent says that it has answered.
-            self._steps[parent_run_id] = _Step(run_id, said, context, sent, rejected)
+        generations = [generation for batch in response.generations for generation in batch]
+        answers = [
+            generation
+            for generation in generations
+            if sent.structured or not _only_calls(generation)
+        ]
+        if generations and not answers and parent_run_id is not None:
+            # A message that only calls tools is a step, unless its agent says that it has answered.
+            self._steps[parent_run_id] = _Step(run_id, generations, context, sent, rejected)
             while len(self._steps) > MOST_TREES:
                 self._steps.popitem(last=False)
         self._conclude(_Step(run_id, answers, context, sent, rejected))
@@ -238,22 +242,22 @@ class DPECallbackHandler(RunTreeHandler):
         halted: SafetyHalt | None = None
         try:
             for generation in step.said:
-                found, receipt, halt = self._examined(generation, step)
-                self._reject(run_id, found)
-                if found.risk_level is RiskLevel.CRITICAL:
-                    halt = halt or critical_risk(found)
-                # Of others a judge in the background hands the report on.
-                if self._on_judged is None or not was_examined(found):
-                    whole.append(_attachment(found))
+                report, receipt, halt = self._examined(generation, step)
+                self._reject(run_id, report)
+                if report.risk_level is RiskLevel.CRITICAL:
+                    halt = halt or critical_risk(report)
+                # The other reports are handed on by the judge in the background.
+                if self._on_judged is None or not was_examined(report):
+                    whole.append(_attachment(report))
                 halted = halted or halt
-                told = attachment_of(found, self._attach)
-                _attach(generation, told, receipt.receipt_id if receipt else "")
+                attached = attachment_of(report, self._attach)
+                _attach(generation, attached, receipt.receipt_id if receipt else "")
                 receipts += [receipt] if receipt else []
             # Only now, so that a hook that raises leaves no answer without its report.
             self.last_report = whole[-1] if whole else self.last_report
             if self._on_report is not None:
-                for one in whole:
-                    self._on_report(one)
+                for attachment in whole:
+                    self._on_report(attachment)
             if self._on_receipt is not None:
                 for receipt in receipts:
                     self._on_receipt(receipt)
@@ -338,20 +342,22 @@ def _examiners_apart(run: Any) -> Iterator[Any]:
     for examiners in (True, False):
         part = copy(run)
         part.handlers = [
-            one for one in run.handlers if isinstance(one, DPECallbackHandler) is examiners
+            handler
+            for handler in run.handlers
+            if isinstance(handler, DPECallbackHandler) is examiners
         ]
         yield part
 
 
 def _question(sent: Sequence[Message]) -> str:
-    """The user's last words; empty where they were not seen."""
-    return next((one.content for one in reversed(sent) if one.role == "user"), "")
+    """The user's last message; empty where none was seen."""
+    return next((message.content for message in reversed(sent) if message.role == "user"), "")
 
 
 def _turn(sent: Sequence[Message]) -> int:
-    """Which of the model's calls it is since the user's last words."""
-    asked = max((place for place, one in enumerate(sent) if one.role == "user"), default=0)
-    return 1 + sum(one.role == "assistant" for one in sent[asked:])
+    """The number of this model call, counted from the user's last message."""
+    asked = max((place for place, message in enumerate(sent) if message.role == "user"), default=0)
+    return 1 + sum(message.role == "assistant" for message in sent[asked:])
 
 
 def _only_calls(generation: Generation) -> bool:
@@ -369,8 +375,8 @@ def _answer(generation: Generation) -> str:
 
 def _has_structured_response(outputs: Any) -> bool:
     """Whether an agent's model node says that its model has answered by a tool call."""
-    for one in outputs if isinstance(outputs, list | tuple) else [outputs]:
-        update = getattr(one, "update", None) if not isinstance(one, Mapping) else one
+    for output in outputs if isinstance(outputs, list | tuple) else [outputs]:
+        update = getattr(output, "update", None) if not isinstance(output, Mapping) else output
         if isinstance(update, Mapping) and update.get("structured_response") is not None:
             return True
     return False
@@ -381,20 +387,20 @@ def _attachment(report: Report) -> Attachment:
 
 
 def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> None:
-    told: Attachment = {METADATA_KEY: attachment}
+    metadata: Attachment = {METADATA_KEY: attachment}
     if receipt_id:
-        told[RECEIPT_KEY] = receipt_id
+        metadata[RECEIPT_KEY] = receipt_id
     # A new dict each time: answers out of a cache share theirs with the answers before them.
     if isinstance(generation, ChatGeneration):
         message = generation.message
-        message.response_metadata = {**message.response_metadata, **told}
+        message.response_metadata = {**message.response_metadata, **metadata}
     else:
-        generation.generation_info = {**(generation.generation_info or {}), **told}
+        generation.generation_info = {**(generation.generation_info or {}), **metadata}
 
 
 def _model(generation: Generation) -> str:
     """The model that answered, as it says itself; empty where it does not."""
     if not isinstance(generation, ChatGeneration):
         return ""
-    told = generation.message.response_metadata
-    return str(told.get("model_name") or told.get("model") or "")
+    metadata = generation.message.response_metadata
+    return str(metadata.get("model_name") or metadata.get("model") or "")

@@ -117,10 +117,10 @@ class CRPChatModel(BaseChatModel):
         Raises:
             RequestError: no tool has the name.
         """
-        told = [convert_to_openai_tool(tool) for tool in tools]
+        specs = [convert_to_openai_tool(tool) for tool in tools]
         if tool_choice is not None:
-            kwargs["tool_choice"] = chosen(tool_choice, told)
-        return self.bind(tools=told, **kwargs)
+            kwargs["tool_choice"] = chosen(tool_choice, specs)
+        return self.bind(tools=specs, **kwargs)
 
     def with_structured_output(
         self,
@@ -151,8 +151,8 @@ class CRPChatModel(BaseChatModel):
             raise RequestError(f"option {min(kwargs)!r:.40} is not known beside method {method}")
         form: dict[str, Any] = {"type": "json_object"}
         if method == "json_schema":
-            told = convert_to_json_schema(schema, strict=strict)
-            named = {"name": told.get("title") or "answer", "schema": told}
+            json_schema = convert_to_json_schema(schema, strict=strict)
+            named = {"name": json_schema.get("title") or "answer", "schema": json_schema}
             asked = {**named, "strict": strict} if strict is not None else named
             form = {"type": "json_schema", "json_schema": asked}
         model = self.bind(response_format=form)

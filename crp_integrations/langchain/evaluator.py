@@ -64,12 +64,12 @@ def crp_evaluator(
     ) -> dict[str, Any]:
         if not isinstance(inputs, Mapping):
             inputs, outputs, reference_outputs = _of_run(inputs, outputs)
-        told, shown, meant = inputs or {}, outputs or {}, reference_outputs or {}
-        asked = _first_value((told,), question, "question")
-        said = _first_value((shown,), answer, "answer")
-        given = _first_value((shown, meant, told), context, "context")
-        found = scorer.score(_text(asked), _texts(given), _text(said))
-        return {"key": key, "score": found.score, "comment": found.comment}
+        input_fields, shown, meant = inputs or {}, outputs or {}, reference_outputs or {}
+        asked = _first_value((input_fields,), question, "question")
+        answer_value = _first_value((shown,), answer, "answer")
+        context_value = _first_value((shown, meant, input_fields), context, "context")
+        answer_score = scorer.score(_text(asked), _texts(context_value), _text(answer_value))
+        return {"key": key, "score": answer_score.score, "comment": answer_score.comment}
 
     evaluator.__name__ = key
     return evaluator
@@ -107,4 +107,4 @@ def _text(value: Any) -> str:
 
 def _texts(value: Any) -> list[str]:
     several = isinstance(value, Sequence) and not isinstance(value, str)
-    return [_text(one) for one in (value if several else [value])]
+    return [_text(item) for item in (value if several else [value])]

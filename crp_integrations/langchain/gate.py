@@ -95,8 +95,8 @@ class CheckedRunnable(Runnable[Any, Any], ABC):
         def parts(
             inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
         ) -> Iterator[Any]:
-            for one in inputs:
-                yield from output_chunks(self._checked(one, run_manager, config, **given))
+            for value in inputs:
+                yield from output_chunks(self._checked(value, run_manager, config, **given))
 
         return self._transform_stream_with_config(iter((input,)), parts, config, **kwargs)
 
@@ -108,12 +108,14 @@ class CheckedRunnable(Runnable[Any, Any], ABC):
         async def parts(
             inputs: AsyncIterator[Any], run_manager: Any, config: RunnableConfig, **given: Any
         ) -> AsyncIterator[Any]:
-            async for one in inputs:
-                for part in output_chunks(await self._achecked(one, run_manager, config, **given)):
+            async for value in inputs:
+                for part in output_chunks(
+                    await self._achecked(value, run_manager, config, **given)
+                ):
                     yield part
 
-        given = _only(input)
-        async for part in self._atransform_stream_with_config(given, parts, config, **kwargs):
+        source = _only(input)
+        async for part in self._atransform_stream_with_config(source, parts, config, **kwargs):
             yield part
 
 
@@ -276,8 +278,8 @@ class CRPGate(CheckedRunnable):
         if isinstance(output, Mapping):
             return {**output, **attached}
         if isinstance(output, BaseMessage):
-            told = {**output.response_metadata, **attached}
-            return output.model_copy(update={"response_metadata": told})
+            metadata = {**output.response_metadata, **attached}
+            return output.model_copy(update={"response_metadata": metadata})
         return output
 
 
@@ -329,21 +331,21 @@ class _ChainDocuments(RunTreeHandler):
         retrieved = self._runs.context_of(leaf)
         if retrieved is None:
             return None
-        return facts_of([document for one in retrieved for document in one.documents])[0]
+        return facts_of([document for result in retrieved for document in result.documents])[0]
 
 
 def _context(output: Any, handler: _ChainDocuments) -> Context:
     """What a chain's output is checked against."""
-    found = handler.facts()
+    facts = handler.facts()
     if isinstance(output, Mapping) and CONTEXT in output:
         return context_of(output[CONTEXT])
-    if found is None:
+    if facts is None:
         raise SafetyHalt(
             "an answer was withheld: no retriever ran in the chain and its output has no "
             "context, so it could not be checked",
             reason=HaltReason.OVERSIGHT.value,
         )
-    return found
+    return facts
 
 
 def _read_input(input: Any) -> tuple[Context, str]:
@@ -389,9 +391,9 @@ def output_chunks(output: Any) -> Iterator[Any]:
         yield from message_chunks(output)
     elif isinstance(output, Mapping):
         last = {name: output[name] for name in (*ANSWERS, METADATA_KEY) if name in output}
-        yield AddableDict({name: one for name, one in output.items() if name not in last})
-        for name, one in last.items():
-            for piece in output_chunks(one) if _in_pieces(name, one) else (one,):
+        yield AddableDict({name: value for name, value in output.items() if name not in last})
+        for name, value in last.items():
+            for piece in output_chunks(value) if _in_pieces(name, value) else (value,):
                 yield AddableDict({name: piece})
     else:
         yield output
@@ -439,14 +441,14 @@ def question_in(input: Any) -> str:
         named = next((input[name] for name in QUESTIONS if input.get(name)), None)
         return question_in(named if named is not None else input.get("messages"))
     if isinstance(input, Sequence) and input:
-        if any(isinstance(one, str) for one in input):
+        if any(isinstance(item, str) for item in input):
             # A chain may take texts of any meaning.
             return ""
         try:
-            said = convert_to_messages(input)
+            messages = convert_to_messages(input)
         except (ValueError, NotImplementedError, KeyError, TypeError):
             return ""
-        people = [one for one in said if one.type == "human"]
+        people = [message for message in messages if message.type == "human"]
         return str(people[-1].text) if people else ""
     return ""
 
@@ -461,7 +463,9 @@ def text_of(answer: Any) -> str:
 
 
 def _unreachable(judgement: PolicyJudgement, tier: QualityTier | None) -> QualityUnreachable:
-    unmet = [one for one in judgement.violations if not one.withholds]
-    said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
-    wanted = tuple(one.directive for one in unmet)
-    return QualityUnreachable(said, tier=tier.value if tier else "", wanted=wanted)
+    unmet = [violation for violation in judgement.violations if not violation.withholds]
+    message = "; ".join(
+        f"{violation.directive} is not met, it is {violation.seen}" for violation in unmet
+    )
+    wanted = tuple(violation.directive for violation in unmet)
+    return QualityUnreachable(message, tier=tier.value if tier else "", wanted=wanted)

@@ -46,7 +46,7 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Write down what the user asks."""
-        asked = [one for one in state["messages"] if isinstance(one, HumanMessage)]
+        asked = [message for message in state["messages"] if isinstance(message, HumanMessage)]
         if asked:
             self._emit(self._emitter.episodic, asked[-1].text, "user-action")
 
@@ -91,7 +91,7 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return result
 
     def _emit_tools(self, request: ModelRequest) -> None:
-        if any(isinstance(one, AIMessage) for one in request.messages):
+        if any(isinstance(message, AIMessage) for message in request.messages):
             return
         for tool in request.tools:
             spec = tool if isinstance(tool, dict) else convert_to_openai_tool(tool)

@@ -143,17 +143,19 @@ _ROLES: Final[Mapping[str, Role]] = {
 
 def read_conversation(messages: Sequence[Any], *, results: bool = False) -> Conversation:
     """The last question of a conversation, and what stands around it."""
-    given = _messages(messages)
-    read = [message_of(message) for message in given]
+    chat_messages = _messages(messages)
+    read = [message_of(message) for message in chat_messages]
     if not results:
-        # What the fabric is asked and what the model is sent are made anew, of text.
-        check_text_only(given)
+        # The fabric's question and the model's messages are rebuilt from text.
+        check_text_only(chat_messages)
     last = find_last_question(read)
     if last < 0:
         raise RequestError("the messages hold no question of a user; give one, as the last message")
-    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    before = [one for one in read[:last] if one.role != "system"]
-    after = [one for one in read[last + 1 :] if one.role != "system"]
+    system = "\n\n".join(
+        message.content for message in read if message.role == "system" and message.content
+    )
+    before = [message for message in read[:last] if message.role != "system"]
+    after = [message for message in read[last + 1 :] if message.role != "system"]
     if after and not results:
         raise RequestError(
             f"the last message is of the {after[-1].role}; wanted the user's question"
@@ -210,30 +212,30 @@ def _answers_nothing(message: ToolMessage) -> bool:
 
 def rejected_in(messages: Iterable[BaseMessage]) -> tuple[RejectedClaim, ...]:
     """Claims in tools' results that the reports on sub-agents' answers flag."""
-    found = []
+    rejected = []
     for message in messages:
-        given = message.response_metadata.get(FLAGGED_KEY, ())
-        for one in given if isinstance(message, ToolMessage) else ():
+        flagged = message.response_metadata.get(FLAGGED_KEY, ())
+        for claim in flagged if isinstance(message, ToolMessage) else ():
             try:
-                found.append(RejectedClaim.model_validate(one))
+                rejected.append(RejectedClaim.model_validate(claim))
             except ValidationError:
-                # A checkpoint may be of anybody's making; what has another form flags nothing.
+                # Anybody may have written a checkpoint; an entry of another form flags nothing.
                 continue
-    return tuple(found)
+    return tuple(rejected)
 
 
 def attach_rejected(result: Any, rejected: Sequence[RejectedClaim]) -> None:
     """Write claims that a sub-agent's report flags on the message of the tool that ran it."""
     for message in tool_messages(result) if rejected else ():
-        told = [one.model_dump(mode="json") for one in rejected]
-        message.response_metadata = {**message.response_metadata, FLAGGED_KEY: told}
+        flagged = [claim.model_dump(mode="json") for claim in rejected]
+        message.response_metadata = {**message.response_metadata, FLAGGED_KEY: flagged}
 
 
 def tool_messages(result: Any) -> Iterator[ToolMessage]:
     """The messages in what a tool returned: one, or those of a command."""
     update = getattr(result, "update", None)
-    given = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
-    for message in given if isinstance(given, list | tuple) else (given,):
+    messages = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
+    for message in messages if isinstance(messages, list | tuple) else (messages,):
         if isinstance(message, ToolMessage):
             yield message
 
@@ -301,13 +303,13 @@ def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:
 
 def reply_of(message: BaseMessage, model: str) -> Reply:
     """A chat model's message as a reply."""
-    told = message.response_metadata
+    metadata = message.response_metadata
     usage = getattr(message, "usage_metadata", None)
     calls = message_of(message).tool_calls if isinstance(message, AIMessage) else ()
-    finish = told.get("finish_reason") or told.get("stop_reason")
+    finish = metadata.get("finish_reason") or metadata.get("stop_reason")
     return Reply(
         text=str(message.text),
-        model=str(told.get("model_name") or told.get("model") or model),
+        model=str(metadata.get("model_name") or metadata.get("model") or model),
         tool_calls=calls,
         usage=Usage(prompt_tokens=usage["input_tokens"], completion_tokens=usage["output_tokens"])
         if usage
@@ -322,11 +324,13 @@ def strip_metadata(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _strip_metadata(message: BaseMessage) -> BaseMessage:
-    told = message.response_metadata
-    if not any(name.startswith(METADATA_KEY) for name in told):
+    metadata = message.response_metadata
+    if not any(name.startswith(METADATA_KEY) for name in metadata):
         return message
-    kept = {name: value for name, value in told.items() if not name.startswith(METADATA_KEY)}
-    return message.model_copy(update={"response_metadata": kept})
+    remaining = {
+        name: value for name, value in metadata.items() if not name.startswith(METADATA_KEY)
+    }
+    return message.model_copy(update={"response_metadata": remaining})
 
 
 def answer_message(answer: Answer, attach: str) -> AIMessage:
@@ -351,8 +355,8 @@ def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
 def last_chunk(message: AIMessage, content: Any = "") -> AIMessageChunk:
     """The end of a message's stream, behind its text."""
     calls = [
-        ToolCall(id=one["id"] or "", name=one["name"] or "", arguments=one["args"] or "")
-        for one in message.invalid_tool_calls
+        ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
+        for call in message.invalid_tool_calls
     ]
     return AIMessageChunk(
         id=message.id,
@@ -412,22 +416,22 @@ def report_of(run: object) -> Attachment | None:
         case str():
             return None
         case Mapping():
-            # What a run was given comes last: of a parser it is the answer's message.
-            said = [value for key, value in run.items() if key not in ("input", "inputs")]
-            return attached_report(run) or report_of(said) or _report_on_input(run)
+            # The run's input comes last: the input of a parser is the answer's message.
+            values = [value for key, value in run.items() if key not in ("input", "inputs")]
+            return attached_report(run) or report_of(values) or _report_on_input(run)
         case Sequence():
-            answers = [one for one in run if isinstance(one, AIMessage)]
-            # An answer that nothing is attached to has no report, whatever an earlier one has.
-            told = map(report_of, answers[-1:] or reversed(run))
-            return next((found for found in told if found is not None), None)
+            answers = [item for item in run if isinstance(item, AIMessage)]
+            # An answer with nothing attached has no report, even if an earlier answer has one.
+            reports = map(report_of, answers[-1:] or reversed(run))
+            return next((report for report in reports if report is not None), None)
     collected = getattr(run, "traced_runs", None)
     if collected is not None:
         return report_of(collected)
     inner = getattr(run, "child_runs", None)
     if inner is None:
         return None
-    found = report_of(getattr(run, "outputs", None)) or report_of(inner)
-    return found or _report_on_input(getattr(run, "inputs", None) or {})
+    report = report_of(getattr(run, "outputs", None)) or report_of(inner)
+    return report or _report_on_input(getattr(run, "inputs", None) or {})
 
 
 def _report_on_input(given: Mapping[str, Any]) -> Attachment | None:

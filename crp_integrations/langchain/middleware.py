@@ -293,9 +293,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
         turn.agent_turn = state.get("crp_turn", 0)
-        told = compact.told if compact is not None else {}
+        compaction = compact.told if compact is not None else {}
         shows = turn.show_unless_mended if self._block is None else lambda: not self._block
-        calls = ModelCalls(request, read, model, shows=shows, compaction=told)
+        calls = ModelCalls(request, read, model, shows=shows, compaction=compaction)
         calls.on_sent = turn.note_sent
         return turn, calls
 
@@ -323,16 +323,16 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if not answer.reply.tool_calls:
             hand_back(self.relay, state.get("crp_parent", ""), answer)
             hold_outside(self.relay, answer.report)
-        told: dict[str, Any] = {}
-        # A step that calls tools without a word says nothing to report.
+        attached: dict[str, Any] = {}
+        # A step that only calls tools has no text to report on.
         if answer.text.strip() or not answer.reply.tool_calls:
-            told = {METADATA_KEY: attachment_of(answer.report, self._attach)}
+            attached = {METADATA_KEY: attachment_of(answer.report, self._attach)}
             _tell(calls, answer.report)
         self._hand_on(request, answer.receipt_id)
         return calls.released(
             answer,
             {
-                **told,
+                **attached,
                 RECEIPT_KEY: answer.receipt_id,
                 **answer_fields(answer),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
@@ -405,7 +405,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         before: Sequence[RejectedClaim],
     ) -> None:
         rejected = held_rejections(self.relay, around.session_id)
-        attach_rejected(result, [one for one in rejected if one not in before])
+        attach_rejected(result, [claim for claim in rejected if claim not in before])
         if self._facts and around.session_id:
             hold_results(self.relay, around.session_id, request.tool_call, result)
 
@@ -424,6 +424,6 @@ def _held_back(
 
 def _tell(calls: ModelCalls, report: object) -> None:
     """Give the sealed report to the handlers that heard the calls."""
-    heard = HeardReports()
-    heard.handlers = calls.heard
-    heard(report)
+    delivery = HeardReports()
+    delivery.handlers = calls.heard
+    delivery(report)

@@ -64,11 +64,13 @@ def without_streaming(callbacks: Callbacks) -> Callbacks:
     """Callbacks without the handlers that stream to a caller; on a copy."""
     if isinstance(callbacks, BaseCallbackManager):
         made = callbacks.copy()
-        made.handlers = [one for one in made.handlers if not _streams(one)]
-        made.inheritable_handlers = [one for one in made.inheritable_handlers if not _streams(one)]
+        made.handlers = [handler for handler in made.handlers if not _streams(handler)]
+        made.inheritable_handlers = [
+            handler for handler in made.inheritable_handlers if not _streams(handler)
+        ]
         return made
     if callbacks:
-        return [one for one in callbacks if not _streams(one)]
+        return [handler for handler in callbacks if not _streams(handler)]
     return callbacks
 
 
@@ -80,7 +82,7 @@ def non_streaming(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": non_streaming(model.bound)})
     if isinstance(model, RunnableWithFallbacks):
-        others = [non_streaming(one) for one in model.fallbacks]
+        others = [non_streaming(fallback) for fallback in model.fallbacks]
         return model.model_copy(
             update={"runnable": non_streaming(model.runnable), "fallbacks": others}
         )
@@ -118,11 +120,13 @@ class ReleasedAnswer(BaseChatModel):
         callbacks = config.get("callbacks")
         if not isinstance(callbacks, BaseCallbackManager):
             return None
-        heard = callbacks.copy()
-        heard.handlers = [one for one in heard.handlers if _streams(one)]
-        heard.inheritable_handlers = [one for one in heard.inheritable_handlers if _streams(one)]
-        named: RunnableConfig = {**config, "callbacks": heard, "run_name": name}
-        return named if heard.handlers else None
+        streaming = callbacks.copy()
+        streaming.handlers = [handler for handler in streaming.handlers if _streams(handler)]
+        streaming.inheritable_handlers = [
+            handler for handler in streaming.inheritable_handlers if _streams(handler)
+        ]
+        named: RunnableConfig = {**config, "callbacks": streaming, "run_name": name}
+        return named if streaming.handlers else None
 
 
 @contextmanager
@@ -170,14 +174,14 @@ class LangChainModel(FrameworkChatModel):
     def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
         with self._hearing(call) as config:
-            said = self._bound(call).invoke(_langchain_messages(call), config)
-        return reply_of(said, call.model)
+            message = self._bound(call).invoke(_langchain_messages(call), config)
+        return reply_of(message, call.model)
 
     async def areply_to(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `reply_to`."""
         with self._hearing(call) as config:
-            said = await self._bound(call).ainvoke(_langchain_messages(call), config)
-        return reply_of(said, call.model)
+            message = await self._bound(call).ainvoke(_langchain_messages(call), config)
+        return reply_of(message, call.model)
 
     def parts_of(self, call: ModelCall) -> Iterator[str | Reply]:
         """Answer a call in the model's own pieces, then the reply."""
@@ -220,9 +224,9 @@ class LangChainModel(FrameworkChatModel):
             yield self._config(call)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
-        given = sampling(self._chat, call)
+        options = sampling(self._chat, call)
         own = self._model if self.shown(call) else non_streaming(self._model)
-        model = own.bind(**given) if given else own
+        model = own.bind(**options) if options else own
         if not call.tools:
             return model
         # A wrapper with an attribute of its own for it knows what else is bound.
@@ -230,7 +234,7 @@ class LangChainModel(FrameworkChatModel):
         if bind_tools is None:
             wanted = "bind them to the chat model inside, or give that one"
             raise RequestError(f"{type(own).__name__} takes no tools; {wanted}")
-        bound: Runnable[LanguageModelInput, BaseMessage] = bind_tools(list(call.tools), **given)
+        bound: Runnable[LanguageModelInput, BaseMessage] = bind_tools(list(call.tools), **options)
         return bound
 
 

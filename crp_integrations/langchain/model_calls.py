@@ -130,12 +130,16 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         request = self._request
         system, further = self._split(call.messages)
         own = further is not None
-        # System messages are in the turn's own, in front, wherever they stood.
-        said = [one for one in strip_metadata(request.messages) if one.type != "system"]
+        # The turn's own system message comes first and holds all others, wherever they stood.
+        dialogue = [
+            message for message in strip_metadata(request.messages) if message.type != "system"
+        ]
         if further is not None:
-            messages = [*said, *map(langchain_of, further)]
+            messages = [*dialogue, *map(langchain_of, further)]
         else:
-            messages = [langchain_of(one) for one in call.messages if one.role != "system"]
+            messages = [
+                langchain_of(message) for message in call.messages if message.role != "system"
+            ]
         changed: dict[str, Any] = {
             "messages": messages,
             "system_message": self._system(system) if own else _plain_system(system),
@@ -151,39 +155,41 @@ class ModelCalls(AgentModelCalls["ModelResponse[Any]"]):
         return request.override(**changed)
 
     def _system(self, text: str) -> SystemMessage | None:
-        given = self._request.system_message
-        if given is None or not isinstance(given.content, list):
+        original = self._request.system_message
+        if original is None or not isinstance(original.content, list):
             return _plain_system(text)
         # Its blocks may say more than their text, as where a provider's cache ends.
-        # With what stands between: a model reads blocks one right after the other.
-        added = text.removeprefix(message_of(given).content)
-        blocks = [*given.content, *([{"type": "text", "text": added}] if added else [])]
+        # The separator stays in the added text: a model reads blocks without a gap between them.
+        added = text.removeprefix(message_of(original).content)
+        blocks = [*original.content, *([{"type": "text", "text": added}] if added else [])]
         return SystemMessage(blocks)
 
     def _note_sent(self, call: ModelCall, final: Sequence[BaseMessage]) -> None:
-        """Tell what the model got of the application, without what the turn put there."""
+        """Report what the model got from the application, without what the turn added."""
         system, further = self._split(call.messages)
         if self.on_sent is None or further is None or not final:
             return
         try:
-            read = [message_of(one) for one in final]
+            read = [message_of(message) for message in final]
         except RequestError:
             return
-        told = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-        if system and system in told:
-            told = told.replace(system, self._conversation.system, 1)
-        self.on_sent(told.strip(), [one for one in read if one.role != "system"])
+        system_text = "\n\n".join(
+            message.content for message in read if message.role == "system" and message.content
+        )
+        if system and system in system_text:
+            system_text = system_text.replace(system, self._conversation.system, 1)
+        self.on_sent(system_text.strip(), [message for message in read if message.role != "system"])
 
     def _reply(self, call: ModelCall, response: ModelResponse[Any], final: FinalMessages) -> Reply:
-        said = next((one for one in response.result if isinstance(one, AIMessage)), None)
-        if said is None:
+        message = next((item for item in response.result if isinstance(item, AIMessage)), None)
+        if message is None:
             raise ModelError(f"model {self._model!r} sent no message in its answer")
-        self._note_sent(call, final.sent_for(said))
-        reply = reply_of(said, self._model)
-        if response.structured_response is not None and said.tool_calls:
+        self._note_sent(call, final.sent_for(message))
+        reply = reply_of(message, self._model)
+        if response.structured_response is not None and message.tool_calls:
             # An answer that the agent asked for in the form of a tool call is an answer, behind
             # whatever the model says in words.
-            texts = [one for one in (reply.text, structured_text(said)) if one.strip()]
+            texts = [text for text in (reply.text, structured_text(message)) if text.strip()]
             reply = reply.changed(text="\n".join(texts), tool_calls=())
         return self._keep(call, reply, response)
 
@@ -217,7 +223,7 @@ class FinalMessages(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Note which message answered them."""
-        first = next((one for some in response.generations for one in some), None)
+        first = next((generation for batch in response.generations for generation in batch), None)
         with self._lock:
             sent = self._started.pop(run_id, ())
             self._answered.append((getattr(first, "message", None), sent))
@@ -227,9 +233,11 @@ class FinalMessages(BaseCallbackHandler):
         with self._lock:
             answered = list(reversed(self._answered))
         for same in (
-            lambda one: one is said,
-            lambda one: one is not None and one.id is not None and one.id == said.id,
-            lambda one: True,
+            lambda candidate: candidate is said,
+            lambda candidate: (
+                candidate is not None and candidate.id is not None and candidate.id == said.id
+            ),
+            lambda candidate: True,
         ):
             for message, sent in answered:
                 if same(message):
@@ -244,11 +252,11 @@ def heard_messages() -> Iterator[FinalMessages]:
     config = ensure_config()
     callbacks = config.get("callbacks")
     if isinstance(callbacks, BaseCallbackManager):
-        told: Any = callbacks.copy()
-        told.add_handler(final, inherit=True)
+        extended: Any = callbacks.copy()
+        extended.add_handler(final, inherit=True)
     else:
-        told = [*(callbacks or ()), final]
-    token = var_child_runnable_config.set({**config, "callbacks": told})
+        extended = [*(callbacks or ()), final]
+    token = var_child_runnable_config.set({**config, "callbacks": extended})
     try:
         yield final
     finally:
@@ -294,8 +302,8 @@ def compact_messages(
 ) -> CompactedMessages:
     """The messages of a call, shortened if a trigger fires."""
     read = [message_of(message) for message in messages]
-    given = dict(zip(make_ids(read), zip(messages, read, strict=True), strict=True))
-    names, sent = _apply_last_compaction(messages, given)
+    by_id = dict(zip(make_ids(read), zip(messages, read, strict=True), strict=True))
+    names, sent = _apply_last_compaction(messages, by_id)
     own = [message_of(message) for message in ([system] if system is not None else []) + sent]
     ids = ("system", *names) if system is not None else names
     compact = relay.compact(
@@ -303,7 +311,9 @@ def compact_messages(
         model=model,
         tools=tools,
         ids=ids,
-        pinned=[name for name, one in zip(names, sent, strict=True) if not _is_text_only(one)],
+        pinned=[
+            name for name, message in zip(names, sent, strict=True) if not _is_text_only(message)
+        ],
         session_id=session_id,
     )
     if compact.messages == tuple(own):
@@ -315,7 +325,7 @@ def compact_messages(
         if system is not None and name == "system":
             continue
         left.append(_with_text(current.get(name), message))
-        same = name in given and given[name][1].content == message.content
+        same = name in by_id and by_id[name][1].content == message.content
         shown.append([name, None if same else message.content])
     account = compact.account
     return CompactedMessages(
@@ -326,7 +336,7 @@ def compact_messages(
 def _apply_last_compaction(
     messages: Sequence[BaseMessage], given: Mapping[str, tuple[BaseMessage, Message]]
 ) -> tuple[tuple[str, ...], list[BaseMessage]]:
-    """The messages with what the last compaction showed in the place of those before it."""
+    """The messages, where those before the last compaction are replaced by what it showed."""
     names = tuple(given)
     places = [
         place
@@ -341,11 +351,11 @@ def _apply_last_compaction(
     # An application may have taken messages out since; then everything is looked at anew.
     if any(text is None and name not in before for name, text in shown):
         return names, list(messages)
-    told = [
+    compacted = [
         given[name][0] if text is None else _compacted_message(given.get(name), text)
         for name, text in shown
     ]
-    return (*(name for name, _ in shown), *names[place:]), [*told, *messages[place:]]
+    return (*(name for name, _ in shown), *names[place:]), [*compacted, *messages[place:]]
 
 
 def _compacted_message(source: tuple[BaseMessage, Message] | None, text: str) -> BaseMessage:

@@ -119,11 +119,13 @@ class CRPRetriever(BaseRetriever):
             RequestError: the source is neither, or a field has no usable value.
         """
         check_count("candidates", candidates, least=1)
-        given: object = source
-        if not isinstance(given, BaseRetriever | VectorStore):
-            hint = "; a relay is given as CRPRetriever(relay=…)" if isinstance(given, Relay) else ""
+        untyped: object = source
+        if not isinstance(untyped, BaseRetriever | VectorStore):
+            hint = (
+                "; a relay is given as CRPRetriever(relay=…)" if isinstance(untyped, Relay) else ""
+            )
             raise RequestError(
-                f"source is {type(given).__name__}, wanted a retriever or a vector store{hint}"
+                f"source is {type(untyped).__name__}, wanted a retriever or a vector store{hint}"
             )
         if isinstance(source, VectorStore):
             source = source.as_retriever(search_kwargs={"k": candidates})
@@ -137,11 +139,11 @@ class CRPRetriever(BaseRetriever):
             envelope, documents = self._from_relay(query, **given)
         else:
             selection = self._selection(query, **given)
-            found = self.source.invoke(query, child)
+            candidates = self.source.invoke(query, child)
             if self.second_look:
-                again = selection.further_questions(facts_of(found)[0], self.second_look)
-                found = _joined(found, self.source.batch(list(again), child))
-            envelope, documents = _pack(selection, found)
+                again = selection.further_questions(facts_of(candidates)[0], self.second_look)
+                candidates = _joined(candidates, self.source.batch(list(again), child))
+            envelope, documents = _pack(selection, candidates)
         dispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)
         return documents
 
@@ -154,14 +156,14 @@ class CRPRetriever(BaseRetriever):
             envelope, documents = await asyncio.to_thread(self._from_relay, query, **given)
         else:
             selection = self._selection(query, **given)
-            found = await self.source.ainvoke(query, child)
+            candidates = await self.source.ainvoke(query, child)
             if self.second_look:
-                facts, _ = facts_of(found)
+                facts, _ = facts_of(candidates)
                 again = await asyncio.to_thread(
                     selection.further_questions, facts, self.second_look
                 )
-                found = _joined(found, await self.source.abatch(list(again), child))
-            envelope, documents = await asyncio.to_thread(_pack, selection, found)
+                candidates = _joined(candidates, await self.source.abatch(list(again), child))
+            envelope, documents = await asyncio.to_thread(_pack, selection, candidates)
         await adispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)
         return documents
 
@@ -242,8 +244,8 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
         """The packed documents; the envelope is published as the custom event `crp_envelope`."""
         envelope, packed = self._pack(documents, query)
         if _has_parent_run(callbacks):
-            told = envelope.model_dump(mode="json")
-            dispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
+            payload = envelope.model_dump(mode="json")
+            dispatch_custom_event(EVENT, payload, config={"callbacks": callbacks})
         return packed
 
     async def acompress_documents(
@@ -252,8 +254,8 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
         """The asynchronous twin of `compress_documents`; packs beside the event loop."""
         envelope, packed = await asyncio.to_thread(self._pack, documents, query)
         if _has_parent_run(callbacks):
-            told = envelope.model_dump(mode="json")
-            await adispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
+            payload = envelope.model_dump(mode="json")
+            await adispatch_custom_event(EVENT, payload, config={"callbacks": callbacks})
         return packed
 
     def _pack(self, documents: Sequence[Document], query: str) -> tuple[Envelope, list[Document]]:

@@ -151,11 +151,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AIMessage:
-        question, asking, heard = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, heard, run_manager.get_child())
-        with halts_heard(heard), self.relay.tracer.step(ASK):
+        question, asking, delivery = self._read(input, config, kwargs)
+        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        with halts_heard(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(drive(turn, model))
-        heard(answer.report)
+        delivery(answer.report)
         return answer_message(answer, self._attach)
 
     async def _aask(
@@ -165,11 +165,11 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AIMessage:
-        question, asking, heard = self._read(input, config, kwargs)
-        turn, model = self._play(question, asking, heard, run_manager.get_child())
-        with halts_heard(heard), self.relay.tracer.step(ASK):
+        question, asking, delivery = self._read(input, config, kwargs)
+        turn, model = self._play(question, asking, delivery, run_manager.get_child())
+        with halts_heard(delivery), self.relay.tracer.step(ASK):
             answer = steps.answer_of(await adrive(turn, model))
-        heard(answer.report)
+        delivery(answer.report)
         return answer_message(answer, self._attach)
 
     def _stream(
@@ -179,12 +179,12 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
-        question, asking, heard = self._read(next(input), config, kwargs)
-        turn, model = self._play(question, asking, heard, run_manager.get_child())
+        question, asking, delivery = self._read(next(input), config, kwargs)
+        turn, model = self._play(question, asking, delivery, run_manager.get_child())
         parts = trace_stream(self.relay.tracer, STREAM, drive_live(turn, model))
-        with halts_heard(heard), closing(parts):
+        with halts_heard(delivery), closing(parts):
             for part in parts:
-                yield self._chunk(part, heard)
+                yield self._chunk(part, delivery)
 
     async def _astream(
         self,
@@ -193,13 +193,13 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessage]:
-        question, asking, heard = self._read(await anext(input), config, kwargs)
-        turn, model = self._play(question, asking, heard, run_manager.get_child())
+        question, asking, delivery = self._read(await anext(input), config, kwargs)
+        turn, model = self._play(question, asking, delivery, run_manager.get_child())
         parts = atrace_stream(self.relay.tracer, STREAM, adrive_live(turn, model))
-        with halts_heard(heard):
+        with halts_heard(delivery):
             async with aclosing(parts):
                 async for part in parts:
-                    yield self._chunk(part, heard)
+                    yield self._chunk(part, delivery)
 
     def _play(
         self, question: str, asking: dict[str, Any], heard: HeardReports, callbacks: Callbacks
@@ -229,7 +229,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         session = session_of(config)
         if session and given.get("session_id") is None:
             asking["session_id"] = session
-        system = "\n\n".join(one for one in (asking.get("system_prompt"), read.system) if one)
+        system = "\n\n".join(text for text in (asking.get("system_prompt"), read.system) if text)
         if system:
             asking["system_prompt"] = system
         if read.history:
@@ -263,16 +263,16 @@ def _read_mapping(input: Mapping[str, Any]) -> Conversation:
             )
     questions = [name for name in QUESTIONS if input.get(name) is not None]
     histories = [name for name in HISTORIES if input.get(name)]
-    for found in (questions, histories):
-        if len(found) > 1:
-            raise RequestError(f"the input has {found[0]} and {found[1]}; give one of them")
-    said = _read_history(histories[0], input[histories[0]]) if histories else []
+    for names in (questions, histories):
+        if len(names) > 1:
+            raise RequestError(f"the input has {names[0]} and {names[1]}; give one of them")
+    history = _read_history(histories[0], input[histories[0]]) if histories else []
     if not questions:
-        return read_conversation(said)
+        return read_conversation(history)
     question = input[questions[0]]
     if not isinstance(question, str):
         raise RequestError(f"{questions[0]} is {type(question).__name__}, wanted a text")
-    return read_conversation([*said, ("user", question)])
+    return read_conversation([*history, ("user", question)])
 
 
 def _read_history(name: str, given: Any) -> list[Any]:

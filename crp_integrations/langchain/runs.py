@@ -84,13 +84,13 @@ class RunTree:
             run = self._runs.get(run_id)
             if run is None:
                 return
-            found = RetrieverResult(run.query, tuple(documents))
+            result = RetrieverResult(run.query, tuple(documents))
             for ancestor in self._ancestors(run_id):
                 shelf = self._runs[ancestor].shelf
                 for inner in [other for other in shelf if run_id in self._ancestors(other)]:
                     # A wrapper's documents are what goes on; the wrapped ones were narrowed.
                     del shelf[inner]
-                shelf[run_id] = found
+                shelf[run_id] = result
 
     def context_of(self, run_id: UUID) -> tuple[RetrieverResult, ...] | None:
         """What a model call saw: the shelf of its first ancestor that has one, else None."""
@@ -241,11 +241,11 @@ def inside_window(heard: list[Any]) -> AbstractContextManager[None]:
 
 def leave_to_window(handler: Any) -> bool:
     """Whether a window around the model call examines its answer, and tells the handler then."""
-    heard = _HEARD.get()
-    if heard is None:
+    handlers = _HEARD.get()
+    if handlers is None:
         return False
-    if not any(one is handler for one in heard):
-        heard.append(handler)
+    if not any(other is handler for other in handlers):
+        handlers.append(handler)
     return True
 
 
@@ -282,13 +282,13 @@ def run_span() -> Any:
     run_id = getattr(manager, "parent_run_id" if ending is None else "run_id", None)
     for handler in getattr(manager, "handlers", ()):
         if hasattr(handler, "get_span"):
-            found = handler.get_span(run_id)
+            span = handler.get_span(run_id)
         else:
-            kept = getattr(handler, "_runs", None)
-            found = kept.get(run_id) if isinstance(kept, dict) else None
-            found = getattr(found, "_otel_span", None)
-        if found is not None:
-            return found
+            runs = getattr(handler, "_runs", None)
+            span = runs.get(run_id) if isinstance(runs, dict) else None
+            span = getattr(span, "_otel_span", None)
+        if span is not None:
+            return span
     return None
 
 
@@ -307,13 +307,13 @@ class SentMessages:
     ) -> None:
         """Note what is sent.
 
-        Of several conversations in one call, and of one with a role of its own, nothing is noted.
+        Nothing is noted for several conversations in one call, nor for an unknown role.
         """
         if len(messages) != 1:
             return
         try:
-            said = tuple(map(message_of, messages[0]))
-            read = Sent(said, rejected_in(messages[0]), structured)
+            converted = tuple(map(message_of, messages[0]))
+            read = Sent(converted, rejected_in(messages[0]), structured)
         except RequestError:
             return
         with self._lock:
@@ -338,10 +338,10 @@ def session_of(config: Mapping[str, Any] | None) -> str:
     """
     configurable = (config or {}).get("configurable") or {}
     for key in _KEYS:
-        given = configurable.get(key)
-        if given is None or given == "":
+        name = configurable.get(key)
+        if name is None or name == "":
             continue
-        return session_id_of(given, f"configurable {key}")
+        return session_id_of(name, f"configurable {key}")
     return ""
 
 
@@ -405,8 +405,8 @@ def agent_depth(config: Mapping[str, Any] | None = None) -> int:
     """
     around = outer_agent()
     known = 0 if around is None else around.depth + 1
-    said = (ensure_config() if config is None else config).get("configurable") or {}
-    namespace = str(said.get("checkpoint_ns") or "")
+    configurable = (ensure_config() if config is None else config).get("configurable") or {}
+    namespace = str(configurable.get("checkpoint_ns") or "")
     above = namespace.split(_BETWEEN)[:-1]
-    named = sum(one.partition(_BEHIND_NAME)[0] == _TOOLS for one in above)
+    named = sum(part.partition(_BEHIND_NAME)[0] == _TOOLS for part in above)
     return max(known, named)

@@ -122,8 +122,8 @@ class CRPVectorStore(VectorStore):
             embedder = _embedder(embedding, identity, in_memory=store is None)
             place = Relay.open(store, **({"embedder": embedder} if embedder else {}), **options)
         elif store is not None or options:
-            given = "store" if store is not None else sorted(options)[0]
-            raise RequestError(f"place and {given} were given; give one of them")
+            argument = "store" if store is not None else sorted(options)[0]
+            raise RequestError(f"place and {argument} were given; give one of them")
         else:
             namespace = place.fabric if isinstance(place, Relay) else place
             own = getattr(embedding, "embedder", None)
@@ -163,12 +163,12 @@ class CRPVectorStore(VectorStore):
         """
         _refuse_options(kwargs)
         _check_lists(texts=texts, metadatas=metadatas, ids=ids)
-        told = list(texts)
-        for name, given in (("metadatas", metadatas), ("ids", ids)):
-            if given is not None and len(given) != len(told):
-                raise RequestError(f"{len(given)} {name} were given for {len(told)} texts")
+        contents = list(texts)
+        for name, values in (("metadatas", metadatas), ("ids", ids)):
+            if values is not None and len(values) != len(contents):
+                raise RequestError(f"{len(values)} {name} were given for {len(contents)} texts")
         items = []
-        for number, text in enumerate(told, 1):
+        for number, text in enumerate(contents, 1):
             metadata = own_metadata(metadatas[number - 1] if metadatas else None, number)
             origin = metadata.get("source")
             items.append(
@@ -208,8 +208,8 @@ class CRPVectorStore(VectorStore):
         Args:
             filter: metadata keys with the values wanted, all of them; or a `Where`.
         """
-        found = self.similarity_search_with_score(query, k, filter, **kwargs)
-        return [document for document, _ in found]
+        scored = self.similarity_search_with_score(query, k, filter, **kwargs)
+        return [document for document, _ in scored]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, filter: Filter = None, **kwargs: Any
@@ -262,8 +262,10 @@ class CRPVectorStore(VectorStore):
         _refuse_options(kwargs)
         check_k(k)
         check_k(fetch_k)
-        found = self._items.nearest(embedding, max(k, fetch_k), where=_where(filter))
-        return [document for document, _ in _documents(self._items.diverse(found, k, lambda_mult))]
+        nearest = self._items.nearest(embedding, max(k, fetch_k), where=_where(filter))
+        return [
+            document for document, _ in _documents(self._items.diverse(nearest, k, lambda_mult))
+        ]
 
     def _vector(self, query: str) -> Any:
         if not isinstance(query, str):
@@ -317,11 +319,11 @@ def _check_lists(*, texts: object, **beside: object) -> None:
     """Check that texts and what goes with each are lists; a text would be read letter by letter."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise RequestError(f"texts is {type(texts).__name__}, wanted a list of texts")
-    for name, given in beside.items():
-        wrong = isinstance(given, str) or not isinstance(given, Sequence)
-        if given is not None and wrong:
+    for name, values in beside.items():
+        wrong = isinstance(values, str) or not isinstance(values, Sequence)
+        if values is not None and wrong:
             raise RequestError(
-                f"{name} is {type(given).__name__}, wanted a list, one for each text"
+                f"{name} is {type(values).__name__}, wanted a list, one for each text"
             )
 
 

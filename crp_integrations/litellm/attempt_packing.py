@@ -54,22 +54,24 @@ def call_arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
     """LiteLLM's arguments of one call, without model and messages."""
     call = step.call
     whole = is_answer(step)
-    kept = {name: value for name, value in given.items() if whole or name not in ANSWER_FIELDS}
+    arguments = {name: value for name, value in given.items() if whole or name not in ANSWER_FIELDS}
     if whole and any(tool not in tools_of(given) for tool in call.tools):
         # The turn has tools of its own, such as the search of the agentic strategy.
-        kept = {name: value for name, value in kept.items() if name not in _FUNCTION_ARGUMENTS}
-        kept |= {"tools": list(call.tools), **plain_tools()}
+        arguments = {
+            name: value for name, value in arguments.items() if name not in _FUNCTION_ARGUMENTS
+        }
+        arguments |= {"tools": list(call.tools), **plain_tools()}
         if given.get("function_call"):
-            kept["tool_choice"] = _tool_choice(given["function_call"])
+            arguments["tool_choice"] = _tool_choice(given["function_call"])
     if not call.tools:
-        kept = {name: value for name, value in kept.items() if name not in TOOL_ARGUMENTS}
+        arguments = {name: value for name, value in arguments.items() if name not in TOOL_ARGUMENTS}
     for name in ("temperature", "seed"):
-        kept.pop(name, None)
+        arguments.pop(name, None)
         if getattr(call, name) is not None:
-            kept[name] = getattr(call, name)
+            arguments[name] = getattr(call, name)
     if not whole and call.max_tokens is not None:
-        kept["max_tokens"] = call.max_tokens
-    return kept
+        arguments["max_tokens"] = call.max_tokens
+    return arguments
 
 
 def tools_of(given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -87,8 +89,8 @@ def question_fields(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[st
     known = sorted(QuestionFields.__annotations__.keys() - ROUTER_FIELDS)
     for key in fields:
         if key not in known:
-            told = ", ".join(known)
-            raise RequestError(f"{name} has no field {str(key)!r:.40}; it takes {told}")
+            names = ", ".join(known)
+            raise RequestError(f"{name} has no field {str(key)!r:.40}; it takes {names}")
     return fields
 
 
@@ -293,26 +295,26 @@ def _supported_arguments(kwargs: dict[str, Any], own: frozenset[str]) -> dict[st
 
     A caller's own values stay, and are refused by LiteLLM where they are not taken.
     """
-    given = own & kwargs.keys()
-    if not given:
+    own_names = own & kwargs.keys()
+    if not own_names:
         return kwargs
     taken = litellm.get_supported_openai_params(
         model=kwargs["model"], custom_llm_provider=kwargs.get("custom_llm_provider")
     )
     if taken is None:
         return kwargs
-    left = {name: value for name, value in kwargs.items() if name not in given or name in taken}
+    left = {name: value for name, value in kwargs.items() if name not in own_names or name in taken}
     # A model may take a parameter and not every value of it. Tools are never left out silently.
     tools_stay = not kwargs.get("tools") or "tools" in taken
     return {**left, "drop_params": True} if tools_stay else left
 
 
 def _without_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, for a whole answer where a stream's end could not be told, as of a mock's."""
-    told = kwargs.get("mock_response") is None and tells_end(
+    """The arguments; without a stream where its end cannot be detected, as for a mock's."""
+    end_known = kwargs.get("mock_response") is None and tells_end(
         litellm, kwargs["model"], kwargs.get("custom_llm_provider")
     )
-    if not kwargs.get("stream") or told:
+    if not kwargs.get("stream") or end_known:
         return kwargs
     return {**{k: v for k, v in kwargs.items() if k != "stream_options"}, "stream": False}
 

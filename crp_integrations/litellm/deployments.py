@@ -216,14 +216,14 @@ class Deployments(WholeReplies):
 
     def _attempts(self, turn: WatchedTurn, step: Dispatch) -> CallAttempts:
         base = turn.base if step.envelope is not None else len(step.messages)
-        said = message_list(step.messages)
+        messages = message_list(step.messages)
         call = step.call
         running = CallAttempts(
             turn=turn,
             step=step,
-            messages=said,
+            messages=messages,
             base=base,
-            sent=said,
+            sent=messages,
             own=frozenset(
                 name
                 for name in SAMPLING
@@ -233,32 +233,32 @@ class Deployments(WholeReplies):
         running.packed = turn.packed
         if running.fits and step.envelope and checks_before_calls(self._router):
             # LiteLLM leaves out deployments that these messages do not fit; facts can be fewer.
-            running.messages = _without_envelope(said, step.envelope.text)
+            running.messages = _without_envelope(messages, step.envelope.text)
         return running
 
     async def _answer(self, call: ModelCall, *, live: bool) -> AsyncGenerator[Any]:
-        """Ask the group, and again where what came is no answer.
+        """Ask the group, and again where the response is no answer.
 
-        LiteLLM has done its own retries and fallbacks when a call returns. What it lets pass is a
-        response without a choice, and a stream that breaks off: it goes on with another deployment
-        only while nothing came, since its caller has the pieces already. Where nobody has any
+        LiteLLM has done its own retries and fallbacks when a call returns. It lets two failures
+        pass: a response without a choice, and a stream that breaks off. It takes up a broken stream
+        only while nothing came, since its caller has the pieces already. Where nobody gets pieces
         before the verdict, both count as failures like any other.
         """
-        # Kept: a judge's call may be made again, and all of them last as long as the request.
+        # Not removed: a judge's call may be made again, and all last as long as the request.
         turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
-        given = call_arguments(step, self._given)
+        arguments = call_arguments(step, self._given)
         streams = self._streams and is_answer(step)
         if streams:
-            options = {**(given.get("stream_options") or {}), "include_usage": True}
-            given = {**given, "stream": True, "stream_options": options}
-        groups, shown = self._groups(given), False
+            options = {**(arguments.get("stream_options") or {}), "include_usage": True}
+            arguments = {**arguments, "stream": True, "stream_options": options}
+        groups, shown = self._groups(arguments), False
         try:
             while True:
                 response = await _noticed(
                     running,
                     self._router.acompletion(
-                        model=groups.pop(0), messages=running.messages, **given
+                        model=groups.pop(0), messages=running.messages, **arguments
                     ),
                 )
                 _check_hook_ran(running)
@@ -279,7 +279,7 @@ class Deployments(WholeReplies):
         finally:
             self.tried += running.tried
         self.spent.append(part if live else replace(part, shown=0))
-        yield with_forced_calls(part.reply, given.get("tool_choice"))
+        yield with_forced_calls(part.reply, arguments.get("tool_choice"))
 
     def _groups(self, given: Mapping[str, Any]) -> list[str]:
         """The groups that are asked in turn: retries, then fallbacks."""
@@ -287,18 +287,18 @@ class Deployments(WholeReplies):
         groups = [self._group] * (1 + int(retries or 0))
         if given.get("disable_fallbacks"):
             return groups
-        found: Sequence[Any] = ()
+        fallbacks: Sequence[Any] = ()
         for entry in (
             given["fallbacks"] if "fallbacks" in given else fallbacks_of(self._router)
         ) or ():
             if isinstance(entry, str):
-                found = (*found, entry)
+                fallbacks = (*fallbacks, entry)
             elif self._group in entry:
-                found = entry[self._group]
+                fallbacks = entry[self._group]
                 break
             elif "*" in entry:
-                found = entry["*"]
-        return [*groups, *(group for group in found if isinstance(group, str))]
+                fallbacks = entry["*"]
+        return [*groups, *(group for group in fallbacks if isinstance(group, str))]
 
     def translated(self, error: Exception, running: CallAttempts) -> CRPError:
         """The package's own error of a call that failed; knows which models were tried."""
@@ -398,27 +398,27 @@ async def read_answer(
     priced_as, shown = (deployment, running.model), 0
     if not hasattr(response, "__aiter__"):
         reply = reply_of(response, running.model, priced_as)
-        found = [as_chunk(response)] if streams else response
+        received = [as_chunk(response)] if streams else response
     else:
         assembly = StreamedReply(running.model, litellm, priced_as)
-        found = []
+        received = []
         try:
             async for chunk in response:
                 if len(running.tried) > tried:
-                    # Of a deployment that took over, LiteLLM does not tell whether it finished.
+                    # LiteLLM does not tell whether a deployment that took over has finished.
                     raise ModelError(f"the stream of model {running.model!r} was taken over")
                 assembly.add(chunk)
-                found.append(chunk)
+                received.append(chunk)
                 if _says_something(chunk) and not assembly.finished:
-                    for one in found[shown:]:
-                        yield one
-                    shown = len(found)
+                    for pending in received[shown:]:
+                        yield pending
+                    shown = len(received)
             reply = assembly.reply(response)
         except BaseException:
             await close_stream(response)
             raise
     model_names = tuple(running.tried) or (running.model,)
-    yield AnsweredCall(running.step, found, reply, model_names, deployment, shown)
+    yield AnsweredCall(running.step, received, reply, model_names, deployment, shown)
 
 
 def _says_something(chunk: Any) -> bool:

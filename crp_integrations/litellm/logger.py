@@ -153,10 +153,10 @@ class CRPLogger(CustomLogger):
         Raises:
             RequestError: the context is none of these, or the question no text.
         """
-        # The answer comes when nobody is there any more to be told.
-        given: object = context
-        if isinstance(given, str) or not isinstance(given, Envelope | Sequence):
-            seen = "one string" if isinstance(given, str) else type(given).__name__
+        # Checked now: when the answer comes, no caller is left to get the error.
+        untyped: object = context
+        if isinstance(untyped, str) or not isinstance(untyped, Envelope | Sequence):
+            seen = "one string" if isinstance(untyped, str) else type(untyped).__name__
             raise RequestError(f"context is {seen}; give an envelope, or a list of facts or texts")
         named_passages(context if isinstance(context, Sequence) else context.facts)
         if question is not None and not isinstance(question, str):
@@ -233,10 +233,10 @@ class CRPLogger(CustomLogger):
                 self._calls.popitem(last=False)
 
     def _call_of(self, response: Any) -> _LoggedCall:
-        found = notes_of(response).get(_CALL_ID)
-        found = found or getattr(getattr(response, "logging_obj", None), _CALL_ID, None)
+        call_id = notes_of(response).get(_CALL_ID)
+        call_id = call_id or getattr(getattr(response, "logging_obj", None), _CALL_ID, None)
         with self._lock:
-            call = self._calls.get(str(found))
+            call = self._calls.get(str(call_id))
         if call is None:
             raise RequestError(
                 "the response is of no call that this logger heard of; install it before the call"
@@ -314,12 +314,12 @@ def _report_json(report: Report) -> Attachment:
 def _call_id(kwargs: dict[str, Any]) -> str:
     """LiteLLM's id of a call, wherever this version of it has it."""
     inner = kwargs.get("litellm_params")
-    found = kwargs.get(_CALL_ID) or (inner.get(_CALL_ID) if isinstance(inner, dict) else None)
-    return str(found or "")
+    call_id = kwargs.get(_CALL_ID) or (inner.get(_CALL_ID) if isinstance(inner, dict) else None)
+    return str(call_id or "")
 
 
 def _answer_text(response: Any, kwargs: Mapping[str, Any] | None = None) -> str | None:
-    """The text of a whole response; None for a stream's piece and what is no answer.
+    """The text of a whole response; None for a stream's piece or what is no answer.
 
     Where the caller named the tool that must be called, that call's arguments are the answer.
     """
@@ -330,8 +330,8 @@ def _answer_text(response: Any, kwargs: Mapping[str, Any] | None = None) -> str 
     asked = dict(kwargs or {})
     choice = asked.get("tool_choice") or (asked.get("optional_params") or {}).get("tool_choice")
     calls = tuple(
-        ToolCall(id="", name=one.function.name or "", arguments=one.function.arguments or "")
-        for one in getattr(message, "tool_calls", None) or ()
+        ToolCall(id="", name=call.function.name or "", arguments=call.function.arguments or "")
+        for call in getattr(message, "tool_calls", None) or ()
     )
     return with_forced_calls(
         Reply(text=str(message.content or ""), tool_calls=calls), choice

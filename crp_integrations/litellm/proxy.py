@@ -163,13 +163,13 @@ class CRPProxyHook(CustomLogger):
         if data.get("seed") is not None:
             fields["seed"] = data["seed"]
         played = await asyncio.to_thread(lambda: relay.play(question.question, **fields))
-        given = {
+        arguments = {
             name: value
             for name, value in data.items()
             if name in _FURTHER_CALL_FIELDS
             or (name in litellm.OPENAI_CHAT_COMPLETION_PARAMS and name not in _FIELDS_OF_EACH_CALL)
         }
-        deployments = Deployments(router, group, given)
+        deployments = Deployments(router, group, arguments)
         usage = (data.get("stream_options") or {}).get("include_usage")
         return ProxyRequest(
             played, deployments, streams=bool(data.get("stream")), tells_usage=bool(usage)
@@ -177,23 +177,23 @@ class CRPProxyHook(CustomLogger):
 
     def _question_fields(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """The operator's fields and those of a request's headers."""
-        said: dict[str, Any] = dict(from_headers(headers))
-        joined = {**self._asking, **said}
-        joined["policy"] = said.get("policy")
+        requested: dict[str, Any] = dict(from_headers(headers))
+        joined = {**self._asking, **requested}
+        joined["policy"] = requested.get("policy")
         if self._policy is not None:
-            # What the operator demands stands above what a request does, and its parent did.
-            above = said.get("inherited_policy")
+            # The operator's policy binds a request as its parent's does: the strictest holds.
+            above = requested.get("inherited_policy")
             both = combine_strictest(parse_policy(above), self._policy) if above else self._policy
             joined["inherited_policy"] = render_policy(both)
         budget = self._asking.get("safety_budget")
-        if budget is not None and said.get("safety_budget") is not None:
-            joined["safety_budget"] = min(budget, said["safety_budget"])
+        if budget is not None and requested.get("safety_budget") is not None:
+            joined["safety_budget"] = min(budget, requested["safety_budget"])
         named = joined.get("accept_strategies") or ()
-        taken = [one for one in named if one in STRATEGIES]
+        taken = [strategy for strategy in named if strategy in STRATEGIES]
         if named:
             joined["accept_strategies"] = taken or named
-        for one in taken or named or (joined.get("strategy"),):
-            _check_strategy(one)
+        for strategy in taken or named or (joined.get("strategy"),):
+            _check_strategy(strategy)
         return joined
 
     def _keep(self, data: dict[str, Any], request: ProxyRequest) -> None:
@@ -333,17 +333,19 @@ def _outcome_headers(outcome: Outcome) -> dict[str, str]:
 
 def _outcome_error(outcome: Outcome) -> HTTPException:
     body = steps.outcome_body(outcome)
-    told = {} if body is None else body.model_dump(mode="json", exclude_none=True)
+    detail = {} if body is None else body.model_dump(mode="json", exclude_none=True)
     more = {} if body is None else body.headers
     if body is None:
-        told = {"error": "not_modified", "message": "the envelope is not modified"}
-    return HTTPException(steps.outcome_status(outcome), told, {**_outcome_headers(outcome), **more})
+        detail = {"error": "not_modified", "message": "the envelope is not modified"}
+    return HTTPException(
+        steps.outcome_status(outcome), detail, {**_outcome_headers(outcome), **more}
+    )
 
 
 def _error_response(error: CRPError) -> HTTPException:
     body = refusal_bodies.refusal_body(error)
-    told = body.model_dump(mode="json", exclude_none=True)
-    return HTTPException(error.status_hint, told, dict(body.headers))
+    detail = body.model_dump(mode="json", exclude_none=True)
+    return HTTPException(error.status_hint, detail, dict(body.headers))
 
 
 def _proxy_router() -> Any:
@@ -355,16 +357,16 @@ def _proxy_router() -> Any:
 
 
 def _pop_crp_headers(data: Mapping[str, Any]) -> dict[str, str]:
-    """The CRP headers of a request, which are nobody else's from now on: not of a log's either."""
+    """The CRP headers of a request, taken out of it, so that no log gets them either."""
     request = data.get("proxy_server_request")
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     holders = (data, request, data.get("metadata"), data.get("litellm_metadata"))
-    for place in [one.get("headers") for one in holders if isinstance(one, Mapping)]:
+    for place in [holder.get("headers") for holder in holders if isinstance(holder, Mapping)]:
         if not isinstance(place, MutableMapping):
             continue
         for name in [name for name in place if str(name).strip().lower().startswith(PREFIX)]:
-            found.setdefault(str(name), str(place.pop(name)))
-    return found
+            headers.setdefault(str(name), str(place.pop(name)))
+    return headers
 
 
 def _check_strategy(strategy: object) -> None:

@@ -124,12 +124,12 @@ class ProxyRequest(WholeReplies):
     def released(self, outcome: Release) -> Any:
         """The response that the client gets, with the answer and its proof; chunks of a stream.
 
-        Of the envelope the client gets ids and numbers, and the facts' texts not.
+        The client gets the envelope's ids and numbers, but not the facts' texts.
         """
         answer, spent = outcome.answer, self._deployments.spent
-        told = answer.envelope.model_dump(mode="json", include=_ENVELOPE_FIELDS)
+        envelope = answer.envelope.model_dump(mode="json", include=_ENVELOPE_FIELDS)
         facts = [fact.fact_id for fact in answer.envelope.facts]
-        proof = {**proof_of(answer, spent), "crp_envelope": {**told, "facts": facts}}
+        proof = {**proof_of(answer, spent), "crp_envelope": {**envelope, "facts": facts}}
         if not self._streams:
             return proven_response(answer, spent, proof)
         chunks = proven_chunks(answer, spent, proof, tells_usage=self._tells_usage)

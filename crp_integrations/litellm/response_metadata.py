@@ -115,7 +115,7 @@ class CRPStream(Iterator[Any], AsyncIterator[Any]):
 
 def proof_of(answer: Answer, spent: Sequence[AnsweredCall]) -> dict[str, Any]:
     """The fields that an answer's response carries beside LiteLLM's own."""
-    calls = [_call_summary(one) for one in spent]
+    calls = [_call_summary(call) for call in spent]
     costs = [call["cost_usd"] for call in calls]
     return {
         "crp": answer.report.model_dump(mode="json"),
@@ -148,15 +148,16 @@ def proven_chunks(
 ) -> list[Any]:
     """The chunks of the answer that were not shown yet, the one that ends it with its proof.
 
-    As LiteLLM has it, usage stands on a chunk of its own, without a choice, and where it was asked
-    for alone.
+    As in LiteLLM, usage is on a chunk of its own, without a choice, and only on request.
     """
     answering = _answering_call(answer, spent)
-    found = answering.response
-    chunks = list(found if isinstance(found, list) else [as_chunk(found)])[answering.shown :]
+    response = answering.response
+    chunks = list(response if isinstance(response, list) else [as_chunk(response)])[
+        answering.shown :
+    ]
     last, chunks = chunks[-1], [_without_usage(chunk) for chunk in chunks if chunk.choices]
-    said = [chunk for chunk in chunks if chunk.choices[0].delta.content]
-    if answer.text != answering.reply.text or (len(said) == 1 and not answering.shown):
+    with_text = [chunk for chunk in chunks if chunk.choices[0].delta.content]
+    if answer.text != answering.reply.text or (len(with_text) == 1 and not answering.shown):
         chunks = _spread_text(chunks, answer.text)
     chunks[-1] = _with_proof(chunks[-1], proof)
     if tells_usage:
@@ -190,11 +191,11 @@ def _with_proof(response: Any, proof: Mapping[str, Any]) -> Any:
 
 def _answering_call(answer: Answer, spent: Sequence[AnsweredCall]) -> AnsweredCall:
     """The call whose reply is the answer, or else the last one that answered."""
-    found = [one for one in spent if is_answer(one.step)]
-    if not found:
+    answering = [call for call in spent if is_answer(call.step)]
+    if not answering:
         raise EngineError("a window was released without an answer", engine="litellm")
-    exact = [one for one in found if one.reply.text == answer.reply.text]
-    return (exact or found)[-1]
+    exact = [call for call in answering if call.reply.text == answer.reply.text]
+    return (exact or answering)[-1]
 
 
 def _call_summary(spent: AnsweredCall) -> dict[str, Any]:
@@ -211,16 +212,16 @@ def _call_summary(spent: AnsweredCall) -> dict[str, Any]:
 
 
 def total_usage(spent: Sequence[AnsweredCall]) -> Any:
-    """LiteLLM's usage with every number the sum over all calls; None when no call told any."""
-    found = []
-    for one in spent:
-        parts = one.response if isinstance(one.response, list) else [one.response]
-        told = [part.usage for part in parts if getattr(part, "usage", None)]
-        found += told[-1:]
-    if len(found) < 2:
-        return found[0] if found else None
+    """LiteLLM's usage with every number the sum over all calls; None when no call reported any."""
+    usages = []
+    for call in spent:
+        parts = call.response if isinstance(call.response, list) else [call.response]
+        reported = [part.usage for part in parts if getattr(part, "usage", None)]
+        usages += reported[-1:]
+    if len(usages) < 2:
+        return usages[0] if usages else None
     summed: dict[str, Any] = {}
-    for usage in found:
+    for usage in usages:
         summed = _sum_usage(summed, usage.model_dump(exclude_none=True))
     return litellm.Usage(**summed)
 
@@ -243,10 +244,10 @@ _WORDS: Final = re.compile(r"\S+\s*|\s+")
 
 
 def _spread_text(chunks: Sequence[Any], text: str) -> list[Any]:
-    """Copies of chunks, with the text word by word in the place of the first that has any."""
+    """Copies of chunks, with the text, word by word, where the first one with text was."""
     from litellm.types.utils import Delta, StreamingChoices
 
-    at = next((n for n, one in enumerate(chunks) if one.choices[0].delta.content), 0)
+    at = next((n for n, chunk in enumerate(chunks) if chunk.choices[0].delta.content), 0)
     copies = [copy.deepcopy(chunk) for chunk in chunks]
     for chunk in copies:
         chunk.choices[0].delta.content = None

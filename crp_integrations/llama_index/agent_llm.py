@@ -170,7 +170,10 @@ class CRPAgentLLM(ChatLLM):
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
         fields = dict(asking)
-        values = cast("QuestionFields", {n: one for n, one in fields.items() if n != "session_id"})
+        values = cast(
+            "QuestionFields",
+            {name: value for name, value in fields.items() if name != "session_id"},
+        )
         check_attach(attach)
         check_fields(values, relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
@@ -285,8 +288,8 @@ class CRPAgentLLM(ChatLLM):
             tool_required=tool_required,
             **kwargs,
         )
-        told = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
-        return {**prepared, TOOLS: told}
+        specs = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        return {**prepared, TOOLS: specs}
 
     # --- a window --------------------------------------------------------------------------
 
@@ -364,10 +367,10 @@ class CRPAgentLLM(ChatLLM):
         key = id(self._relay)
         with process_tree().lock:
             if run is not None and key in run.own:
-                kept: _AgentRun = run.own[key]
-                return kept
+                known_run: _AgentRun = run.own[key]
+                return known_run
         inside = span.path() if span is not None else []
-        around = [one for one in inside if one.runs and one is not run]
+        around = [enclosing for enclosing in inside if enclosing.runs and enclosing is not run]
         outer = around[0].own.get(key) if around else None
         depth = len(around)
         check_depth(depth, self._max_depth)
@@ -384,8 +387,8 @@ class CRPAgentLLM(ChatLLM):
         return made
 
     def _named(self, span: Span | None) -> str:
-        given = self._asking.get("session_id")
-        return named_session(given) if given else span_session(span)
+        name = self._asking.get("session_id")
+        return named_session(name) if name else span_session(span)
 
     def _hold(self, run: _AgentRun, messages: Sequence[ChatMessage], at: Span | None) -> None:
         """Hold what tools have answered since the last call, as facts of the session."""
@@ -395,16 +398,18 @@ class CRPAgentLLM(ChatLLM):
         rejected = unique_claims(held, at.rejected if at is not None else ())
         unfounded = at.unfounded if at is not None else ()
         wrong = {text for _, text in unfounded}
-        for one in tool_results(messages, after=True):
-            if one.id in run.held or (one.id, one.text) in unfounded:
+        for result in tool_results(messages, after=True):
+            if result.id in run.held or (result.id, result.text) in unfounded:
                 continue
-            if one.id.startswith(OBSERVATION_ID) and one.text in wrong:
+            if result.id.startswith(OBSERVATION_ID) and result.text in wrong:
                 continue
-            said = without_rejected(one.text, rejected)
-            facts = result_facts(self._relay, split_paragraphs, one.name, one.asked, said, one.id)
+            text = without_rejected(result.text, rejected)
+            facts = result_facts(
+                self._relay, split_paragraphs, result.name, result.asked, text, result.id
+            )
             hold_facts(self._relay, run.session_id, list(facts))
-            if one.id:
-                run.held.add(one.id)
+            if result.id:
+                run.held.add(result.id)
 
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:

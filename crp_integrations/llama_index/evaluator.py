@@ -61,8 +61,8 @@ class CRPEvaluator(BaseEvaluator):
         Raises:
             RequestError: there is no response, or there are no contexts.
         """
-        given = _check_arguments(query, response, contexts)
-        return _result(self._scorer.score(*given), query, response, contexts)
+        arguments = _check_arguments(query, response, contexts)
+        return _result(self._scorer.score(*arguments), query, response, contexts)
 
     async def aevaluate(
         self,
@@ -72,8 +72,8 @@ class CRPEvaluator(BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         """The asynchronous twin of `evaluate`."""
-        given = _check_arguments(query, response, contexts)
-        return _result(await self._scorer.ascore(*given), query, response, contexts)
+        arguments = _check_arguments(query, response, contexts)
+        return _result(await self._scorer.ascore(*arguments), query, response, contexts)
 
 
 def _check_arguments(

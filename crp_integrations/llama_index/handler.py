@@ -235,7 +235,9 @@ class DPEEventHandler(BaseEventHandler):
         """Hear nothing more."""
         root = get_dispatcher()
         with _CHANGING:
-            root.event_handlers = [one for one in root.event_handlers if one is not self]
+            root.event_handlers = [
+                handler for handler in root.event_handlers if handler is not self
+            ]
 
     def __enter__(self) -> Self:
         if self._block:
@@ -257,7 +259,7 @@ class DPEEventHandler(BaseEventHandler):
         root = get_dispatcher()
         process_tree()
         with _CHANGING:
-            if all(one is not self for one in root.event_handlers):
+            if all(handler is not self for handler in root.event_handlers):
                 # A new list: another thread may be going through the old one.
                 root.event_handlers = [*root.event_handlers, self]
 
@@ -279,8 +281,8 @@ class DPEEventHandler(BaseEventHandler):
                 call = self._start_call(event.span_id, event.messages, sent, _model(event))
                 self._note(self._calls, event.span_id, call)
             case LLMCompletionStartEvent():
-                said = [ChatMessage(role="user", content=event.prompt)]
-                call = self._start_call(event.span_id, said, (), _model(event))
+                messages = [ChatMessage(role="user", content=event.prompt)]
+                call = self._start_call(event.span_id, messages, (), _model(event))
                 self._note(self._calls, event.span_id, call)
             case LLMPredictStartEvent():
                 self._note(self._predicted, event.span_id, self._start_call(event.span_id, ()))
@@ -293,7 +295,7 @@ class DPEEventHandler(BaseEventHandler):
                     self._finish(begun, event.response, _text(event.response, begun.span))
             case LLMPredictEndEvent():
                 begun = self._pop_call(self._predicted, event.span_id)
-                # An LLM whose methods tell nothing by themselves, as LlamaIndex's decorators would.
+                # An LLM whose methods dispatch no events, as LlamaIndex's decorators would.
                 if begun is not None and begun.span is not None and begun.span.report is None:
                     self._finish(begun, None, event.output)
 
@@ -307,30 +309,34 @@ class DPEEventHandler(BaseEventHandler):
         span = self._tree.span(span_id)
         inner = self._within_another(span, sent)
         run = agent_run(span)
-        found = self._tree.evidence_of(span) if span is not None else ()
+        evidence = self._tree.evidence_of(span) if span is not None else ()
         if run is not None and not inner:
             with self._tree.lock:
                 known = set(run.results)
-            # Results of earlier runs stand in the conversation alone.
-            found = (
-                *found,
+            # Results of earlier runs are only in the conversation.
+            evidence = (
+                *evidence,
                 *(
-                    SpanEvidence(tool=one.name, asked=one.asked, text=one.text)
-                    for one in tool_results(messages)
-                    if one.text not in known
+                    SpanEvidence(tool=result.name, asked=result.asked, text=result.text)
+                    for result in tool_results(messages)
+                    if result.text not in known
                 ),
             )
-        question = next((one.query for one in found if one.query), "")
+        question = next((item.query for item in evidence if item.query), "")
         if run is not None or not question:
             until = len(messages) - count_reasoning(messages)
             question = next(
-                (one.content or "" for one in reversed(messages[:until]) if one.role == "user"),
+                (
+                    message.content or ""
+                    for message in reversed(messages[:until])
+                    if message.role == "user"
+                ),
                 question,
             )
         with self._tree.lock:
             unfounded = frozenset(run.unfounded) if run is not None else frozenset()
         seen = messages_of(messages, unfounded)
-        return _ModelCall(span, agent_position(span), found, question, inner, sent, seen, model)
+        return _ModelCall(span, agent_position(span), evidence, question, inner, sent, seen, model)
 
     def _note(self, calls: _Calls, span_id: str | None, call: _ModelCall) -> None:
         with self._lock:
@@ -371,32 +377,32 @@ class DPEEventHandler(BaseEventHandler):
     ) -> None:
         if call.inner:
             return
-        told = None if response is None else _own_metadata(response)
-        seen = told is not None
+        metadata = None if response is None else _own_metadata(response)
+        seen = metadata is not None
         receipt, later = None, False
         whole = call.span.own.get(WHOLE_REPORT) if seen and call.span is not None else None
-        if told is None:
-            found, receipt, halt = self._examined(call, answer)
+        if metadata is None:
+            report, receipt, halt = self._examined(call, answer)
             receipt_id = receipt.receipt_id if receipt else ""
             if call.span is not None:
-                self._tree.reject(call.span, rejected_claims(found))
-            if found.risk_level is RiskLevel.CRITICAL:
-                halt = halt or critical_risk(found)
-            later = was_examined(found) and self._later_report(call) is not None
-            whole = found.model_dump(mode="json")
+                self._tree.reject(call.span, rejected_claims(report))
+            if report.risk_level is RiskLevel.CRITICAL:
+                halt = halt or critical_risk(report)
+            later = was_examined(report) and self._later_report(call) is not None
+            whole = report.model_dump(mode="json")
             self._halted = self._halted or halt
-            told = {
-                METADATA_KEY: attachment_of(found, self._attach),
+            metadata = {
+                METADATA_KEY: attachment_of(report, self._attach),
                 AGENT_KEY: call.position.as_json(),
                 **receipt_metadata(receipt_id),
             }
             if response is not None:
                 # A new dict each time: answers out of a cache share theirs with those before them.
-                response.additional_kwargs = {**response.additional_kwargs, **told}
+                response.additional_kwargs = {**response.additional_kwargs, **metadata}
         if call.span is not None:
-            self._tree.record_answer(call.span, told)
-        self._last_report = whole or told[METADATA_KEY]
-        event = _event(call, self._last_report, told.get(AGENT_KEY) or {})
+            self._tree.record_answer(call.span, metadata)
+        self._last_report = whole or metadata[METADATA_KEY]
+        event = _event(call, self._last_report, metadata.get(AGENT_KEY) or {})
         if not seen:
             dispatcher.event(event)
         if self._on_report is not None and not later:
@@ -424,7 +430,10 @@ class DPEEventHandler(BaseEventHandler):
             )
         run = agent_run(call.span)
         rejected = run.rejected if run is not None else ()
-        shown = [replace(one, text=without_rejected(one.text, rejected)) for one in call.found]
+        shown = [
+            replace(evidence, text=without_rejected(evidence.text, rejected))
+            for evidence in call.found
+        ]
         return self._examiner.examine(
             answer,
             lambda: evidence_facts(shown),
@@ -449,21 +458,21 @@ def _model(event: LLMChatStartEvent | LLMCompletionStartEvent) -> str:
 
 
 def _text(response: ChatResponse | CompletionResponse, span: Span | None) -> str:
-    """The text of an answer; of a structured one, which may be a tool call, its JSON."""
+    """The text of an answer; for a structured one, which may be a tool call, its JSON."""
     if not isinstance(response, ChatResponse):
         return response.text
-    said = response.message.content or ""
+    text = response.message.content or ""
     asked = span is not None and any(
         method_name(around.id).endswith(_STRUCTURED) for around in span.path()
     )
-    if said.strip() or not asked:
-        return said
+    if text.strip() or not asked:
+        return text
     return "\n".join(answer_text(arguments(call)) for call in calls_in(response.message))
 
 
 def _own_metadata(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
-    """What a window of ours has attached, whose answer needs no second examination."""
-    given = response.additional_kwargs
-    if "crp_headers" not in given:
+    """What a window of ours has attached; its answer needs no second examination."""
+    metadata = response.additional_kwargs
+    if "crp_headers" not in metadata:
         return None
-    return {name: value for name, value in given.items() if name.startswith(METADATA_KEY)}
+    return {name: value for name, value in metadata.items() if name.startswith(METADATA_KEY)}

@@ -220,10 +220,10 @@ class CRPLLM(ChatLLM):
         Raises:
             ValueError: there is none, and LlamaIndex wants one.
         """
-        found = selections(list(calls_in(response.message)))
-        if not found and error_on_no_tool_call:
+        calls = selections(list(calls_in(response.message)))
+        if not calls and error_on_no_tool_call:
             raise ValueError("wanted at least one tool call, and the model made none")
-        return found
+        return calls
 
     def _prepare_chat_with_tools(
         self,
@@ -240,11 +240,11 @@ class CRPLLM(ChatLLM):
         if user_msg is not None:
             asked = ChatMessage(role="user", content=user_msg)
             messages.append(asked if isinstance(user_msg, str) else user_msg)
-        told = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        specs = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
         prepared = {"messages": messages, **kwargs}
-        if told:
-            prepared["tools"] = told
-            choice = chosen(tool_choice, told) or ("required" if tool_required else None)
+        if specs:
+            prepared["tools"] = specs
+            choice = chosen(tool_choice, specs) or ("required" if tool_required else None)
             if choice is not None:
                 prepared["tool_choice"] = choice
             if not allow_parallel_tool_calls:

@@ -78,7 +78,11 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
         question = next(
-            (one.content for one in reversed(messages or []) if one.role == "user" and one.content),
+            (
+                message.content
+                for message in reversed(messages or [])
+                if message.role == "user" and message.content
+            ),
             "",
         )
         if not question.strip():
@@ -88,20 +92,20 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         # The message goes on to other blocks and to the model: nothing of ours may stay on it.
-        told = [message.additional_kwargs.pop(_SESSION, None) for message in messages]
-        session = self._session(next((one for one in told if one), None))
+        names = [message.additional_kwargs.pop(_SESSION, None) for message in messages]
+        session = self._session(next((name for name in names if name), None))
         if not session:
             return
         facts = list(self._facts(messages))
         await asyncio.to_thread(hold_facts, self._relay, session, facts)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """The first facts of a block, so that about this many tokens less are left; or None."""
+        """The first facts of a block, so that about this many tokens are cut off; or None."""
         count = self._relay.count_tokens(content, self.model).n - max(0, tokens_to_truncate)
-        kept = content.split(SEPARATOR)
-        while kept and self._relay.count_tokens(SEPARATOR.join(kept), self.model).n > count:
-            kept.pop()
-        return SEPARATOR.join(kept) or None
+        parts = content.split(SEPARATOR)
+        while parts and self._relay.count_tokens(SEPARATOR.join(parts), self.model).n > count:
+            parts.pop()
+        return SEPARATOR.join(parts) or None
 
     def _envelope_text(self, question: str, session: str) -> str:
         turn = self._relay.turn(

@@ -117,22 +117,24 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     """The last question of a conversation, and what stands around it."""
     read = read_messages(messages)
     until = len(messages) - count_reasoning(messages)
-    places = [place for place, one in enumerate(read[:until]) if one.role == "user"]
+    places = [place for place, message in enumerate(read[:until]) if message.role == "user"]
     if not places:
         raise RequestError("the messages hold no question of a user; give one")
-    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    before = [one for one in read[: places[-1]] if one.role != "system"]
-    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
+    system = "\n\n".join(
+        message.content for message in read if message.role == "system" and message.content
+    )
+    before = [message for message in read[: places[-1]] if message.role != "system"]
+    after = [message for message in read[places[-1] + 1 :] if message.role != "system"]
     return Conversation(read[places[-1]].content, system, (*before, *after), len(after))
 
 
 def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
-    """All messages of a conversation; of an agent's reasoning with what its tools answered."""
+    """All messages of a conversation; an agent's reasoning with what its tools answered."""
     read = [message_of(message) for message in messages]
     until = len(messages) - count_reasoning(messages)
     for place in range(until + 1, len(messages), 2):
-        for _, given, text in read_observations(messages[place - 1 : place + 1]):
-            read[place] = read[place].changed(observation=without_echoes(text, given))
+        for _, asked, text in read_observations(messages[place - 1 : place + 1]):
+            read[place] = read[place].changed(observation=without_echoes(text, asked))
     return read
 
 
@@ -163,7 +165,7 @@ def messages_of(
 def with_failures(
     messages: Iterable[Message], unfounded: Collection[tuple[str, str]]
 ) -> tuple[Message, ...]:
-    """Messages of which those of failed tools say so; LlamaIndex has no mark for it on a message.
+    """Messages, where those of failed tools are marked; LlamaIndex itself has no mark for that.
 
     Args:
         unfounded: id and text of what failed tools answered.
@@ -171,11 +173,11 @@ def with_failures(
     # An observation bears no id of its call.
     wrong = {text for _, text in unfounded}
     return tuple(
-        one.changed(failed=True)
-        if (one.role == "tool" and (one.tool_call_id or "", one.content) in unfounded)
-        or (one.observation and one.content.removeprefix(_OBSERVED) in wrong)
-        else one
-        for one in messages
+        message.changed(failed=True)
+        if (message.role == "tool" and (message.tool_call_id or "", message.content) in unfounded)
+        or (message.observation and message.content.removeprefix(_OBSERVED) in wrong)
+        else message
+        for message in messages
     )
 
 
@@ -213,7 +215,7 @@ def calls_json(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
 
 def calls_in(message: ChatMessage) -> Iterator[ToolCall]:
     """The tool calls of a message, in whichever of LlamaIndex's forms."""
-    blocks = [one for one in message.blocks if getattr(one, "block_type", "") == "tool_call"]
+    blocks = [block for block in message.blocks if getattr(block, "block_type", "") == "tool_call"]
     for block in blocks:
         yield _tool_call(block.tool_call_id, block.tool_name, block.tool_kwargs)  # type: ignore[union-attr]
     if blocks:
@@ -253,16 +255,16 @@ def arguments(call: ToolCall) -> dict[str, Any]:
 def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> list[ToolResult]:
     """What tools answered in a conversation."""
     called = {call.id: call for message in messages for call in calls_in(message)}
-    found: list[ToolResult] = []
+    results: list[ToolResult] = []
     until = len(messages) - count_reasoning(messages)
     for message in messages[:until]:
         role = _ROLES.get(str(getattr(message.role, "value", message.role)))
         if after and role == "user":
-            found.clear()
+            results.clear()
         if role == "tool":
             id_ = str(message.additional_kwargs.get("tool_call_id") or "")
             call, named = called.get(id_), message.additional_kwargs.get("name")
-            found.append(
+            results.append(
                 ToolResult(
                     id=id_,
                     name=call.name if call else str(named or "tool"),
@@ -272,18 +274,18 @@ def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> lis
             )
     reasoning = read_observations(messages[until:])
     seen = [
-        ToolResult(f"{OBSERVATION_ID}{number}", name, text, given)
-        for number, (name, given, text) in enumerate(reasoning, 1)
+        ToolResult(f"{OBSERVATION_ID}{number}", name, text, asked)
+        for number, (name, asked, text) in enumerate(reasoning, 1)
     ]
-    return [*found, *seen]
+    return [*results, *seen]
 
 
 def usage_of(response: ChatResponse) -> Usage:
-    """The tokens that a response tells of, in whichever place."""
+    """The tokens that a response reports, in whichever place."""
     raw = response.raw
-    told = _part(raw, "usage") if raw is not None else None
+    usage = _part(raw, "usage") if raw is not None else None
     counts = [
-        _part(told, name) if told is not None else response.additional_kwargs.get(name)
+        _part(usage, name) if usage is not None else response.additional_kwargs.get(name)
         for name in ("prompt_tokens", "completion_tokens")
     ]
     known = [count if isinstance(count, int) and count >= 0 else 0 for count in counts]
@@ -314,11 +316,11 @@ def report_of(response: object) -> Attachment | None:
         Plain JSON; None where nothing is attached.
     """
     for name in ("metadata", "additional_kwargs"):
-        found = attached_report(getattr(response, name, None))
-        if found is not None:
-            return found
-    told = getattr(response, "report", None)
-    return attached_report({METADATA_KEY: told})
+        attached = attached_report(getattr(response, name, None))
+        if attached is not None:
+            return attached
+    report = getattr(response, "report", None)
+    return attached_report({METADATA_KEY: report})
 
 
 def answer_metadata(answer: Answer, attach: str) -> dict[str, Any]:
@@ -336,8 +338,8 @@ def receipt_metadata(receipt_id: str) -> dict[str, str]:
 
 
 def _tool_call(id_: Any, name: Any, given: Any) -> ToolCall:
-    told = given if isinstance(given, str) else json.dumps(given or {}, default=str)
-    return ToolCall(id=str(id_ or ""), name=str(name or ""), arguments=told or "{}")
+    encoded = given if isinstance(given, str) else json.dumps(given or {}, default=str)
+    return ToolCall(id=str(id_ or ""), name=str(name or ""), arguments=encoded or "{}")
 
 
 def _part(of: Any, name: str) -> Any:

@@ -114,14 +114,14 @@ def read_tool_calls(llm: LLM, response: ChatResponse) -> list[ToolCall]:
     """The tool calls of a response, as the model itself reads them where it calls functions."""
     if not isinstance(llm, FunctionCallingLLM):
         return list(calls_in(response.message))
-    found = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
     return [
         ToolCall(
-            id=one.tool_id,
-            name=one.tool_name,
-            arguments=json.dumps(one.tool_kwargs, ensure_ascii=False, default=str),
+            id=call.tool_id,
+            name=call.tool_name,
+            arguments=json.dumps(call.tool_kwargs, ensure_ascii=False, default=str),
         )
-        for one in found
+        for call in calls
     ]
 
 
@@ -161,18 +161,18 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
     ) -> None:
         super().__init__(conversation, model)
         self._llm = llm
-        self._messages = [one for one in messages if str(one.role.value) not in _SYSTEM]
+        self._messages = [message for message in messages if str(message.role.value) not in _SYSTEM]
         self._given = {name: value for name, value in given.items() if name != TOOLS}
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
-        messages, given = self._call_arguments(call)
-        return self._reply(call, self._llm.chat(messages, **given))
+        messages, arguments = self._call_arguments(call)
+        return self._reply(call, self._llm.chat(messages, **arguments))
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
-        messages, given = self._call_arguments(call)
-        return self._reply(call, await self._llm.achat(messages, **given))
+        messages, arguments = self._call_arguments(call)
+        return self._reply(call, await self._llm.achat(messages, **arguments))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """The model's own pieces where they may be shown, then the reply."""
@@ -180,9 +180,9 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
             yield from super().stream(call)
             return
         self.shown = True
-        messages, given = self._call_arguments(call)
+        messages, arguments = self._call_arguments(call)
         pieces, last = [], None
-        for last in self._llm.stream_chat(messages, **given):
+        for last in self._llm.stream_chat(messages, **arguments):
             pieces.append(last.delta or "")
             yield pieces[-1]
         yield self._reply(call, _whole(last), "".join(pieces))
@@ -194,9 +194,9 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
                 yield part
             return
         self.shown = True
-        messages, given = self._call_arguments(call)
+        messages, arguments = self._call_arguments(call)
         pieces, last = [], None
-        async for last in await self._llm.astream_chat(messages, **given):
+        async for last in await self._llm.astream_chat(messages, **arguments):
             pieces.append(last.delta or "")
             yield pieces[-1]
         yield self._reply(call, _whole(last), "".join(pieces))
@@ -216,10 +216,12 @@ class AgentCalls(AgentModelCalls[ChatResponse]):
         messages = [chat_message_of(Message(role="system", content=system))] if system else []
         chosen = sampling(self._llm, call)
         if further is None:
-            others = [chat_message_of(one) for one in call.messages if one.role != "system"]
+            others = [
+                chat_message_of(message) for message in call.messages if message.role != "system"
+            ]
             return [*messages, *others], chosen
-        messages += [*self._messages, *(chat_message_of(one) for one in further)]
-        # With its tools where it is asked for an answer; not for what a remedy prepares.
+        messages += [*self._messages, *(chat_message_of(message) for message in further)]
+        # The agent's own arguments go with calls for an answer, not with what a remedy prepares.
         own = call.purpose is Purpose.ANSWER and (bool(call.tools) or not self._has_tools)
         return messages, {**(self._given if own else {}), **chosen}
 
@@ -259,9 +261,11 @@ def check_nodes(given: object) -> list[NodeWithScore]:
     """Check that nodes as a retriever finds them were given."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise RequestError(f"nodes is {type(given).__name__}, wanted a list of NodeWithScore")
-    for number, one in enumerate(given, 1):
-        if not isinstance(one, NodeWithScore):
-            raise RequestError(f"node {number} is {type(one).__name__}; give NodeWithScore(node=…)")
+    for number, node in enumerate(given, 1):
+        if not isinstance(node, NodeWithScore):
+            raise RequestError(
+                f"node {number} is {type(node).__name__}; give NodeWithScore(node=…)"
+            )
     return list(given)
 
 

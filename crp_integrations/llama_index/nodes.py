@@ -53,11 +53,11 @@ def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
         content = node.get_content(metadata_mode=MetadataMode.NONE)
         if not content:
             raise FactRejected(f"node {node.node_id} holds no text, and a fact is text")
-        told = node_to_metadata_dict(node, remove_text=True)
-        rest = json.loads(told["_node_content"])
+        node_fields = node_to_metadata_dict(node, remove_text=True)
+        rest = json.loads(node_fields["_node_content"])
         for field in ("metadata", "embedding", "text"):
             rest.pop(field, None)
-        about = {NODE: rest, CLASS: told["_node_type"], DOCUMENT: node.ref_doc_id}
+        about = {NODE: rest, CLASS: node_fields["_node_type"], DOCUMENT: node.ref_doc_id}
         made.append(
             StoreItem(
                 id=node.node_id,
@@ -72,18 +72,18 @@ def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
 
 def vectors_of(nodes: Sequence[BaseNode], dimensions: int) -> FloatRows | None:
     """The nodes' vectors, shape (n, dimensions); None when no node has one."""
-    given = [node.embedding for node in nodes if node.embedding is not None]
-    if not given:
+    vectors = [node.embedding for node in nodes if node.embedding is not None]
+    if not vectors:
         return None
-    if len(given) != len(nodes):
-        raise EngineError(f"{len(given)} of {len(nodes)} nodes have a vector, wanted all or none")
-    wrong = next((len(row) for row in given if len(row) != dimensions), None)
+    if len(vectors) != len(nodes):
+        raise EngineError(f"{len(vectors)} of {len(nodes)} nodes have a vector, wanted all or none")
+    wrong = next((len(row) for row in vectors if len(row) != dimensions), None)
     if wrong is not None:
         raise EngineError(
             f"a node's vector has {wrong} numbers, and the fabric's embedder makes {dimensions}; "
             "give the index embed_model=vector_store.embed_model"
         )
-    return np.asarray(given, dtype=np.float32)
+    return np.asarray(vectors, dtype=np.float32)
 
 
 def node_of(fact: Fact) -> BaseNode:
@@ -159,7 +159,8 @@ def stored_nodes(relay: Relay, envelope: Envelope) -> list[NodeWithScore]:
     fact's composite one.
     """
     stored = {
-        fact.fact_id: fact for fact in relay.fabric.facts([one.fact_id for one in envelope.facts])
+        fact.fact_id: fact
+        for fact in relay.fabric.facts([packed.fact_id for packed in envelope.facts])
     }
     originals = {}
     for packed in envelope.facts:
@@ -222,15 +223,15 @@ def evidence_facts(found: Sequence[SpanEvidence]) -> list[Fact]:
 
 
 def _evidence_offers(found: Sequence[SpanEvidence]) -> Iterator[OfferedFact[NodeWithScore | None]]:
-    for number, one in enumerate(found, 1):
-        for offer in offers(one.nodes):
+    for number, evidence in enumerate(found, 1):
+        for offer in offers(evidence.nodes):
             yield OfferedFact(
                 offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id
             )
-        text = without_echoes(one.text, one.asked)
+        text = without_echoes(evidence.text, evidence.asked)
         if text:
             yield OfferedFact(
-                None, text, source_id=f"tool:{one.tool}", source_location=f"#{number}"
+                None, text, source_id=f"tool:{evidence.tool}", source_location=f"#{number}"
             )
 
 
@@ -238,14 +239,14 @@ def filters_hold(filters: MetadataFilters | None, metadata: Mapping[str, Any]) -
     """Whether filters hold for metadata; a key that is missing equals nothing."""
     if filters is None or not filters.filters:
         return True
-    found = [_filter_holds(one, metadata) for one in filters.filters]
+    holds = [_filter_holds(item, metadata) for item in filters.filters]
     condition = filters.condition or FilterCondition.AND
     if condition is FilterCondition.AND:
-        return all(found)
+        return all(holds)
     if condition is FilterCondition.OR:
-        return any(found)
+        return any(holds)
     if condition is FilterCondition.NOT:
-        return not any(found)
+        return not any(holds)
     raise ValueError(f"condition {str(condition)!r:.40} is not known")
 
 
@@ -281,8 +282,8 @@ _CHECKS: Final[dict[FilterOperator, Callable[[Any, Any], bool]]] = {
     FilterOperator.IN: lambda value, wanted: value in wanted,
     FilterOperator.NIN: lambda value, wanted: value not in wanted,
     FilterOperator.CONTAINS: lambda value, wanted: wanted in value,
-    FilterOperator.ALL: lambda value, wanted: all(one in value for one in wanted),
-    FilterOperator.ANY: lambda value, wanted: any(one in value for one in wanted),
+    FilterOperator.ALL: lambda value, wanted: all(item in value for item in wanted),
+    FilterOperator.ANY: lambda value, wanted: any(item in value for item in wanted),
     FilterOperator.TEXT_MATCH: _text_check("TEXT_MATCH", str),
     FilterOperator.TEXT_MATCH_INSENSITIVE: _text_check("TEXT_MATCH_INSENSITIVE", str.lower),
 }

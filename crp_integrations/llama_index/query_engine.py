@@ -209,15 +209,15 @@ class CRPQueryEngine(BaseQueryEngine):
 
     def _complete(self, response: Answered, span: Span | None, answer: Answer) -> Answered:
         """A response with its source nodes and metadata, after the events and the span's record."""
-        told = answer_metadata(answer, self._attach)
+        metadata = answer_metadata(answer, self._attach)
         nodes = stored_nodes(self._relay, answer.envelope)
         if span is not None:
-            process_tree().record_turn(span, nodes, answer.envelope.query, told)
-        dispatcher.event(EnvelopeEvent(envelope=told["crp_envelope"]))
+            process_tree().record_turn(span, nodes, answer.envelope.query, metadata)
+        dispatcher.event(EnvelopeEvent(envelope=metadata["crp_envelope"]))
         report = answer.report.model_dump(mode="json")
         dispatcher.event(ReportEvent(report=report, agent=agent_position(span).as_json()))
         response.source_nodes = nodes
-        attach_metadata(response, told)
+        attach_metadata(response, metadata)
         return response
 
 
@@ -346,7 +346,9 @@ class CRPSynthesizer(BaseSynthesizer):
             grounding=self._grounding,
             **({"system_prompt": self._system} if self._system else {}),
         )
-        return [chat_message_of(one) for one in prompt.prompt_messages(request, render(texts))]
+        return [
+            chat_message_of(message) for message in prompt.prompt_messages(request, render(texts))
+        ]
 
     def _envelope(self, question: str, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         whole = self._whole_envelope(nodes)
@@ -366,21 +368,23 @@ class CRPSynthesizer(BaseSynthesizer):
 
     def _whole_envelope(self, nodes: list[NodeWithScore]) -> list[NodeWithScore] | None:
         """The nodes in their order where they are a whole envelope that fits; else None."""
-        told: list[Any] = [scored.node.metadata.get(METADATA_KEY) for scored in nodes]
-        if not nodes or not all(isinstance(one, dict) and "position" in one for one in told):
+        records: list[Any] = [scored.node.metadata.get(METADATA_KEY) for scored in nodes]
+        if not nodes or not all(
+            isinstance(record, dict) and "position" in record for record in records
+        ):
             return None
-        placed = sorted(zip(told, nodes, strict=True), key=lambda pair: pair[0]["position"])
+        placed = sorted(zip(records, nodes, strict=True), key=lambda pair: pair[0]["position"])
         ordered = [scored for _, scored in placed]
-        if [one["position"] for one, _ in placed] != list(range(1, len(nodes) + 1)):
+        if [record["position"] for record, _ in placed] != list(range(1, len(nodes) + 1)):
             return None
-        if len({one["envelope"]["etag"] for one in told}) > 1 or len(nodes) > (
+        if len({record["envelope"]["etag"] for record in records}) > 1 or len(nodes) > (
             self._k or len(nodes)
         ):
             return None
         # Nodes that were left out since, or changed, or counted by another tokenizer, show here.
         tokens = self._counter.count(render(texts_of(ordered)))
         fits = not isinstance(self._budget, int) or tokens <= self._budget
-        return ordered if tokens == told[0]["envelope"]["token_count"] and fits else None
+        return ordered if tokens == records[0]["envelope"]["token_count"] and fits else None
 
 
 def _text(query: QueryType) -> str:
@@ -390,7 +394,7 @@ def _text(query: QueryType) -> str:
 def _with_envelope(response: RESPONSE_TYPE, shown: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
     if not shown:
         return response
-    told = [scored.node.metadata[METADATA_KEY] for scored in shown]
-    about = {**told[0]["envelope"], "facts": [one["fact_id"] for one in told]}
+    records = [scored.node.metadata[METADATA_KEY] for scored in shown]
+    about = {**records[0]["envelope"], "facts": [record["fact_id"] for record in records]}
     response.metadata = {**(response.metadata or {}), "crp_envelope": about}
     return response

@@ -120,11 +120,11 @@ class CRPRetriever(BaseRetriever):
         if isinstance(self._source, Relay):
             envelope, nodes = self._from_relay(self._source, query_bundle.query_str)
         else:
-            found = self._source.retrieve(query_bundle)
+            candidates = self._source.retrieve(query_bundle)
             selection = self._selection(query_bundle.query_str)
-            for question in self._further(selection, found):
-                found = [*found, *self._source.retrieve(question)]
-            envelope, nodes = _pack(selection, found)
+            for question in self._further(selection, candidates):
+                candidates = [*candidates, *self._source.retrieve(question)]
+            envelope, nodes = _pack(selection, candidates)
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         return nodes
 
@@ -134,12 +134,12 @@ class CRPRetriever(BaseRetriever):
         if isinstance(self._source, Relay):
             envelope, nodes = await asyncio.to_thread(self._from_relay, self._source, query)
         else:
-            found = await self._source.aretrieve(query_bundle)
+            candidates = await self._source.aretrieve(query_bundle)
             selection = self._selection(query)
-            further = await asyncio.to_thread(self._further, selection, found)
+            further = await asyncio.to_thread(self._further, selection, candidates)
             for more in await asyncio.gather(*map(self._source.aretrieve, further)):
-                found = [*found, *more]
-            envelope, nodes = await asyncio.to_thread(_pack, selection, found)
+                candidates = [*candidates, *more]
+            envelope, nodes = await asyncio.to_thread(_pack, selection, candidates)
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         return nodes
 
@@ -222,13 +222,13 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise RequestError("CRPNodePostprocessor needs the query: query_bundle or query_str")
-        given: object = query_bundle
-        if not isinstance(given, QueryBundle):
+        untyped: object = query_bundle
+        if not isinstance(untyped, QueryBundle):
             raise RequestError(
-                f"query_bundle is {type(given).__name__}; give a QueryBundle, or query_str"
+                f"query_bundle is {type(untyped).__name__}; give a QueryBundle, or query_str"
             )
         nodes = check_nodes(nodes)
-        # An engine behind an index node would else show the model what it found about its answer.
+        # Otherwise an engine behind an index node shows the model what it found about its answer.
         process_tree()
         dispatcher.event(
             ReRankStartEvent(

@@ -118,9 +118,9 @@ class SpanTree:
             nodes = _nodes(arguments.get("nodes"))
             self._narrow(span, nodes, nodes)
         else:
-            events = [one for one in arguments.values() if isinstance(one, Event)]
-            named = (getattr(one, "current_agent_name", None) for one in events)
-            span.agent = next((one for one in named if isinstance(one, str)), "")
+            events = [event for event in arguments.values() if isinstance(event, Event)]
+            named = (getattr(event, "current_agent_name", None) for event in events)
+            span.agent = next((name for name in named if isinstance(name, str)), "")
 
     def exit(self, id_: str, instance: Any, arguments: Mapping[str, Any], result: Any) -> None:
         """A span ended well."""
@@ -222,8 +222,8 @@ class SpanTree:
         if run is None or any(around.turn for around in span.scope()):
             return
         # Only looked at: reading an iterator would take its messages away from the model.
-        given = messages if isinstance(messages, list | tuple) else ()
-        sent = tuple(id(one) for one in given)
+        listed = messages if isinstance(messages, list | tuple) else ()
+        sent = tuple(id(message) for message in listed)
         # The same messages again are the same turn: called another way, or tried again.
         if not sent or sent != run.last:
             run.turns += 1
@@ -234,7 +234,7 @@ class SpanTree:
         above = span.path()[1:]
         for around in above:
             # A wrapper's nodes are what goes on; the wrapped ones were narrowed.
-            for inner in [one for one in around.shelf if self._runs_in(one, span)]:
+            for inner in [inner for inner in around.shelf if self._runs_in(inner, span)]:
                 del around.shelf[inner]
             if found.nodes:
                 around.shelf[span.id] = found
@@ -242,18 +242,18 @@ class SpanTree:
     def _narrow(
         self, span: Span, before: Sequence[NodeWithScore], after: Sequence[NodeWithScore]
     ) -> None:
-        """Of nodes that were found around a span, these go on."""
+        """Narrow the nodes that were found around a span to those that go on."""
         if span.parent is None:
             if after:
                 span.shelf[span.id] = SpanEvidence(tuple(after))
             return
         ids = {scored.node.node_id for scored in before}
-        shelf = next((one.shelf for one in span.parent.scope() if one.shelf), {})
-        hit = {origin: found for origin, found in shelf.items() if found.ids & ids}
+        shelf = next((enclosing.shelf for enclosing in span.parent.scope() if enclosing.shelf), {})
+        hit = {origin: evidence for origin, evidence in shelf.items() if evidence.ids & ids}
         if not hit and shelf:
-            # Nodes made of what was found, as of answers to parts of the question.
+            # These nodes were made from what was found, as from answers to parts of the question.
             return
-        query = next((found.query for found in hit.values() if found.query), "")
+        query = next((evidence.query for evidence in hit.values() if evidence.query), "")
         for around in span.path()[1:]:
             for origin in hit:
                 around.shelf.pop(origin, None)
@@ -265,20 +265,20 @@ class SpanTree:
         if span.shelf or output.is_error or span.tool == _HANDOFF or not output.content.strip():
             return
         asked = output.raw_input.get("kwargs", output.raw_input)
-        found = SpanEvidence(
+        evidence = SpanEvidence(
             tool=span.tool, asked=asked if isinstance(asked, Mapping) else {}, text=output.content
         )
         for around in above:
-            around.shelf[span.id] = found
+            around.shelf[span.id] = evidence
 
     def _record_tool_result(self, span: Span, result: ToolCallResult) -> None:
         run = agent_run(span)
         if run is None:
             return
-        said = result.tool_output.content
-        run.results.add(said)
+        content = result.tool_output.content
+        run.results.add(content)
         if result.tool_output.is_error or result.tool_name == _HANDOFF:
-            run.unfounded.add((result.tool_id, said))
+            run.unfounded.add((result.tool_id, content))
 
     def _runs_in(self, id_: str, span: Span) -> bool:
         inner = self._spans.get(id_)
@@ -414,9 +414,11 @@ def current_span() -> Span | None:
 
 def span_session(span: Span | None) -> str:
     """The session that `instrument_tags` name here or named for the agent around; or empty."""
-    found = session_of()
-    if found or span is None:
-        return found
+    session = session_of()
+    if session or span is None:
+        return session
     # Workflows run their steps under tags of their own.
-    tag = next((one.tag for one in span.path() if one.runs and one.tag), None)
+    tag = next(
+        (enclosing.tag for enclosing in span.path() if enclosing.runs and enclosing.tag), None
+    )
     return "" if tag is None else named_session(tag)

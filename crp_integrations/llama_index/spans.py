@@ -148,16 +148,18 @@ def agent_position(span: Span | None) -> AgentPosition:
     if span is None:
         return AgentPosition()
     path = span.path()
-    runs = [one for one in path if one.runs]
+    runs = [enclosing for enclosing in path if enclosing.runs]
     if not runs:
-        return AgentPosition(tool=next((one.tool for one in path if one.tool), ""))
+        return AgentPosition(
+            tool=next((enclosing.tool for enclosing in path if enclosing.tool), "")
+        )
     run = runs[0]
     inside = path[: path.index(run)]
     return AgentPosition(
-        agent=next((one.agent for one in inside if one.agent), run.agent),
+        agent=next((enclosing.agent for enclosing in inside if enclosing.agent), run.agent),
         depth=len(runs) - 1,
-        turn=next((one.turn for one in inside if one.turn), run.turns),
-        tool=next((one.tool for one in inside if one.tool), ""),
+        turn=next((enclosing.turn for enclosing in inside if enclosing.turn), run.turns),
+        tool=next((enclosing.tool for enclosing in inside if enclosing.tool), ""),
         run=run.id,
         parent=runs[1].id if len(runs) > 1 else "",
     )
@@ -229,8 +231,8 @@ TAG: Final = "session_id"
 
 def session_of(tags: Mapping[str, Any] | None = None) -> str:
     """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none."""
-    given = (active_instrument_tags.get() if tags is None else tags).get(TAG)
-    return "" if given is None or given == "" else named_session(given)
+    name = (active_instrument_tags.get() if tags is None else tags).get(TAG)
+    return "" if name is None or name == "" else named_session(name)
 
 
 def named_session(given: object) -> str:
@@ -327,8 +329,8 @@ class EmittingHandler(BaseEventHandler):
             recipe = {"tool": event.tool.name or "", "arguments": arguments}
             self._emit(emitter.procedural, recipe, "tool-recipe")
         elif isinstance(event, RetrievalEndEvent):
-            for found in event.nodes:
-                text = found.node.get_content(metadata_mode=MetadataMode.NONE)
+            for scored in event.nodes:
+                text = scored.node.get_content(metadata_mode=MetadataMode.NONE)
                 self._emit(emitter.semantic, text, "document")
 
     def _emit(self, emit: Callable[..., Any], content: Any, category: str) -> None:

@@ -54,8 +54,8 @@ class FabricEmbedding(BaseEmbedding):
 
     def __init__(self, embedder: Embedder, **fields: Any) -> None:
         check_embedder(embedder)
-        given = check_fields(type(self), fields)
-        super().__init__(**{"model_name": embedder.identity, **given})
+        checked = check_fields(type(self), fields)
+        super().__init__(**{"model_name": embedder.identity, **checked})
         self._embedder = embedder
 
     @classmethod
@@ -225,11 +225,11 @@ class CRPVectorStore(BasePydanticVectorStore):
         if node_ids is not None or not _all_indexed(query.filters):
             chosen = self._matching_facts(node_ids, query.filters, query.doc_ids)
             among = [fact.fact_id for fact in chosen]
-        found = self._search(query, where, among, kwargs)
-        nodes = [node_of(fact) for fact, _ in found]
+        hits = self._search(query, where, among, kwargs)
+        nodes = [node_of(fact) for fact, _ in hits]
         return VectorStoreQueryResult(
             nodes=nodes,
-            similarities=[score for _, score in found],
+            similarities=[score for _, score in hits],
             ids=[node.node_id for node in nodes],
         )
 
@@ -285,9 +285,9 @@ class CRPVectorStore(BasePydanticVectorStore):
         if mode is VectorStoreQueryMode.DEFAULT:
             return items.nearest(query.query_embedding, k, where=where, among=among)
         wanted = max(k, int(k * _prefetch(options.get("mmr_prefetch_factor"))))
-        found = items.nearest(query.query_embedding, wanted, where=where, among=among)
+        hits = items.nearest(query.query_embedding, wanted, where=where, among=among)
         threshold = options.get("mmr_threshold", query.mmr_threshold)
-        return items.diverse(found, k, 0.5 if threshold is None else threshold)
+        return items.diverse(hits, k, 0.5 if threshold is None else threshold)
 
     def _matching_facts(
         self,
@@ -316,22 +316,22 @@ def _nodes(given: object) -> list[BaseNode]:
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
         raise RequestError(f"nodes is {type(given).__name__}, wanted a list of nodes")
     nodes = list(given)
-    for number, one in enumerate(nodes, 1):
-        if not isinstance(one, BaseNode):
-            raise RequestError(f"node {number} is {type(one).__name__}, wanted a node")
+    for number, node in enumerate(nodes, 1):
+        if not isinstance(node, BaseNode):
+            raise RequestError(f"node {number} is {type(node).__name__}, wanted a node")
     return nodes
 
 
 def _mode(given: object) -> VectorStoreQueryMode:
     """A mode that the view has, also by its word."""
     modes = (*_VECTOR_MODES, *_TEXT_MODES)
-    found = next((mode for mode in modes if mode == given), None)
-    if found is None:
+    mode = next((mode for mode in modes if mode == given), None)
+    if mode is None:
         shown = given.value if isinstance(given, VectorStoreQueryMode) else given
         raise RequestError(
             f"query mode {shown!r:.40} is not one of {', '.join(mode.value for mode in modes)}"
         )
-    return found
+    return mode
 
 
 def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
@@ -350,7 +350,7 @@ def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Wh
         raise RequestError(
             f"filters is {type(filters).__name__}; give MetadataFilters(filters=[…])"
         )
-    wanted = {one.key: one.value for one in _equal(filters)}
+    wanted = {item.key: item.value for item in _equal(filters)}
     return Where(
         sources=None if doc_ids is None else _sources(doc_ids),
         metadata=plain_metadata(wanted, name="the filter", refusal=RequestError),
@@ -361,15 +361,15 @@ def _equal(filters: MetadataFilters | None) -> list[MetadataFilter]:
     """Filters for equal text that must all hold: JSON and Python agree on those alone."""
     if filters is None or filters.condition not in (FilterCondition.AND, None):
         return []
-    keys = [one.key for one in filters.filters if isinstance(one, MetadataFilter)]
+    keys = [item.key for item in filters.filters if isinstance(item, MetadataFilter)]
     return [
-        one
-        for one in filters.filters
-        if isinstance(one, MetadataFilter)
-        and one.operator is FilterOperator.EQ
-        and isinstance(one.value, str)
-        and one.key not in DOCUMENT_KEYS
-        and keys.count(one.key) == 1
+        item
+        for item in filters.filters
+        if isinstance(item, MetadataFilter)
+        and item.operator is FilterOperator.EQ
+        and isinstance(item.value, str)
+        and item.key not in DOCUMENT_KEYS
+        and keys.count(item.key) == 1
     ]
 
 
