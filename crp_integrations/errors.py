@@ -320,17 +320,17 @@ _KEY: Final = re.compile(
 )
 
 
-def provider_refusal(said: object) -> dict[str, Any] | None:
+def provider_refusal(body: object) -> dict[str, Any] | None:
     """A provider's refusal as `message`, `type`, `param` and `code`; None for another body.
 
     Args:
-        said: the body, as text or JSON, with or without an `error` object around these fields.
+        body: the body, as text or JSON, with or without an `error` object around these fields.
             API keys in its message are masked.
     """
-    if isinstance(said, str):
+    if isinstance(body, str):
         with suppress(ValueError, RecursionError):
-            said = json.loads(said)
-    refusal = (said.get("error") or said) if isinstance(said, Mapping) else None
+            body = json.loads(body)
+    refusal = (body.get("error") or body) if isinstance(body, Mapping) else None
     refusal = refusal if isinstance(refusal, Mapping) else {"message": refusal}
     message = refusal.get("message") or refusal.get("detail")
     if not message:

@@ -408,21 +408,21 @@ async def _only(input: Any) -> AsyncIterator[Any]:
     yield input
 
 
-def context_of(given: Any) -> Context:
+def context_of(context: Any) -> Context:
     """A context in any of its forms."""
-    if isinstance(given, Envelope):
-        return given
-    if isinstance(given, str):
-        return [given] if given.strip() else []
-    if isinstance(given, Document | Fact):
-        given = [given]
-    if not isinstance(given, Sequence):
-        raise RequestError(f"context is {type(given).__name__}, wanted documents, texts, envelope")
+    if isinstance(context, Envelope):
+        return context
+    if isinstance(context, str):
+        return [context] if context.strip() else []
+    if isinstance(context, Document | Fact):
+        context = [context]
+    if not isinstance(context, Sequence):
+        raise RequestError(f"context is {type(context).__name__}, wanted documents, texts, envelope")
     items: list[Fact | str] = []
-    documents = [item for item in given if isinstance(item, Document)]
-    if len(documents) == len(given):
+    documents = [item for item in context if isinstance(item, Document)]
+    if len(documents) == len(context):
         return facts_of(documents)[0]
-    for number, item in enumerate(given, 1):
+    for number, item in enumerate(context, 1):
         if not isinstance(item, Fact | str):
             raise RequestError(
                 f"context {number} is {type(item).__name__}; wanted documents alone, or texts"
