@@ -29,9 +29,9 @@ from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.redaction import redact as without
 from crp_integrations.receipt.replay import replay as again
-from crp_integrations.receipt.replay_records import Tools
+from crp_integrations.receipt.replay_records import ReplayTools
 from crp_integrations.receipt.verify import verify as check
-from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.receipt.whatif import Supposition, whatif
 
 if TYPE_CHECKING:
     from crp_integrations.relay.settings import Settings
@@ -62,9 +62,9 @@ def replay(
 
     receipt = verified_receipt(file)
     settings = load(Path(existing_store(store)) if store else None)
-    change = Change(budget_tokens=budget, without=tuple(without or ()), policy=policy)
+    change = Supposition(budget_tokens=budget, without=tuple(without or ()), policy=policy)
     tools = _replay_tools(receipt, settings, own=bool(store), asked=not recorded)
-    if change != Change():
+    if change != Supposition():
         supposed = whatif(receipt, change, tools)
         if as_json:
             typer.echo(supposed.model_dump_json(indent=2))
@@ -86,7 +86,7 @@ def verified_receipt(file: str) -> Receipt:
     return read(data)
 
 
-def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: bool) -> Tools:
+def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: bool) -> ReplayTools:
     """The settings and engines at hand for a replay."""
     from crp_integrations.relay.defaults import (
         chosen_embedder,
@@ -97,7 +97,7 @@ def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: boo
 
     arguments: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
     if not asked:
-        return Tools(**arguments)
+        return ReplayTools(**arguments)
     model = receipt.content.get("model")
     # The content may have any shape here: only the replay checks it.
     name = str(model.get("asked", "")) if isinstance(model, Mapping) else ""
@@ -105,7 +105,7 @@ def _replay_tools(receipt: Receipt, settings: Settings, *, own: bool, asked: boo
         # Without the model's tokenizer the recorded counts are used, and the replay says so.
         with suppress(CRPError):
             arguments["counter"] = tokenizers(settings)(name)
-    return Tools(
+    return ReplayTools(
         embedder=chosen_embedder(None, settings),
         # Receipts of `literal` name `alignment`: at hand where the settings name no verifier.
         verifier=default_verifier(settings.dpe.verifier) or default_verifier("alignment"),

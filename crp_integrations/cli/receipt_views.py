@@ -24,7 +24,7 @@ from crp_integrations.dpe.records import ClaimCounts
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.markup import counted
-from crp_integrations.receipt.comparison import Compared
+from crp_integrations.receipt.comparison import ComparedReceipts
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
@@ -337,7 +337,7 @@ def draw_supposition(receipt: Receipt, found: Supposed) -> None:
     terminal().print(Group(*parts, _limits(found.limits)))
 
 
-def draw_comparison(found: Compared) -> None:
+def draw_comparison(found: ComparedReceipts) -> None:
     """Where two receipts differ, and their contexts line by line."""
     missing = found.not_compared
     left_out = [Text(f"not compared, not in both copies: {_first_ids(missing)}")] if missing else []

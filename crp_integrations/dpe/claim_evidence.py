@@ -24,7 +24,7 @@ DECIDED = (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class ClaimQuote:
     """Words of a passage, those marked that a claim's status rests on."""
 
     name: str
@@ -36,7 +36,7 @@ class Quote:
         return " ".join("".join(part for part, _ in self.parts).split())
 
 
-def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[Quote]:
+def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[ClaimQuote]:
     """The evidence of a claim: its quotations in their sentences, or what comes nearest.
 
     Args:
@@ -56,13 +56,15 @@ def quotes(claim: Claim, passages: Passages, *, judged: bool) -> list[Quote]:
             spans.setdefault((id_, start, end), []).append((quotation.start, quotation.end))
         else:
             alone.append(
-                Quote(name or _name(quotation), pieces(quotation.text, [(0, len(quotation.text))]))
+                ClaimQuote(
+                    name or _name(quotation), pieces(quotation.text, [(0, len(quotation.text))])
+                )
             )
     for near in () if judged or claim.quotations else claim.evidence[:1]:
         if near.fact_id in passages and 0 < near.end - near.start <= SENTENCE:
             spans[near.fact_id, near.start, near.end] = []
     return [
-        Quote(
+        ClaimQuote(
             passages[id_][0],
             pieces(passages[id_][1][start:end], [(a - start, b - start) for a, b in marks]),
         )

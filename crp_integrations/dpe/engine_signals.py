@@ -24,7 +24,7 @@ TOLERANCE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SignalEntry:
     """What was said to one question.
 
     Attributes:
@@ -59,19 +59,19 @@ class Signals(Protocol):
 class Live:
     """Asks, and remembers what was said."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[SignalEntry] = field(default_factory=list)
 
     def said(self, at: str, ask: Callable[[], Any]) -> Any:
         """Ask and remember."""
         value = ask()
-        self.entries.append(Entry(at, value))
+        self.entries.append(SignalEntry(at, value))
         return value
 
 
 class Remembered:
     """Answers from what was remembered, in its order; nothing is asked."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[SignalEntry]) -> None:
         self._entries = tuple(entries)
         self._next = 0
 
@@ -116,7 +116,7 @@ class Compared(Remembered):
         asked: how many were asked.
     """
 
-    def __init__(self, entries: Sequence[Entry], *rooms: str) -> None:
+    def __init__(self, entries: Sequence[SignalEntry], *rooms: str) -> None:
         """Take what was remembered."""
         super().__init__(entries)
         self._rooms = rooms

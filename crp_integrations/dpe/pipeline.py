@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.engine_signals import Entry, Live, Remembered, Signals
+from crp_integrations.dpe.engine_signals import Live, Remembered, SignalEntry, Signals
 from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
@@ -26,8 +26,8 @@ from crp_integrations.dpe.stages.entailment import classify_risk, score_entailme
 from crp_integrations.dpe.stages.fidelity import verify_fidelity
 from crp_integrations.dpe.stages.flow import analyse_flow
 from crp_integrations.dpe.stages.report import write_report
-from crp_integrations.dpe.state import SessionSentences, Stage, State, Tools
-from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.state import SessionSentences, Stage, StageTools, State
+from crp_integrations.dpe.verifier.context import PassageContext
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, Silent, Tracer
@@ -89,8 +89,8 @@ def examine(
     """
     steps = tracer or Silent()
     door = signals or Live()
-    tools = Tools(embedder, verifier, settings, policy, tuple(recognisers), door)
-    index = cache(lambda: Context([text for _, text in dossier.passages]))
+    tools = StageTools(embedder, verifier, settings, policy, tuple(recognisers), door)
+    index = cache(lambda: PassageContext([text for _, text in dossier.passages]))
     state = State(dossier, tools, index, told=SessionSentences(dossier, embedder, door))
     first = READING if settings.decides == "claims" else ARITHMETIC
     for name, stage in (*first, *FURTHER):
@@ -155,7 +155,7 @@ class Examination:
     """
 
     dossier: Dossier
-    entries: tuple[Entry, ...]
+    entries: tuple[SignalEntry, ...]
     engines: Engines
     judged: JudgeRun | None = None
 

@@ -22,7 +22,7 @@ from crp_integrations.dpe.records import (
 )
 from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.alignment import Alignment
-from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.verifier.context import PassageContext
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.dpe.window_records import Coherence, Completeness, Flow, Repetition
 from crp_integrations.guard.ports import PolicyEngine
@@ -226,7 +226,7 @@ class SessionSentences:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class StageTools:
     """What a pipeline runs with.
 
     Attributes:
@@ -270,8 +270,8 @@ class State:
     """
 
     dossier: Dossier
-    tools: Tools
-    index: Callable[[], Context]
+    tools: StageTools
+    index: Callable[[], PassageContext]
     claims: tuple[Claim, ...] = ()
     sentences: tuple[str, ...] = ()
     alignments: tuple[Alignment | None, ...] = ()
@@ -295,7 +295,7 @@ class State:
         return self.told
 
     @property
-    def context(self) -> Context:
+    def context(self) -> PassageContext:
         """The passages, indexed once."""
         return self.index()
 

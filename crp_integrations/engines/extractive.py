@@ -50,7 +50,7 @@ _ENDED = re.compile(r"[.!…][\"')\]”’*_]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class ExtractedQuote:
     """A sentence of the context.
 
     Attributes:
@@ -140,10 +140,10 @@ def question(messages: Sequence[Message]) -> str:
     return next((m.content for m in reversed(messages) if m.role == "user"), "")
 
 
-def quotes(asked: str, contents: Sequence[str], most: int = MOST_QUOTES) -> list[Quote]:
+def quotes(asked: str, contents: Sequence[str], most: int = MOST_QUOTES) -> list[ExtractedQuote]:
     """The sentences that answer a question best, best first."""
     sentences = [
-        Quote(number, text)
+        ExtractedQuote(number, text)
         for number, content in enumerate(contents, start=1)
         for text in _sentences(content)
     ]
@@ -151,7 +151,7 @@ def quotes(asked: str, contents: Sequence[str], most: int = MOST_QUOTES) -> list
         return []
     rarity = inverse_frequency([sentence.text for sentence in sentences])
     around = [coverage(asked, content, rarity) for content in contents]
-    scored: list[tuple[float, int, Quote]] = []
+    scored: list[tuple[float, int, ExtractedQuote]] = []
     for place, sentence in enumerate(sentences):
         own = coverage(asked, sentence.text, rarity)
         if own < LEAST_COVERAGE:
@@ -206,8 +206,10 @@ def _form(text: str) -> float:
     return fullness * (ITEM_FORM if count >= ITEM_WORDS else POOR_FORM)
 
 
-def _distinct(scored: Sequence[tuple[float, int, Quote]], most: int) -> list[Quote]:
-    chosen: list[Quote] = []
+def _distinct(
+    scored: Sequence[tuple[float, int, ExtractedQuote]], most: int
+) -> list[ExtractedQuote]:
+    chosen: list[ExtractedQuote] = []
     seen: list[set[str]] = []
     for score, _, quote in scored:
         if len(chosen) == most or score < NEAR_BEST * scored[0][0]:

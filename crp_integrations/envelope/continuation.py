@@ -14,7 +14,7 @@ from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.prompt import marker_text
-from crp_integrations.envelope.records import Advice, PriorWindow
+from crp_integrations.envelope.records import Advice, EarlierWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import reaches
 from crp_integrations.errors import RequestError
@@ -142,7 +142,7 @@ def is_summary(source_id: str) -> bool:
     return source_id.startswith(SUMMARY_SOURCE)
 
 
-def seen_hashes(prior: Sequence[PriorWindow]) -> dict[str, str]:
+def seen_hashes(prior: Sequence[EarlierWindow]) -> dict[str, str]:
     """The set of facts that a session was shown: the hash last shown, by id.
 
     Spec: CRP-SPEC-003 §14.2
@@ -154,7 +154,7 @@ def seen_hashes(prior: Sequence[PriorWindow]) -> dict[str, str]:
     }
 
 
-def deferred_ids(prior: Sequence[PriorWindow]) -> tuple[str, ...]:
+def deferred_ids(prior: Sequence[EarlierWindow]) -> tuple[str, ...]:
     """Ids that earlier windows left for later ones and no window has shown since.
 
     Spec: CRP-SPEC-003 §14.1
@@ -166,14 +166,14 @@ def deferred_ids(prior: Sequence[PriorWindow]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-def next_window_number(prior: Sequence[PriorWindow]) -> int:
+def next_window_number(prior: Sequence[EarlierWindow]) -> int:
     """Number of the window after the prior ones, 1 without any."""
     return max((window.window_number for window in prior), default=0) + 1
 
 
 def evolve(
     candidates: Candidates,
-    prior: Sequence[PriorWindow],
+    prior: Sequence[EarlierWindow],
     *,
     counter: TokenCounter,
     settings: EnvelopeSettings,
@@ -226,7 +226,7 @@ def evolve(
     )
 
 
-def _in_window_order(prior: Sequence[PriorWindow]) -> list[PriorWindow]:
+def _in_window_order(prior: Sequence[EarlierWindow]) -> list[EarlierWindow]:
     """Windows by number, those of one fan-out, which share it, by id."""
     keys = [(window.window_number, window.window_id) for window in prior]
     if len(set(keys)) < len(keys):
@@ -239,7 +239,7 @@ def _in_window_order(prior: Sequence[PriorWindow]) -> list[PriorWindow]:
 
 
 def _summaries(
-    prior: Sequence[PriorWindow], counter: TokenCounter, settings: EnvelopeSettings
+    prior: Sequence[EarlierWindow], counter: TokenCounter, settings: EnvelopeSettings
 ) -> list[Candidate]:
     """A candidate for each window's summary; it was never stored, so it counts as new."""
     windows = [window for window in prior if window.summary.strip()]

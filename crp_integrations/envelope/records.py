@@ -37,7 +37,7 @@ class SeenFact(Part):
     content_hash: str
 
 
-class PriorWindow(Record):
+class EarlierWindow(Record):
     """An earlier window of a session.
 
     Spec: CRP-SPEC-003 §14.1, §14.2
@@ -65,7 +65,7 @@ class PriorWindow(Record):
     quality_tier: QualityTier
 
     @model_validator(mode="after")
-    def _deferred_unseen(self) -> PriorWindow:
+    def _deferred_unseen(self) -> EarlierWindow:
         both = {seen.fact_id for seen in self.facts_seen} & set(self.deferred)
         if both:
             raise ValueError(f"fact {min(both)} is both seen and deferred; it can be one of them")
@@ -268,7 +268,7 @@ class Envelope(Record):
 
     def as_prior(
         self, summary: str = "", hashes: Mapping[str, str] = MappingProxyType({})
-    ) -> PriorWindow:
+    ) -> EarlierWindow:
         """What the next window needs to know of this one.
 
         Spec: CRP-SPEC-003 §14.1
@@ -277,7 +277,7 @@ class Envelope(Record):
             summary: short account of this window's answer, made by the caller; empty for none.
             hashes: `sha256:…` of what is shown of facts, by id, as far as the caller has them.
         """
-        return PriorWindow(
+        return EarlierWindow(
             window_number=self.window_number,
             etag=self.etag,
             facts_seen=tuple(
@@ -330,6 +330,6 @@ def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:
     )
 
 
-def window_name(window: PriorWindow) -> str:
+def window_name(window: EarlierWindow) -> str:
     """A window's id, or its number where that is all that is known."""
     return window.window_id or f"window-{window.window_number}"

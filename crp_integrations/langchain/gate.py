@@ -417,7 +417,9 @@ def context_of(context: Any) -> Context:
     if isinstance(context, Document | Fact):
         context = [context]
     if not isinstance(context, Sequence):
-        raise RequestError(f"context is {type(context).__name__}, wanted documents, texts, envelope")
+        raise RequestError(
+            f"context is {type(context).__name__}, wanted documents, texts, envelope"
+        )
     items: list[Fact | str] = []
     documents = [item for item in context if isinstance(item, Document)]
     if len(documents) == len(context):

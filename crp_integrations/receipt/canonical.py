@@ -183,19 +183,19 @@ def whole(value: Any, place: str, *, least: int = 0) -> int:
     return value
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """How the values of a field are written as JSON, and read from it with the place of a fault."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
 
 
-def whole_number(least: int = 0) -> Kind:
+def whole_number(least: int = 0) -> FieldKind:
     """Whole numbers of at least so much."""
-    return Kind(int, partial(whole, least=least))
+    return FieldKind(int, partial(whole, least=least))
 
 
-def listed(kind: Kind) -> Kind:
+def listed(kind: FieldKind) -> FieldKind:
     """Tuples of one kind, as arrays."""
 
     def read(value: Any, place: str) -> tuple[Any, ...]:
@@ -203,17 +203,17 @@ def listed(kind: Kind) -> Kind:
             raise ReceiptBroken(place, "no list")
         return tuple(kind.read(item, f"{place}[{n}]") for n, item in enumerate(value))
 
-    return Kind(lambda value: [kind.write(item) for item in value], read)
+    return FieldKind(lambda value: [kind.write(item) for item in value], read)
 
 
-TEXT: Final = Kind(str, text_of)
-HASH: Final = Kind(bytes.hex, hex_of)
+TEXT: Final = FieldKind(str, text_of)
+HASH: Final = FieldKind(bytes.hex, hex_of)
 
 
 class Shape:
     """The declared fields of an object, from which it is both written and read."""
 
-    def __init__(self, schema: str = "", /, **kinds: Kind) -> None:
+    def __init__(self, schema: str = "", /, **kinds: FieldKind) -> None:
         """Declare the fields by their names, and the schema where the object names one."""
         self._schema, self._kinds = schema, kinds
         self._names = frozenset(kinds) | ({"schema"} if schema else frozenset())

@@ -149,7 +149,7 @@ class Unlike(Part):
     right: str = ""
 
 
-class Compared(Record):
+class ComparedReceipts(Record):
     """Two receipts beside each other.
 
     Attributes:
@@ -178,7 +178,7 @@ class Compared(Record):
     right_context: str = ""
 
 
-def diff(left: Receipt, right: Receipt) -> Compared:
+def diff(left: Receipt, right: Receipt) -> ComparedReceipts:
     """Compare two receipts.
 
     Raises:
@@ -192,14 +192,14 @@ def diff(left: Receipt, right: Receipt) -> Compared:
         raise malformed("content", error) from error
 
 
-def _compared(left: Receipt, right: Receipt) -> Compared:
+def _compared(left: Receipt, right: Receipt) -> ComparedReceipts:
     left_side, right_side = Comparable(left), Comparable(right)
     old, new = left_side.candidates, right_side.candidates
     was, is_ = left_side.shown, right_side.shown
     lacking: list[str] = []
     differences = (*_of_parts(left_side, right_side), *_of_texts(left, right, lacking))
     rescored = tuple(id_ for id_ in old if id_ in new and old[id_] != new[id_])
-    return Compared(
+    return ComparedReceipts(
         left=left.receipt_id,
         right=right.receipt_id,
         same=not differences and old == new and was == is_,

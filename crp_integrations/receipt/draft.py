@@ -33,7 +33,7 @@ from crp_integrations.receipt.predicate import (
     SCHEMA,
     AskedFor,
     FitTold,
-    Models,
+    ModelsRecord,
     RoomTold,
     Selected,
     Tokenizer,
@@ -129,7 +129,7 @@ def draft(told: Told, version: str) -> Draft:
         "package": {"name": NAME, "version": version},
         "request": request,
         "model": declared(
-            Models,
+            ModelsRecord,
             told,
             asked=fit.model if fit else next((call.model for call in told.calls), ""),
             answered=told.answered_by,

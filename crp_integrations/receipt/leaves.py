@@ -62,7 +62,7 @@ class Leaf(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
-class Entry(NamedTuple):
+class LeafEntry(NamedTuple):
     """A leaf as it is signed: everything but its text and its salt.
 
     Attributes:
@@ -89,7 +89,7 @@ class Entry(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, value: Any, count: int, place: str) -> Entry:
+    def from_json(cls, value: Any, count: int, place: str) -> LeafEntry:
         """Read a leaf."""
         if isinstance(value, dict) and "fact" in value:
             members = fields(value, _OF_FACT, place)
@@ -113,20 +113,20 @@ class Entry(NamedTuple):
         )
 
 
-def entries_of(listed: Any, place: str) -> tuple[Entry, ...]:
+def entries_of(listed: Any, place: str) -> tuple[LeafEntry, ...]:
     """Read the leaves of a receipt."""
     listed = _list(listed, place)
     entries = _of_facts(listed)
     count = len(listed)
     entries += [
-        Entry.from_json(value, count, f"{place}[{number}]")
+        LeafEntry.from_json(value, count, f"{place}[{number}]")
         for number, value in enumerate(listed[len(entries) :], start=len(entries))
     ]
     check_parts(entries, place)
     return tuple(entries)
 
 
-def _of_facts(listed: Sequence[Any]) -> list[Entry]:
+def _of_facts(listed: Sequence[Any]) -> list[LeafEntry]:
     """The leaves of facts, which come before all others; empty where one of them is malformed.
 
     They are most of a receipt's leaves, so their hashes are decoded in one call.
@@ -150,7 +150,7 @@ def _of_facts(listed: Sequence[Any]) -> list[Entry]:
     hashes = [data[at : at + 32] for at in range(0, len(data), 32)]
     # As tuples, without a call of their class for each.
     return [
-        tuple.__new__(Entry, (name, digest, id_, (), False, ()))
+        tuple.__new__(LeafEntry, (name, digest, id_, (), False, ()))
         for name, digest, id_ in zip(names, hashes, ids, strict=True)
     ]
 
@@ -231,7 +231,7 @@ def quoted(parts: Sequence[Part]) -> frozenset[int]:
     )
 
 
-def check_parts(leaves: Sequence[Leaf | Entry], place: str) -> None:
+def check_parts(leaves: Sequence[Leaf | LeafEntry], place: str) -> None:
     """Refuse leaves of one name, those of facts that are named otherwise, and nested ones."""
     names = [leaf.name for leaf in leaves]
     if len(set(names)) < len(names):

@@ -106,7 +106,7 @@ class Tokenizer(Part):
     source: str
 
 
-class Models(Part):
+class ModelsRecord(Part):
     """Which models took part.
 
     Attributes:
@@ -299,7 +299,7 @@ class Content(Part):
     scale: Literal[1_000_000]
     package: Package
     request: AskedFor
-    model: Models
+    model: ModelsRecord
     settings: SettingsInForce
     candidates: tuple[CandidateTold, ...]
     selected: Selected | None = None

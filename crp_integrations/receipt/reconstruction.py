@@ -11,8 +11,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
-from crp_integrations.dpe.engine_signals import Entry
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
+from crp_integrations.dpe.engine_signals import SignalEntry
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, UnreadPassage
 from crp_integrations.dpe.pipeline import Engines, Examination
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.envelope.candidates import (
@@ -51,7 +51,9 @@ def run_of(told: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
                 "conversation",
                 "instructions",
                 calls=tuple(_exchange(call, text) for call in told.calls),
-                left_out=tuple(LeftOut(fact_id=id_, reason=why) for id_, why in told.left_out),
+                left_out=tuple(
+                    UnreadPassage(fact_id=id_, reason=why) for id_, why in told.left_out
+                ),
             )
         )
     except ValidationError as error:
@@ -365,7 +367,7 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
         if isinstance(error, ReceiptBroken):
             raise
         raise ReceiptBroken("content.examined", f"malformed: {error}") from None
-    entries = tuple(Entry(signal.at, signal.value) for signal in examined.signals)
+    entries = tuple(SignalEntry(signal.at, signal.value) for signal in examined.signals)
     run = None if examined.judged is None else run_of(examined.judged, texts.__getitem__)
     return Examination(dossier, entries, engines_of(examined.engines), run)
 

@@ -28,8 +28,8 @@ from crp_integrations.receipt.canonical import (
 )
 from crp_integrations.receipt.leaves import (
     SALT_BYTES,
-    Entry,
     Leaf,
+    LeafEntry,
     check_parts,
     composed,
     leaf_hashes,
@@ -134,7 +134,7 @@ class Receipt:
         return self.statement.chain
 
     @property
-    def leaves(self) -> tuple[Entry, ...]:
+    def leaves(self) -> tuple[LeafEntry, ...]:
         """The leaves of its texts."""
         return self.statement.leaves
 
@@ -260,7 +260,7 @@ def texts_to_json(texts: Sequence[Text]) -> list[Any]:
     return values
 
 
-def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Text, ...]:
+def texts_from_json(values: Sequence[Any], leaves: Sequence[LeafEntry]) -> tuple[Text, ...]:
     """Read the texts of a receipt, one for each leaf."""
     decoded, made = binascii.a2b_base64, tuple.__new__
     texts: list[Text] = []
@@ -279,7 +279,7 @@ def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Tex
     return tuple(texts)
 
 
-def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
+def text_from_json(value: Any, leaf: LeafEntry, place: str) -> Text:
     """Read a text, or the word in its place."""
     if isinstance(value, str):
         try:
@@ -304,7 +304,7 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
     names, _, ids, _, ofs, follows, parts = zip(*leaves, strict=True) if leaves else [()] * 7
     # As tuples, without a call of their class for each.
     columns = zip(names, digests, ids, ofs, follows, parts, strict=True)
-    entries = tuple(map(tuple.__new__, repeat(Entry), columns))
+    entries = tuple(map(tuple.__new__, repeat(LeafEntry), columns))
     hashes = dict(zip(names, digests, strict=True))
     missing = [name for name in SUBJECTS if name not in hashes]
     if missing:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from crp_integrations.envelope.continuation import is_summary
 from crp_integrations.errors import RequestError
-from crp_integrations.receipt.leaves import Entry, quoted
+from crp_integrations.receipt.leaves import LeafEntry, quoted
 from crp_integrations.receipt.records import LeftOut, Receipt, given
 
 # What the package makes of facts by itself: labels in their words, hashes without salt.
@@ -150,7 +150,7 @@ def _word_for_word(receipt: Receipt, chosen: Collection[int], *, facts: bool) ->
     }
 
 
-def with_quoting(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
+def with_quoting(leaves: tuple[LeafEntry, ...], chosen: Iterable[int]) -> set[int]:
     """Numbers of leaves, and of those that may quote them or are put together from them."""
     gone = {*chosen}
     for number, leaf in enumerate(leaves):
@@ -160,7 +160,7 @@ def with_quoting(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
     return with_composed(leaves, gone)
 
 
-def with_composed(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
+def with_composed(leaves: tuple[LeafEntry, ...], chosen: Iterable[int]) -> set[int]:
     """Numbers of leaves, and of those that are put together from them."""
     gone = {*chosen}
     return gone | {n for n, leaf in enumerate(leaves) if not gone.isdisjoint(quoted(leaf.parts))}

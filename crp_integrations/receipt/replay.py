@@ -54,7 +54,7 @@ from crp_integrations.receipt.replay_records import (
     NotRun,
     Outcome,
     Replayed,
-    Tools,
+    ReplayTools,
     first,
 )
 from crp_integrations.vocabulary import HaltReason, QualityTier
@@ -160,7 +160,7 @@ def policy_of(text: str, place: str) -> Policy:
         raise ReceiptBroken(place, str(error)) from None
 
 
-def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
+def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
     """Do again what a receipt records, from nothing but the receipt.
 
     Signature, tree and chain are not checked here: `verify` does that.
@@ -177,7 +177,7 @@ def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
         ReceiptBroken: the content is malformed; names the place.
     """
     content, texts = content_of(receipt), Texts(receipt)
-    made = making.Context(receipt.content["envelope"] or {}, content, texts, tools)
+    made = making.ReplayedContext(receipt.content["envelope"] or {}, content, texts, tools)
     verdict = judging.Verdict(receipt, content, texts, tools)
     run: Mapping[str, Callable[[], Outcome]] = {
         "budget": lambda: making.budget(made),

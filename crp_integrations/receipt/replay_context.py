@@ -34,7 +34,7 @@ from crp_integrations.receipt.replay_records import (
     Differs,
     NotRun,
     Outcome,
-    Tools,
+    ReplayTools,
     first,
     in_text,
 )
@@ -47,7 +47,7 @@ _SECRET = "secret"
 
 
 @dataclass(frozen=True)
-class Context:
+class ReplayedContext:
     """A receipt's envelope, made again when it is first asked for.
 
     Attributes:
@@ -57,7 +57,7 @@ class Context:
     told: Mapping[str, Any]
     content: Content
     texts: Texts
-    tools: Tools
+    tools: ReplayTools
 
     @cached_property
     def seam(self) -> tuple[Candidates, tuple[str, ...]]:
@@ -172,7 +172,7 @@ class Context:
         return made
 
 
-def budget(made: Context) -> Outcome:
+def budget(made: ReplayedContext) -> Outcome:
     """The budget out of the model's limit and what was counted around the context (§7.2)."""
     fit, room = made.fit, made.fit.room
     if room is None:
@@ -190,7 +190,7 @@ def budget(made: Context) -> Outcome:
     return first(fit.budget_tokens, tokens, "fit.budget_tokens"), ""
 
 
-def selection(made: Context) -> Outcome:
+def selection(made: ReplayedContext) -> Outcome:
     """Rank, pack, order and tier: ids, scores, reasons, in millionths."""
     recorded_envelope = made.content.envelope
     if recorded_envelope is None:
@@ -221,7 +221,7 @@ def selection(made: Context) -> Outcome:
     return difference, remark
 
 
-def context(made: Context) -> Outcome:
+def context(made: ReplayedContext) -> Outcome:
     """The rendered context, byte for byte."""
     if made.content.envelope is None:
         examined = made.content.examined
@@ -236,7 +236,7 @@ def context(made: Context) -> Outcome:
     return in_text(made.texts.named("context"), envelope.text, "context"), ""
 
 
-def prompt(made: Context) -> Outcome:
+def prompt(made: ReplayedContext) -> Outcome:
     """The messages as they were sent, byte for byte, with system message and conversation."""
     content, texts = made.content, made.texts
     if not content.calls:
@@ -284,7 +284,7 @@ def _frame(message: Message) -> dict[str, Any]:
     return message.model_dump(mode="json", exclude={"content"})
 
 
-def counts(made: Context) -> Outcome:
+def counts(made: ReplayedContext) -> Outcome:
     """Every candidate counted again by its tokenizer, where that is at hand."""
     if made.content.fit is None:
         raise NotRun("the envelope was made elsewhere, or there was none")

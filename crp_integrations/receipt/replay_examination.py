@@ -30,7 +30,7 @@ from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.predicate_verdict import Examined
 from crp_integrations.receipt.reconstruction import Texts, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.replay_records import Difference, NotRun, Outcome, Tools, first
+from crp_integrations.receipt.replay_records import Difference, NotRun, Outcome, ReplayTools, first
 from crp_integrations.receipt.window_values import Withheld, dpe_settings
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
@@ -59,7 +59,7 @@ class Verdict:
     receipt: Receipt
     content: Content
     texts: Texts
-    tools: Tools
+    tools: ReplayTools
 
     @property
     def told(self) -> Examined:
@@ -164,7 +164,7 @@ def judged(verdict: Verdict) -> Outcome:
     return asked_again(recorded.judged, recorded.dossier, made.claims)
 
 
-def catalogue(content: Content, texts: Texts, tools: Tools) -> Outcome:
+def catalogue(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
     """The registered use, classified again where the policy engine is at hand."""
     examined = content.examined
     if examined is None or not examined.engines.policy:
@@ -180,7 +180,7 @@ def catalogue(content: Content, texts: Texts, tools: Tools) -> Outcome:
     return None, "" if compared.asked else "nothing was asked"
 
 
-def signals(content: Content, texts: Texts, tools: Tools) -> Outcome:
+def signals(content: Content, texts: Texts, tools: ReplayTools) -> Outcome:
     """What engines at hand say of the answer today, within the tolerance."""
     examined = content.examined
     if examined is None:
@@ -218,7 +218,7 @@ def _deviation(one: Deviation, tolerance: int) -> Difference:
 
 
 def _compared(
-    content: Content, examined: Examined, texts: Texts, tools: Tools, rooms: tuple[str, ...]
+    content: Content, examined: Examined, texts: Texts, tools: ReplayTools, rooms: tuple[str, ...]
 ) -> Compared:
     recorded = examination_of(content, examined, texts)
     compared = Compared(recorded.entries, *rooms)
@@ -244,7 +244,7 @@ def _compared(
     return compared
 
 
-def settings_of(content: Content, tools: Tools) -> DpeSettings:
+def settings_of(content: Content, tools: ReplayTools) -> DpeSettings:
     """The provenance engine's settings in force."""
     if tools.dpe is not None:
         return tools.dpe

@@ -195,7 +195,7 @@ class Replayed(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ReplayTools:
     """Engines and settings at hand; None for what is not.
 
     Attributes:
@@ -214,4 +214,4 @@ class Tools:
     tolerance: int = TOLERANCE
 
 
-NOTHING: Final = Tools()
+NOTHING: Final = ReplayTools()

@@ -33,7 +33,7 @@ from crp_integrations.receipt.canonical import (
     unb64,
     whole_number,
 )
-from crp_integrations.receipt.leaves import Entry, entries_of
+from crp_integrations.receipt.leaves import LeafEntry, entries_of
 from crp_integrations.seals import derive_key, sha256_hex
 
 TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -109,7 +109,7 @@ class Statement:
 
     subjects: Mapping[str, bytes]
     chain: Chain
-    leaves: tuple[Entry, ...]
+    leaves: tuple[LeafEntry, ...]
     root: bytes
     content: Mapping[str, Any]
 
@@ -159,7 +159,7 @@ class Statement:
         )
 
 
-def _leaves_written(leaves: Sequence[Entry]) -> bytes:
+def _leaves_written(leaves: Sequence[LeafEntry]) -> bytes:
     """Leaves as their JSON, without the brackets around it."""
     bare = is_bare("".join([leaf.fact_id for leaf in leaves]))
     written: list[str] = []

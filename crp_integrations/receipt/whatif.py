@@ -36,9 +36,9 @@ from crp_integrations.receipt.reconstruction import (
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay import capped, policy_of, terms_of
-from crp_integrations.receipt.replay_context import Context
+from crp_integrations.receipt.replay_context import ReplayedContext
 from crp_integrations.receipt.replay_examination import settings_of, with_judge
-from crp_integrations.receipt.replay_records import NOTHING, Differs, NotRun, Tools
+from crp_integrations.receipt.replay_records import NOTHING, Differs, NotRun, ReplayTools
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import Exactness, QualityTier, RiskLevel
 
@@ -50,7 +50,7 @@ LIMITS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Supposition:
     """What is to be other than it was; None leaves it.
 
     Attributes:
@@ -158,7 +158,7 @@ class Supposed(Record):
     limits: tuple[str, ...] = LIMITS
 
 
-def whatif(receipt: Receipt, change: Change, tools: Tools = NOTHING) -> Supposed:
+def whatif(receipt: Receipt, change: Supposition, tools: ReplayTools = NOTHING) -> Supposed:
     """Pack and judge once more, with something changed.
 
     The scores of the candidates stay as they are recorded, and so does the answer: no model is
@@ -180,7 +180,7 @@ def whatif(receipt: Receipt, change: Change, tools: Tools = NOTHING) -> Supposed
         raise malformed("content", error) from error
 
 
-def _check(content: Content, change: Change) -> None:
+def _check(content: Content, change: Supposition) -> None:
     known = {candidate.id for candidate in content.candidates}
     unknown = [fact_id for fact_id in change.without if fact_id not in known]
     if unknown and not known:
@@ -196,7 +196,9 @@ def _check(content: Content, change: Change) -> None:
         parse_policy(change.policy)
 
 
-def _supposed(receipt: Receipt, content: Content, change: Change, tools: Tools) -> Supposed:
+def _supposed(
+    receipt: Receipt, content: Content, change: Supposition, tools: ReplayTools
+) -> Supposed:
     texts = Texts(receipt)
     notes: list[str] = []
     context: ContextChange | None = None
@@ -206,7 +208,7 @@ def _supposed(receipt: Receipt, content: Content, change: Change, tools: Tools) 
         if change.of_context:
             notes.append("the context was made elsewhere, so it cannot be packed otherwise")
     else:
-        made = Context(receipt.content["envelope"] or {}, content, texts, tools)
+        made = ReplayedContext(receipt.content["envelope"] or {}, content, texts, tools)
         try:
             _refuse_lacking_texts(made)
             before = made.envelope
@@ -229,7 +231,7 @@ def _supposed(receipt: Receipt, content: Content, change: Change, tools: Tools) 
 # --- the context -----------------------------------------------------------------------
 
 
-def _refuse_lacking_texts(made: Context) -> None:
+def _refuse_lacking_texts(made: ReplayedContext) -> None:
     """Refuse to pack where texts of candidates are left out.
 
     The fillers in their places have other sizes in bytes and tokens, so no figure would be true.
@@ -240,7 +242,7 @@ def _refuse_lacking_texts(made: Context) -> None:
         raise NotRun(f"{texts} not in this copy")
 
 
-def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
+def _packed(made: ReplayedContext, change: Supposition, notes: list[str]) -> Envelope:
     """The envelope under a change."""
     candidates, _ = made.seam
     identity = made.tokenizer.identity
@@ -324,8 +326,8 @@ def _context_change(before: Envelope, after: Envelope) -> ContextChange:
 def _verdict(
     content: Content,
     texts: Texts,
-    change: Change,
-    tools: Tools,
+    change: Supposition,
+    tools: ReplayTools,
     after: Envelope | None,
     notes: list[str],
 ) -> VerdictChange | None:
@@ -391,7 +393,7 @@ def _passages_beside(
 def _examined_beside(
     examination: Examination,
     settings: DpeSettings,
-    tools: Tools,
+    tools: ReplayTools,
     passages: tuple[tuple[str, str], ...],
     after: Envelope | None,
     notes: list[str],

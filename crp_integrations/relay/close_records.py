@@ -16,7 +16,7 @@ from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.continuation import is_summary
-from crp_integrations.envelope.records import Envelope, PriorWindow
+from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.messages import ModelCall, Reply
@@ -41,7 +41,7 @@ from crp_integrations.seals import iso, sha256
 from crp_integrations.session import budget as safety
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import REFUSED, Session, WindowNode, new_continuation
-from crp_integrations.session.settings import BudgetSettings
+from crp_integrations.session.settings import SafetyBudgetSettings
 from crp_integrations.vocabulary import AiActClass, EventType, Pattern, RiskLevel
 
 
@@ -62,7 +62,7 @@ class SessionUpdate:
     session: Session
     node: WindowNode
     charged: float
-    prior: PriorWindow | None
+    prior: EarlierWindow | None
     kept: bool = False
     stored: bool = False
     placed: bool = True
@@ -187,7 +187,7 @@ def _session_policy(kept: str, admission: Admission | None) -> str:
     )
 
 
-def _prior_window(end: WindowEnd, seal: WindowSeal) -> PriorWindow | None:
+def _prior_window(end: WindowEnd, seal: WindowSeal) -> EarlierWindow | None:
     if end.envelope is None or seal.outcome != "released":
         return None
     envelope = end.envelope.model_copy(update={"window_number": seal.window_number})
@@ -201,7 +201,7 @@ def window_events(
     end: WindowEnd,
     report: Report,
     update: SessionUpdate,
-    settings: BudgetSettings,
+    settings: SafetyBudgetSettings,
     fallen: Mapping[str, object],
     pack: Mapping[str, Any] | None,
 ) -> list[tuple[EventType, dict[str, Any]]]:
@@ -284,7 +284,7 @@ def _examination_events(
 
 
 def _session_events(
-    update: SessionUpdate, settings: BudgetSettings
+    update: SessionUpdate, settings: SafetyBudgetSettings
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if update.charged and safety.halts(update.session.safety_budget, settings):
         yield (EventType.SAFETY_BUDGET_DEPLETED, {"budget": f"{update.session.safety_budget:.4f}"})

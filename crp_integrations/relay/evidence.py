@@ -22,7 +22,7 @@ from crp_integrations.dpe.dossier import SYSTEM
 from crp_integrations.dpe.records import RejectedClaim
 from crp_integrations.dpe.rejections import without_rejected
 from crp_integrations.envelope.continuation import is_summary, seen_hashes
-from crp_integrations.envelope.records import Envelope, PackedFact, PriorWindow
+from crp_integrations.envelope.records import EarlierWindow, Envelope, PackedFact
 from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
@@ -45,7 +45,7 @@ ECHO: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AnswerEvidence:
     """Passages that an answer is judged against.
 
     Attributes:
@@ -80,7 +80,7 @@ def evidence_of(
     earlier: Sequence[Fact] = (),
     rejected: Sequence[RejectedClaim] = (),
     system: str = "",
-) -> Evidence:
+) -> AnswerEvidence:
     """The evidence for an answer.
 
     Args:
@@ -118,7 +118,7 @@ def evidence_of(
         results.append((SYSTEM, readable(system)))
     weighted = len(weights) == len(passages)
     further = [fact.importance_weight for fact in before] + [UNWEIGHTED] * len(results)
-    return Evidence(
+    return AnswerEvidence(
         (*passages, *((fact.fact_id, fact.content) for fact in before), *results),
         (*weights, *further) if weighted and passages else (),
         whole | {fact.fact_id for fact in before},
@@ -273,7 +273,7 @@ def readable(text: str) -> str:
 _UNREADABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
-def earlier_facts(namespace: Namespace, prior: Sequence[PriorWindow]) -> list[Fact]:
+def earlier_facts(namespace: Namespace, prior: Sequence[EarlierWindow]) -> list[Fact]:
     """Facts that earlier windows showed and whose text is still the same today."""
     shown = seen_hashes(prior)
     ids = list(shown)[-MOST_EARLIER:]
@@ -282,7 +282,7 @@ def earlier_facts(namespace: Namespace, prior: Sequence[PriorWindow]) -> list[Fa
     return [fact for fact in namespace.facts(ids) if sha256(fact.content) == shown[fact.fact_id]]
 
 
-def evidence_vectors(evidence: Evidence, view: FabricView) -> FloatRows | None:
+def evidence_vectors(evidence: AnswerEvidence, view: FabricView) -> FloatRows | None:
     """Unit rows of the passages in their order, shape (passages, dimensions)."""
     # What is in no store has no vector yet, and a part of a fact is not all it says.
     made = [(name, text) for name, text in evidence.passages if text and name not in evidence.whole]

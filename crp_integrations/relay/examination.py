@@ -16,13 +16,12 @@ from crp_integrations.dpe.stages.completeness import completeness_of
 from crp_integrations.dpe.stages.report import finished
 from crp_integrations.envelope.continuation import next_window_number
 from crp_integrations.envelope.decomposition import decompose
-from crp_integrations.envelope.records import Envelope, window_name
-from crp_integrations.envelope.records import PriorWindow as SeenWindow
+from crp_integrations.envelope.records import EarlierWindow, Envelope, window_name
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.relay.evidence import (
-    Evidence,
+    AnswerEvidence,
     earlier_facts,
     evidence_of,
     evidence_vectors,
@@ -97,11 +96,11 @@ def examine_answer(
     world: World,
     namespace: Namespace,
     reads: Callable[[], FabricView],
-    evidence: Evidence,
+    evidence: AnswerEvidence,
     text: str,
     *,
     needs: Sequence[str] = (),
-    prior: Sequence[SeenWindow] = (),
+    prior: Sequence[EarlierWindow] = (),
     outdated: Collection[str] = (),
     numbered: bool = True,
 ) -> tuple[Report, Examination]:
@@ -134,7 +133,7 @@ def examine_windows(
     reads: Callable[[], FabricView],
     answers: Sequence[Answer],
     text: str,
-    prior: Sequence[SeenWindow] = (),
+    prior: Sequence[EarlierWindow] = (),
     rejected: Sequence[RejectedClaim] = (),
 ) -> Report:
     """The report on the text of several windows, beside what all of them were shown.
@@ -273,7 +272,7 @@ def caller_dossier(
 
 
 def earlier_answers(
-    prior: Sequence[SeenWindow], outdated: Collection[str] = ()
+    prior: Sequence[EarlierWindow], outdated: Collection[str] = ()
 ) -> tuple[PriorWindow, ...]:
     """The session's earlier answers, oldest first: the text where it was handed over, else the
     summary.

@@ -17,7 +17,7 @@ from datetime import datetime
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.records import PriorWindow, window_name
+from crp_integrations.envelope.records import EarlierWindow, window_name
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Reply
@@ -157,7 +157,7 @@ def may_lay_bridge(
 
 
 def hidden_windows(
-    namespace: Namespace, windows: Sequence[WindowNode], said: Mapping[str, PriorWindow]
+    namespace: Namespace, windows: Sequence[WindowNode], said: Mapping[str, EarlierWindow]
 ) -> set[str]:
     """Ids of windows that showed a fact the subject may not read, and of those that follow them.
 
@@ -242,7 +242,7 @@ def redacted_hashes(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str
 
 
 def outdated_windows(
-    namespace: Namespace, prior: Sequence[PriorWindow], nodes: Sequence[WindowNode]
+    namespace: Namespace, prior: Sequence[EarlierWindow], nodes: Sequence[WindowNode]
 ) -> tuple[str, ...]:
     """Names of the windows that showed a fact which says something else by now, or is stale since.
 

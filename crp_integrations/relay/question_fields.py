@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from crp_integrations.dpe.records import RejectedClaim
-from crp_integrations.envelope.records import Envelope, PriorWindow
+from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.governance.compaction.records import CompactionAccount
 from crp_integrations.headers.codec import RawHeaders, parse_request, read_downward
@@ -60,7 +60,7 @@ class QuestionFields(JudgeOptions, total=False):
     cache: CacheDirectives | str | None
     residency: str | None
     if_match: str | None
-    prior: Sequence[PriorWindow] | None
+    prior: Sequence[EarlierWindow] | None
     pinned: Sequence[str] | None
     previous: Envelope | None
     loop_depth: int | None

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.report_html import answer_html, passages_of
 from crp_integrations.envelope.envelope_html import envelope_html
-from crp_integrations.envelope.records import Envelope, PriorWindow
+from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import CompactionAccount
@@ -210,7 +210,7 @@ class Request(Record):
     cache: CacheDirectives = CacheDirectives()
     residency: str = ""
     if_match: str = ""
-    prior: tuple[PriorWindow, ...] = ()
+    prior: tuple[EarlierWindow, ...] = ()
     pinned: tuple[str, ...] = ()
     previous: Envelope | None = None
     loop_depth: int = Field(default=0, ge=0)
@@ -312,7 +312,7 @@ class Request(Record):
 
     @field_validator("prior")
     @classmethod
-    def _each_once(cls, value: tuple[PriorWindow, ...]) -> tuple[PriorWindow, ...]:
+    def _each_once(cls, value: tuple[EarlierWindow, ...]) -> tuple[EarlierWindow, ...]:
         numbers = [window.window_number for window in value]
         if len(set(numbers)) < len(numbers):
             raise ValueError(f"windows {numbers} repeat a number; give each window once")
@@ -379,7 +379,7 @@ class Answer(Record):
         shown = answer_html(self.text, self.report, passages_of(self.envelope))
         return shown + folded("What the model saw", envelope_html(self.envelope))
 
-    def as_prior(self, summary: str = "") -> PriorWindow:
+    def as_prior(self, summary: str = "") -> EarlierWindow:
         """What the next window needs to know of this one, its answer among it.
 
         Spec: CRP-SPEC-003 §14.1, CRP-SPEC-005 §8.2

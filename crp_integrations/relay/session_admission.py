@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import (
     AccessDenied,
     PolicyRelaxed,
@@ -109,19 +109,19 @@ class Admission:
     policy: Policy
     report_only: Policy | None
     parents: tuple[WindowNode, ...]
-    prior: tuple[PriorWindow, ...]
+    prior: tuple[EarlierWindow, ...]
     safety_budget: float
     barred: HaltReason | None = None
     pattern: Pattern = Pattern.LINEAR
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
     named: bool = False
-    given: tuple[PriorWindow, ...] = ()
+    given: tuple[EarlierWindow, ...] = ()
     stated: bool = False
     depth: int = 0
     continues: bool = False
     token: SessionToken | None = None
-    earlier: tuple[PriorWindow, ...] = ()
+    earlier: tuple[EarlierWindow, ...] = ()
 
     def strategy(self, wanted: Strategy) -> Strategy:
         """The strategy of a single window: a half-open circuit asks for the reflexive one."""
@@ -343,15 +343,15 @@ def _halt_reason(
     return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.sessions.budget) else None
 
 
-def merge_fan_out(windows: Sequence[PriorWindow]) -> tuple[PriorWindow, ...]:
+def merge_fan_out(windows: Sequence[EarlierWindow]) -> tuple[EarlierWindow, ...]:
     """Windows by number; those of one fan-out share a number and become one."""
-    by_number: dict[int, list[PriorWindow]] = {}
+    by_number: dict[int, list[EarlierWindow]] = {}
     for window in sorted(windows, key=lambda sibling: (sibling.window_number, sibling.window_id)):
         by_number.setdefault(window.window_number, []).append(window)
     return tuple(_merge_siblings(by_number[number]) for number in sorted(by_number))
 
 
-def _merge_siblings(siblings: Sequence[PriorWindow]) -> PriorWindow:
+def _merge_siblings(siblings: Sequence[EarlierWindow]) -> EarlierWindow:
     first = siblings[0]
     if len(siblings) == 1:
         return first

@@ -16,7 +16,7 @@ from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.pipeline import Examination
 from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
-from crp_integrations.envelope.records import Envelope, PriorWindow
+from crp_integrations.envelope.records import EarlierWindow, Envelope
 from crp_integrations.errors import (
     CRPError,
     LimitReached,
@@ -44,7 +44,7 @@ from crp_integrations.relay.close import (
 from crp_integrations.relay.close_records import draft_maker, receipt_contents
 from crp_integrations.relay.evidence import (
     TOOL_SOURCE,
-    Evidence,
+    AnswerEvidence,
     earlier_facts,
     evidence_of,
 )
@@ -107,7 +107,7 @@ class OpenWindow:
         # Of what the report's envelope shows, as far as it was looked at.
         self._hashes: Mapping[str, str] = {}
         # What the answer was examined beside.
-        self._evidence = Evidence(())
+        self._evidence = AnswerEvidence(())
         # The reply that was examined, and its way through the judge.
         self._examined_reply: Reply | None = None
         self._judged_answer: JudgedAnswer | None = None
@@ -188,7 +188,7 @@ class OpenWindow:
         flags = (*report.flags, *self._flags(), *self._personal(envelope))
         return report.model_copy(update={"flags": flags})
 
-    def _evidence_of(self, envelope: Envelope | None) -> Evidence:
+    def _evidence_of(self, envelope: Envelope | None) -> AnswerEvidence:
         """What an answer beside an envelope is judged against."""
         request = self._packing.request
         earlier = earlier_facts(self._packing.namespace, self._known()) if envelope else []
@@ -221,7 +221,7 @@ class OpenWindow:
         held = self._world.session_memories.of(self.session_id).rejected
         return unique_claims(self.request.rejected, held)
 
-    def _known(self) -> tuple[PriorWindow, ...]:
+    def _known(self) -> tuple[EarlierWindow, ...]:
         """What is known of the session's windows, whether or not this one continues one."""
         prior = self._packing.request.prior
         return prior or (self._admission.earlier if self._admission else ())

@@ -20,7 +20,7 @@ from crp_integrations.dpe.records import RejectedClaim, Report
 from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.envelope.ports import Reranker, Walker
-from crp_integrations.envelope.records import PackedFact, PriorWindow
+from crp_integrations.envelope.records import EarlierWindow, PackedFact
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import (
     AccessDenied,
@@ -51,7 +51,7 @@ MOST_REJECTED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class SessionMemory:
+class SessionMemorySource:
     """What is known of a session in memory alone.
 
     Attributes:
@@ -63,7 +63,7 @@ class SessionMemory:
 
     session: Session | None = None
     nodes: tuple[WindowNode, ...] = ()
-    priors: dict[str, PriorWindow] = field(default_factory=dict)
+    priors: dict[str, EarlierWindow] = field(default_factory=dict)
     rejected: tuple[RejectedClaim, ...] = ()
 
 
@@ -77,7 +77,7 @@ class SessionMemories:
 
     def __init__(self, most_sessions: int = 1_000) -> None:
         self._most = most_sessions
-        self._sessions: OrderedDict[str, SessionMemory] = OrderedDict()
+        self._sessions: OrderedDict[str, SessionMemorySource] = OrderedDict()
         self._lock = threading.Lock()
         # Held from the reading of a session until what became of it is kept.
         self._turns = threading.Lock()
@@ -94,14 +94,14 @@ class SessionMemories:
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
         """Hold a session's state and a window; the one longest unused goes when there are many."""
         with self._lock:
-            held = self._sessions.get(session.session_id, SessionMemory())
+            held = self._sessions.get(session.session_id, SessionMemorySource())
             nodes = held.nodes if node is None else (*held.nodes, node)[-MOST_WINDOWS:]
             self._put(session.session_id, replace(held, session=session, nodes=nodes))
 
-    def keep_prior(self, session_id: str, window: PriorWindow) -> None:
+    def keep_prior(self, session_id: str, window: EarlierWindow) -> None:
         """Hold what a window said; of a session that says much, what it said last."""
         with self._lock:
-            held = self._sessions.get(session_id, SessionMemory())
+            held = self._sessions.get(session_id, SessionMemorySource())
             priors = {**held.priors, window.window_id: window}
             room = MOST_CHARACTERS - sum(map(_characters, priors.values()))
             # The last window stays whatever its length: the next one continues it.
@@ -116,28 +116,28 @@ class SessionMemories:
         if not claims:
             return
         with self._lock:
-            held = self._sessions.get(session_id, SessionMemory())
+            held = self._sessions.get(session_id, SessionMemorySource())
             both = unique_claims(held.rejected, claims)[-MOST_REJECTED:]
             self._put(session_id, replace(held, rejected=both))
 
-    def of(self, session_id: str) -> SessionMemory:
+    def of(self, session_id: str) -> SessionMemorySource:
         """What is held of a session; nothing of an unknown one."""
         with self._lock:
-            return self._sessions.get(session_id, SessionMemory())
+            return self._sessions.get(session_id, SessionMemorySource())
 
     def end(self, session_id: str) -> None:
         """Forget a session."""
         with self._lock:
             self._sessions.pop(session_id, None)
 
-    def _put(self, session_id: str, held: SessionMemory) -> None:
+    def _put(self, session_id: str, held: SessionMemorySource) -> None:
         self._sessions[session_id] = held
         self._sessions.move_to_end(session_id)
         while len(self._sessions) > self._most:
             self._sessions.popitem(last=False)
 
 
-def _characters(window: PriorWindow) -> int:
+def _characters(window: EarlierWindow) -> int:
     return len(window.answer) + len(window.summary)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from crp_integrations.errors import RequestError
 from crp_integrations.session.records import BUDGET_DIGITS
-from crp_integrations.session.settings import BudgetSettings, RiskCosts
+from crp_integrations.session.settings import RiskCosts, SafetyBudgetSettings
 from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strategy
 
 
@@ -40,7 +40,7 @@ def charge(budget: float, level: RiskLevel, costs: RiskCosts) -> float:
     return _subtract(budget, costs.of(level))
 
 
-def warning_of(budget: float, settings: BudgetSettings) -> BudgetWarning | None:
+def warning_of(budget: float, settings: SafetyBudgetSettings) -> BudgetWarning | None:
     """The word of `CRP-Safety-Budget-Warning`; None while the budget is healthy.
 
     Spec: related facts §8
@@ -51,7 +51,7 @@ def warning_of(budget: float, settings: BudgetSettings) -> BudgetWarning | None:
     return BudgetWarning.CAUTION if left >= settings.review else BudgetWarning.LOW
 
 
-def circuit_of(budget: float, settings: BudgetSettings) -> Circuit:
+def circuit_of(budget: float, settings: SafetyBudgetSettings) -> Circuit:
     """State of the circuit breaker.
 
     Spec: related facts §8
@@ -62,7 +62,7 @@ def circuit_of(budget: float, settings: BudgetSettings) -> Circuit:
     return Circuit.HALF_OPEN if left > settings.halt else Circuit.OPEN
 
 
-def halts(budget: float, settings: BudgetSettings) -> bool:
+def halts(budget: float, settings: SafetyBudgetSettings) -> bool:
     """Whether every answer is withheld.
 
     Spec: related facts §8
@@ -70,7 +70,7 @@ def halts(budget: float, settings: BudgetSettings) -> bool:
     return settings.enforce and circuit_of(budget, settings) is Circuit.OPEN
 
 
-def is_spent(budget: float, settings: BudgetSettings) -> bool:
+def is_spent(budget: float, settings: SafetyBudgetSettings) -> bool:
     """Whether nothing is left, so that only another session goes on.
 
     Spec: related facts §8
@@ -78,7 +78,7 @@ def is_spent(budget: float, settings: BudgetSettings) -> bool:
     return settings.enforce and round_budget(budget) <= 0.0
 
 
-def needs_review(budget: float, settings: BudgetSettings) -> bool:
+def needs_review(budget: float, settings: SafetyBudgetSettings) -> bool:
     """Whether a person must review the answer, whatever the policy says.
 
     Spec: related facts §8
@@ -86,7 +86,7 @@ def needs_review(budget: float, settings: BudgetSettings) -> bool:
     return settings.enforce and warning_of(budget, settings) is BudgetWarning.LOW
 
 
-def may_delegate(budget: float, settings: BudgetSettings) -> bool:
+def may_delegate(budget: float, settings: SafetyBudgetSettings) -> bool:
     """Whether new sub-agents may be started.
 
     Spec: related facts §8
@@ -94,7 +94,7 @@ def may_delegate(budget: float, settings: BudgetSettings) -> bool:
     return not settings.enforce or circuit_of(budget, settings) is Circuit.CLOSED
 
 
-def preferred_strategy(budget: float, settings: BudgetSettings) -> Strategy | None:
+def preferred_strategy(budget: float, settings: SafetyBudgetSettings) -> Strategy | None:
     """The strategy that the breaker asks for; None while it leaves the choice.
 
     Spec: related facts §8
@@ -112,7 +112,7 @@ def apply_ceiling(own: float, asked: float | None) -> float:
 
 
 def charge_child(
-    own: float, child: float | None, *, halted: bool, settings: BudgetSettings
+    own: float, child: float | None, *, halted: bool, settings: SafetyBudgetSettings
 ) -> float:
     """A parent's budget once a sub-agent has returned.
 

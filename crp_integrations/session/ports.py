@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Transaction, WindowRecordsFacet
 from crp_integrations.session.records import Session, WindowNode
@@ -14,7 +14,7 @@ from crp_integrations.session.records import Session, WindowNode
 class SessionsFacet(WindowRecordsFacet, Protocol):
     """Sessions, their windows, and what windows said, of one namespace.
 
-    What a window said (`PriorWindow`, the report) is content: it names the facts that it came
+    What a window said (`EarlierWindow`, the report) is content: it names the facts that it came
     from, and is gone with the first of them that is withdrawn, or removed from the store. Nodes
     hold ids and hashes alone, and stay.
     """
@@ -36,7 +36,7 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         self,
         node: WindowNode,
         *,
-        prior: PriorWindow | None = None,
+        prior: EarlierWindow | None = None,
         report: str = "",
         facts: Sequence[str] = (),
         sources: Sequence[str] = (),
@@ -70,7 +70,7 @@ class SessionsFacet(WindowRecordsFacet, Protocol):
         """The window that an id continues."""
         ...
 
-    def priors(self, window_ids: Sequence[str]) -> dict[str, PriorWindow]:
+    def priors(self, window_ids: Sequence[str]) -> dict[str, EarlierWindow]:
         """What is kept of windows, by id; those of which nothing is kept are left out."""
         ...
 

@@ -86,7 +86,7 @@ class RiskCosts(Part):
         return costs[level]
 
 
-class BudgetSettings(Part):
+class SafetyBudgetSettings(Part):
     """Where the safety budget warns, asks for people, and halts. All in [0, 1].
 
     Spec: related facts §8
@@ -115,7 +115,7 @@ class BudgetSettings(Part):
         return _check_digits("a number of sessions.budget", value)
 
     @model_validator(mode="after")
-    def _in_order(self) -> BudgetSettings:
+    def _in_order(self) -> SafetyBudgetSettings:
         if not self.halt <= self.review <= self.healthy:
             raise ConfigError(
                 f"sessions.budget has halt {self.halt}, review {self.review} and healthy "
@@ -204,7 +204,7 @@ class SessionSettings(Part):
     Spec: related facts §5, §8
     """
 
-    budget: BudgetSettings = BudgetSettings()
+    budget: SafetyBudgetSettings = SafetyBudgetSettings()
     graph: WindowGraphSettings = WindowGraphSettings()
     transfer: TransferSettings = TransferSettings()
     token: TokenSettings = TokenSettings()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import TokenCounter
@@ -48,7 +48,7 @@ class Transfer:
         """What the graph keeps of a summary."""
         return sha256(self.text) if self.type is TransferType.SUMMARY else ""
 
-    def into(self, prior: PriorWindow) -> PriorWindow:
+    def into(self, prior: EarlierWindow) -> EarlierWindow:
         """The earlier window as the next one is told of it.
 
         Its text enters the next envelope with importance and relevance of

@@ -14,7 +14,7 @@ from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.continuation import degradation_advice
-from crp_integrations.envelope.records import Advice, PriorWindow
+from crp_integrations.envelope.records import Advice, EarlierWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
@@ -344,8 +344,8 @@ def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple
 
 
 def prior_windows(
-    ids: Sequence[str], kept: Mapping[str, PriorWindow], told: Mapping[str, PriorWindow]
-) -> list[PriorWindow]:
+    ids: Sequence[str], kept: Mapping[str, EarlierWindow], told: Mapping[str, EarlierWindow]
+) -> list[EarlierWindow]:
     """The earlier windows as the next one is told of them, in the ids' order.
 
     Spec: CRP-SPEC-003 §14.1

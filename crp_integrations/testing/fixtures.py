@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.envelope.records import PriorWindow, SeenFact
+from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact, Source, source_id
 from crp_integrations.receipt.leaves import Leaf
@@ -107,9 +107,9 @@ def window(number: int, name: str = "s", **fields: Any) -> WindowNode:
     )
 
 
-def prior(number: int, *fact_ids: str, **fields: Any) -> PriorWindow:
+def prior(number: int, *fact_ids: str, **fields: Any) -> EarlierWindow:
     """What a window that showed some facts leaves to the next."""
-    return PriorWindow(
+    return EarlierWindow(
         **{
             "window_number": number,
             "etag": "sha256:e",

@@ -183,7 +183,9 @@ def _checked(data: bytes) -> None:
 def _bytes_again(receipt: Receipt) -> None:
     """Rank, pack and render again; refuse what differs."""
     content, texts = content_of(receipt), Texts(receipt)
-    made = replay_context.Context(receipt.content["envelope"] or {}, content, texts, NOTHING)
+    made = replay_context.ReplayedContext(
+        receipt.content["envelope"] or {}, content, texts, NOTHING
+    )
     for part in (replay_context.selection, replay_context.context, replay_context.prompt):
         difference, _ = part(made)
         if difference is not None:

@@ -23,8 +23,8 @@ from crp_integrations.dpe.records import Classification, PersonalData, PersonalD
 from crp_integrations.dpe.risk import level
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.report import write_report
-from crp_integrations.dpe.state import State, Tools
-from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.state import StageTools, State
+from crp_integrations.dpe.verifier.context import PassageContext
 from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
@@ -128,8 +128,8 @@ def _report(about: Circumstances, base: float) -> Report:
     count = about.contradictions
     state = State(
         Dossier("", "x", (), system=System(sector=about.sector), loop_depth=about.loop_depth),
-        Tools(None, None, DpeSettings.preset("literal")),
-        lambda: Context([]),
+        StageTools(None, None, DpeSettings.preset("literal")),
+        lambda: PassageContext([]),
         coherence=Coherence(contradictions=(crossing,) * count, compared=count, contradicted=count),
         repetition=Repetition(level=about.repetition),
         personal=PersonalData(found=(datum,) if about.personal else ()),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages import fidelity as stage
 from crp_integrations.dpe.stages.fidelity import ALIKE
-from crp_integrations.dpe.verifier.opposition import Statements, senses
+from crp_integrations.dpe.verifier.opposition import StatementIndex, senses
 from crp_integrations.dpe.verifier.values import read
 from tests.dpe.helpers import check_literally as check
 from tests.dpe.helpers import literal
@@ -80,7 +80,7 @@ CLAIMS = st.lists(
 
 @given(CLAIMS)
 def test_the_index_finds_the_pairs_that_share_enough_words(texts: list[str]) -> None:
-    index = Statements(len(texts))
+    index = StatementIndex(len(texts))
     words: list[set[str]] = []
     for text in texts:
         own = {word for word, _ in senses(read(text))}

@@ -8,9 +8,9 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import ARITHMETIC
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.fidelity import order_of_search
-from crp_integrations.dpe.state import State, Tools
+from crp_integrations.dpe.state import StageTools, State
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
-from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.verifier.context import PassageContext
 from crp_integrations.vocabulary import Attribution, RiskLevel
 from tests.doubles import HashEmbedder
 from tests.dpe.helpers import LITERAL, kinds
@@ -92,8 +92,8 @@ def test_what_traces_is_not_flagged(answer: str) -> None:
 @pytest.mark.requirement("005-5.2-4")
 def test_every_claim_is_searched_and_ungrounded_ones_first() -> None:
     answer = "The port authority employs 640 people. Doctor Quill sold 99 yachts to Monaco in 1954."
-    tools = Tools(HashEmbedder(), AlignmentVerifier(), LITERAL)
-    state = State(Dossier("", answer, (("f1", FACT),)), tools, lambda: Context([FACT]))
+    tools = StageTools(HashEmbedder(), AlignmentVerifier(), LITERAL)
+    state = State(Dossier("", answer, (("f1", FACT),)), tools, lambda: PassageContext([FACT]))
     for _, stage in ARITHMETIC[:2]:
         state = stage(state)
     assert [state.claims[p].attribution for p in order_of_search(state)] == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crp_integrations.dpe.verifier.context import LONGEST_UNIT, Context
+from crp_integrations.dpe.verifier.context import LONGEST_UNIT, PassageContext
 from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
 from tests.doubles import HashEmbedder
 from tests.dpe.helpers import check_literally as check
@@ -66,7 +66,7 @@ def test_a_template_of_200_facts(place: int) -> None:
 
 def test_units_cover_every_passage() -> None:
     for text in (_long(5_000), "x" * 5_000, "a b " * 3_000, "", " ", HARBOUR):
-        units = Context([text]).units
+        units = PassageContext([text]).units
         covered = {at for unit in units for at in range(unit.start, unit.end)}
         assert {at for at, c in enumerate(text) if not c.isspace()} <= covered
         assert all(unit.end - unit.start <= LONGEST_UNIT + 60 for unit in units)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.envelope.retriever_hits import (
     ACTIVE,
     COLD,
@@ -325,7 +325,7 @@ def test_a_relay_counts_hits_by_tier() -> None:
 
 def test_an_earlier_windows_summary_is_of_tier_0_and_no_hit_of_the_fabric() -> None:
     opened = relay(*(f"{WIND} and {n}" for n in range(4)))
-    prior = PriorWindow(
+    prior = EarlierWindow(
         window_number=1, etag="", facts_seen=(), summary=MILK, quality_tier=QualityTier.A
     )
     answer = opened.ask(WIND, prior=(prior,))

@@ -22,7 +22,7 @@ from crp_integrations.envelope.continuation import (
     seen_hashes,
 )
 from crp_integrations.envelope.pack import PackResult, pack
-from crp_integrations.envelope.records import PriorWindow, SeenFact
+from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.headers.codec import parse_response
@@ -43,8 +43,8 @@ def window(
     summary: str = "",
     left: tuple[str, ...] = (),
     tier: QualityTier = QualityTier.B,
-) -> PriorWindow:
-    return PriorWindow(
+) -> EarlierWindow:
+    return EarlierWindow(
         window_number=number,
         etag=ETAG,
         facts_seen=tuple(
@@ -56,7 +56,7 @@ def window(
     )
 
 
-def evolved(given: Candidates, *prior: PriorWindow) -> Candidates:
+def evolved(given: Candidates, *prior: EarlierWindow) -> Candidates:
     return evolve(given, prior, counter=LetterCounter(), settings=SETTINGS)
 
 
@@ -138,7 +138,7 @@ def test_a_summary_is_told_once() -> None:
     ]
 
 
-def _summary_ids(prior: PriorWindow) -> set[str]:
+def _summary_ids(prior: EarlierWindow) -> set[str]:
     return {one.fact_id for one in evolved(candidates(), prior).facts}
 
 
@@ -154,7 +154,7 @@ def test_an_envelope_leaves_what_the_next_window_needs() -> None:
     assert prior.etag == envelope.etag
     assert prior.quality_tier is envelope.quality_tier
     assert set(prior.facts_seen) == set(window(1, A, B).facts_seen)
-    assert PriorWindow.model_validate_json(prior.model_dump_json()) == prior
+    assert EarlierWindow.model_validate_json(prior.model_dump_json()) == prior
     with pytest.raises(ValidationError, match="fact a is both seen and deferred"):
         window(1, A, left=("a",))
 

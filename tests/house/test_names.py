@@ -11,6 +11,7 @@ from tests.house.imports import PACKAGE
 
 # Each was assigned a hundred times and more, for a hundred different things.
 SAY_NOTHING = frozenset({"found", "one", "told", "said", "given", "heard", "kept"})
+ADAPTERS = {"adapters", "gateway", "langchain", "litellm", "llama_index"}
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name[0] != "_")
 
 
@@ -36,6 +37,17 @@ def test_a_variable_is_named_for_what_it_holds(room: str) -> None:
         if name.id in SAY_NOTHING
     ]
     assert named == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """Adapters apart, whose classes bear the names of their frameworks'."""
+    modules: dict[str, list[str]] = {}
+    for room in set(ROOMS) - ADAPTERS:
+        for path in (PACKAGE / room).rglob("*.py"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    modules.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: places for name, places in modules.items() if len(places) > 1} == {}
 
 
 def test_a_variable_that_says_nothing_is_seen() -> None:

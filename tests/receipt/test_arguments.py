@@ -16,7 +16,7 @@ from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
-from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.receipt.whatif import Supposition, whatif
 from tests.receipt.relayed import asked
 
 ONE = asked()
@@ -36,7 +36,7 @@ def test_a_file_is_given_as_its_bytes(verb: Callable[[Any], object], odd: Any) -
         replay,
         write,
         lambda one: diff(ONE, one),
-        lambda one: whatif(one, Change()),
+        lambda one: whatif(one, Supposition()),
         lambda one: redact(one, names=["answer"]),
         lambda one: verify(ONE, parents=[ONE, one]),
     ],

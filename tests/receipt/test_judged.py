@@ -21,7 +21,7 @@ from crp_integrations.receipt.redaction import erased, redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
-from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.receipt.whatif import Supposition, whatif
 from tests.receipt.judging import failing, judged, lenient, misquoting, nonsense, place_of, right
 from tests.receipt.relayed import ANSWER, asked, changed
 from tests.relay.conftest import FACTS
@@ -451,12 +451,12 @@ def _places(found: Any) -> list[str]:
 
 def test_what_if_keeps_the_word_of_the_judge_beside_the_same_context() -> None:
     receipt, _, answer = judged(lenient)
-    found = whatif(receipt, Change(policy="halt-on HIGH"))
+    found = whatif(receipt, Supposition(policy="halt-on HIGH"))
     assert found.verdict is not None
     assert found.verdict.risk.before == round(answer.report.risk_score * 1_000_000)
     assert found.verdict.risk.before == found.verdict.risk.after
     assert found.verdict.decision_after == "deliver"
-    other = whatif(receipt, Change(budget_tokens=20))
+    other = whatif(receipt, Supposition(budget_tokens=20))
     assert other.verdict is None or any("no judge is asked" in note for note in other.notes)
 
 

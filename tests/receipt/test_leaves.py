@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import b64
 from crp_integrations.receipt.leaves import (
-    Entry,
+    LeafEntry,
     as_json,
     composed,
     entries_of,
@@ -23,24 +23,24 @@ from crp_integrations.receipt.leaves import (
 )
 from crp_integrations.receipt.records import Shown, texts_from_json
 
-FACTS = [Entry(f"fact/f{n}", bytes([n]) * 32, f"f{n}") for n in range(4)]
-TEXT = Entry("answer", b"a" * 32, of=(0, 1), follows=True, parts=("[1] ",))
+FACTS = [LeafEntry(f"fact/f{n}", bytes([n]) * 32, f"f{n}") for n in range(4)]
+TEXT = LeafEntry("answer", b"a" * 32, of=(0, 1), follows=True, parts=("[1] ",))
 
 
-def _told(*leaves: Entry) -> list[dict[str, Any]]:
+def _told(*leaves: LeafEntry) -> list[dict[str, Any]]:
     # As JSON is read: lists in the place of tuples.
     found: list[dict[str, Any]] = json.loads(json.dumps([leaf.to_json() for leaf in leaves]))
     return found
 
 
 @given(order=st.permutations([*FACTS, TEXT]))
-def test_leaves_are_read_in_any_order(order: list[Entry]) -> None:
+def test_leaves_are_read_in_any_order(order: list[LeafEntry]) -> None:
     assert entries_of(_told(*order), "leaves") == tuple(order)
 
 
 def test_parts_are_read_as_they_were_told() -> None:
-    leaf = Entry("context", b"c" * 32, parts=("[1] ", 0, "\n", (1, 0, 3)))
-    plain = Entry("shown", b"d" * 32, parts=("[1] ", 3, "\n"))
+    leaf = LeafEntry("context", b"c" * 32, parts=("[1] ", 0, "\n", (1, 0, 3)))
+    plain = LeafEntry("shown", b"d" * 32, parts=("[1] ", 3, "\n"))
     wanted = (*FACTS, leaf, plain)
     assert entries_of(_told(*wanted), "leaves") == wanted
 

@@ -13,7 +13,7 @@ from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
-from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN, Tools
+from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN, ReplayTools
 from crp_integrations.receipt.verify import verify
 from tests.bench.receipt_packs import Words, pack, replayed
 from tests.bench.receipts import run
@@ -27,7 +27,7 @@ NUMBERS = st.integers(min_value=0, max_value=2**32)
 def test_every_pack_replays_to_its_bytes(number: int) -> None:
     receipt = pack(number)
     assert replayed(write(receipt))["broken"] == []
-    found = replay(read(write(receipt)), Tools(counter=Words()))
+    found = replay(read(write(receipt)), ReplayTools(counter=Words()))
     # Parts of facts have counts of their own, which are made in proportion first.
     assert found.part("counts").state == EQUAL
     assert found.part("examination").state == NOT_RUN

@@ -21,7 +21,7 @@ from crp_integrations.receipt.records import Draft, Receipt, issue, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
-from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.receipt.whatif import Supposition, whatif
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
@@ -221,7 +221,7 @@ def test_a_strangers_content_is_refused_and_never_a_crash(how: str) -> None:
     strange = changed(receipt, STRANGE[how])
     for run in (
         lambda: replay(strange),
-        lambda: whatif(strange, Change(budget_tokens=60)),
+        lambda: whatif(strange, Supposition(budget_tokens=60)),
         lambda: diff(receipt, strange),
     ):
         with suppress(ReceiptBroken):

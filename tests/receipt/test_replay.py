@@ -20,7 +20,7 @@ from crp_integrations.receipt.reconstruction import Texts, message_of
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
-from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN, Tools
+from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN, ReplayTools
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.defaults import default_verifier
 from crp_integrations.stores.memory import MemoryStore
@@ -334,7 +334,7 @@ def test_another_answer_is_refused() -> None:
 
 def test_engines_at_hand_are_asked_again() -> None:
     receipt = asked()
-    tools = Tools(
+    tools = ReplayTools(
         embedder=HashEmbedder(), verifier=default_verifier("alignment"), policy=RegoEngine()
     )
     found = replay(receipt, tools)
@@ -348,7 +348,7 @@ def test_an_engine_that_says_something_else_is_told() -> None:
     def doubt(content: dict[str, Any]) -> None:
         content["examined"]["signals"][1]["value"][0][0] -= 40_000
 
-    found = replay(changed(asked(), doubt), Tools(verifier=default_verifier("alignment")))
+    found = replay(changed(asked(), doubt), ReplayTools(verifier=default_verifier("alignment")))
     one = found.part("signals")
     assert one.state == DIFFERS
     assert one.place == "examined.signals[1] (entailment.judgement)"
@@ -397,7 +397,7 @@ def test_who_has_the_weights_replays_without_their_being_told() -> None:
     relay, _ = opened(**WEIGHTS)
     answer = relay.ask(QUESTION, model=MODEL, session_id=SESSION)
     receipt = out_of(relay, answer.receipt_id)
-    assert replay(receipt, Tools(envelope=relay.settings.envelope)).whole
+    assert replay(receipt, ReplayTools(envelope=relay.settings.envelope)).whole
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from crp_integrations.errors import CRPError, PolicySyntaxError, RequestError
 from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redaction import redact
-from crp_integrations.receipt.replay_records import Tools
-from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.receipt.replay_records import ReplayTools
+from crp_integrations.receipt.whatif import Supposition, whatif
 from crp_integrations.relay.defaults import default_verifier
 from tests.doubles import HashEmbedder
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
 from tests.relay.conftest import FACTS
 from tests.relay.judges import MEASURED
 
-ENGINES = Tools(embedder=HashEmbedder(), verifier=default_verifier("alignment"))
+ENGINES = ReplayTools(embedder=HashEmbedder(), verifier=default_verifier("alignment"))
 
 
 def ids(receipt: Receipt) -> list[str]:
@@ -29,7 +29,7 @@ def ids(receipt: Receipt) -> list[str]:
 
 
 def test_without_a_change_nothing_changes() -> None:
-    found = whatif(asked(), Change())
+    found = whatif(asked(), Supposition())
     assert found.context is not None
     assert found.verdict is not None
     assert found.context.same
@@ -39,7 +39,7 @@ def test_without_a_change_nothing_changes() -> None:
 
 def test_a_smaller_budget_leaves_facts_out() -> None:
     receipt = asked()
-    found = whatif(receipt, Change(budget_tokens=45))
+    found = whatif(receipt, Supposition(budget_tokens=45))
     assert found.context is not None
     assert found.context.facts_out
     assert found.context.budget.after == 45
@@ -55,7 +55,7 @@ def test_the_same_budget_given_again_packs_the_same() -> None:
     # With the tokenizer at hand a larger budget shows what the relay would have shown.
     wide = relay.ask(QUESTION, model=MODEL, budget_tokens=200).envelope
     counter = relay._world.counter_for(MODEL)
-    found = whatif(receipt, Change(budget_tokens=200), Tools(counter=counter))
+    found = whatif(receipt, Supposition(budget_tokens=200), ReplayTools(counter=counter))
     assert found.context is not None
     assert found.context.after == wide.text
     assert not any("proportion" in note for note in found.notes)
@@ -65,7 +65,7 @@ def test_without_a_fact_the_verdict_on_the_answer_changes() -> None:
     receipt = asked(QUESTION, f"{FACTS[0]} {FACTS[2]}")
     shown = {one["id"]: receipt.text(one["leaf"]) for one in receipt.content["candidates"]}
     gone = next(id_ for id_, text in shown.items() if text == FACTS[0])
-    found = whatif(receipt, Change(without=(gone,)), ENGINES)
+    found = whatif(receipt, Supposition(without=(gone,)), ENGINES)
     assert found.context is not None
     assert found.verdict is not None
     assert gone in found.context.facts_out
@@ -77,14 +77,14 @@ def test_without_a_fact_the_verdict_on_the_answer_changes() -> None:
 
 def test_another_context_is_not_judged_without_engines() -> None:
     receipt = asked()
-    found = whatif(receipt, Change(without=(ids(receipt)[0],)))
+    found = whatif(receipt, Supposition(without=(ids(receipt)[0],)))
     assert found.context is not None
     assert found.verdict is None
     assert any("verifier and embedder at hand" in note for note in found.notes)
 
 
 def test_a_stricter_policy_withholds() -> None:
-    found = whatif(asked(), Change(policy="block-fabrication; require-grounding 0.99"))
+    found = whatif(asked(), Supposition(policy="block-fabrication; require-grounding 0.99"))
     assert found.context is not None
     assert found.verdict is not None
     assert found.context.same
@@ -107,8 +107,8 @@ def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
     assert (envelope["quality_tier"], policy["tier"]) == ("S", "C")
     wanted = "require-quality S A B"
     counter = opened()[0]._world.counter_for(MODEL)
-    tools = Tools(embedder=ENGINES.embedder, verifier=ENGINES.verifier, counter=counter)
-    for change in (Change(policy=wanted), Change(policy=wanted, budget_tokens=80)):
+    tools = ReplayTools(embedder=ENGINES.embedder, verifier=ENGINES.verifier, counter=counter)
+    for change in (Supposition(policy=wanted), Supposition(policy=wanted, budget_tokens=80)):
         found = whatif(receipt, change, tools)
         assert found.verdict is not None
         assert found.context is not None
@@ -136,7 +136,7 @@ def test_what_it_was_is_what_was_decided(asking: dict[str, Any], decision: str) 
     receipt = receipt_of(relay, relay.receipts().ids()[-1])
     recorded = "withhold" if decision == "review" else decision
     assert receipt.content["policy"]["decision"] == recorded
-    verdict = whatif(receipt, Change()).verdict
+    verdict = whatif(receipt, Supposition()).verdict
     assert verdict is not None
     assert verdict.same
     assert (verdict.decision_before, verdict.decision_after) == (decision, decision)
@@ -145,12 +145,12 @@ def test_what_it_was_is_what_was_decided(asking: dict[str, Any], decision: str) 
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        (Change(without=("nobody",)), RequestError, "'nobody' is not among the 5 candidates"),
-        (Change(budget_tokens=-1), RequestError, "the budget is -1"),
-        (Change(policy="halt-on everything"), PolicySyntaxError, "halt-on"),
+        (Supposition(without=("nobody",)), RequestError, "'nobody' is not among the 5 candidates"),
+        (Supposition(budget_tokens=-1), RequestError, "the budget is -1"),
+        (Supposition(policy="halt-on everything"), PolicySyntaxError, "halt-on"),
     ],
 )
-def test_a_change_that_is_none_is_refused(change: Change, error: Any, said: str) -> None:
+def test_a_change_that_is_none_is_refused(change: Supposition, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         whatif(asked(), change)
 
@@ -161,12 +161,14 @@ def test_a_fact_of_a_context_that_was_made_elsewhere_cannot_be_left_out() -> Non
     assert receipt is not None
     shown = next(leaf.fact_id for leaf in receipt.leaves if leaf.fact_id)
     with pytest.raises(RequestError, match=f"'{shown}' cannot be left out: the receipt names no"):
-        whatif(receipt, Change(without=(shown,)))
+        whatif(receipt, Supposition(without=(shown,)))
 
 
-@pytest.mark.parametrize("change", [Change(budget_tokens=60), Change()])
+@pytest.mark.parametrize("change", [Supposition(budget_tokens=60), Supposition()])
 @pytest.mark.parametrize("quoting", [True, False])
-def test_a_copy_without_texts_has_no_figures_of_a_context(change: Change, quoting: bool) -> None:
+def test_a_copy_without_texts_has_no_figures_of_a_context(
+    change: Supposition, quoting: bool
+) -> None:
     receipt = asked()
     gone = ids(receipt)[:2]
     found = whatif(redact(receipt, facts=gone, quoting=quoting), change, ENGINES)
@@ -182,11 +184,11 @@ def test_a_copy_without_a_text_that_was_not_shown_has_none_either() -> None:
     receipt = receipt_of(relay, answer.receipt_id)
     gone = next(one["id"] for one in receipt.content["candidates"] if one["id"] not in ids(receipt))
     copy = redact(receipt, facts=[gone], quoting=False)
-    found = whatif(copy, Change(budget_tokens=200), ENGINES)
+    found = whatif(copy, Supposition(budget_tokens=200), ENGINES)
     assert "context not run: 1 text is not in this copy" in found.notes
     assert (found.context, found.verdict) == (None, None)
     # A policy is asked about the answer alone.
-    assert whatif(copy, Change(policy="halt-on CRITICAL")).verdict is not None
+    assert whatif(copy, Supposition(policy="halt-on CRITICAL")).verdict is not None
 
 
 def test_two_receipts_of_one_question_are_the_same() -> None:

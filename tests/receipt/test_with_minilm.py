@@ -13,7 +13,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
-from crp_integrations.receipt.replay_records import EQUAL, Replayed, Tools
+from crp_integrations.receipt.replay_records import EQUAL, Replayed, ReplayTools
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.defaults import default_embedder, default_verifier
 from crp_integrations.stores.memory import MemoryStore
@@ -81,7 +81,7 @@ def test_windows_of_real_engines_replay_elsewhere(
 
 
 def test_the_engines_say_it_again(relay: Relay, receipts: list[Receipt]) -> None:
-    tools = Tools(
+    tools = ReplayTools(
         counter=relay._world.counter_for("gpt-4o"),
         embedder=default_embedder(),
         verifier=default_verifier("alignment"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Message, Relay
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import MemoryItem, Scope
@@ -204,7 +204,7 @@ HOSTILE: list[tuple[str, Any]] = [
     (
         "prior",
         [
-            PriorWindow(
+            EarlierWindow(
                 window_number=1, etag="e", facts_seen=(), summary=LONE, quality_tier=QualityTier.D
             )
         ],

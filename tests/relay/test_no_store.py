@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.envelope.continuation import EARLIER
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.headers import names
 from crp_integrations.relay.steps import Halt, NotModified
 from crp_integrations.relay.world import MOST_CHARACTERS, SessionMemories
@@ -247,8 +247,8 @@ def test_a_session_in_memory_alone_keeps_what_it_said_last_and_no_more_than_that
     assert [*remembered.of(SESSION).priors] == ["w30"]
 
 
-def _said(number: int, answer: str) -> PriorWindow:
-    return PriorWindow(
+def _said(number: int, answer: str) -> EarlierWindow:
+    return EarlierWindow(
         window_number=number,
         window_id=f"w{number}",
         etag="",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay
 from crp_integrations.envelope.continuation import SUMMARY_SOURCE
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import RequestError
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer, Request
@@ -57,7 +57,7 @@ def texts(answer: Answer) -> set[str]:
     return {f.content for f in facts if not f.source_id.startswith(SUMMARY_SOURCE)}
 
 
-def ask(relay: Relay, budget: int, *prior: PriorWindow, **fields: Any) -> Answer:
+def ask(relay: Relay, budget: int, *prior: EarlierWindow, **fields: Any) -> Answer:
     return relay.ask(QUESTION, session_id=SESSION, budget_tokens=budget, prior=prior, **fields)
 
 
@@ -143,7 +143,7 @@ def test_a_fact_is_shown_again_once_it_was_updated(relay: Relay) -> None:
 @pytest.mark.requirement("003-14.2-2")
 def test_over_a_whole_chain_every_fact_is_shown_exactly_once(relay: Relay) -> None:
     budget = full_budget(relay)
-    windows: list[PriorWindow] = []
+    windows: list[EarlierWindow] = []
     shown: list[str] = []
     while True:
         answer = ask(relay, budget, *windows)
@@ -210,7 +210,7 @@ def test_a_request_with_prior_windows_reads_back(relay: Relay) -> None:
 def test_no_window_repeats_another(budgets: list[int]) -> None:
     relay = Relay.open(embedder=HashEmbedder(), key=KEY, clock=NOON)
     relay.fabric.add(list(FACTS))
-    windows: list[PriorWindow] = []
+    windows: list[EarlierWindow] = []
     shown: list[str] = []
     for budget in budgets:
         envelope = relay.turn(QUESTION, budget_tokens=budget, prior=windows).preview()

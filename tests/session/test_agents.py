@@ -15,8 +15,8 @@ from crp_integrations.session import agents
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.session.settings import (
     AgentSettings,
-    BudgetSettings,
     RegisteredAgent,
+    SafetyBudgetSettings,
     SessionSettings,
 )
 from crp_integrations.vocabulary import SafetyMode, Strategy
@@ -31,7 +31,7 @@ READER = RegisteredAgent(
     safety_policy="halt-on HIGH",
 )
 SETTINGS = SessionSettings(
-    budget=BudgetSettings(enforce=True), agents=AgentSettings(registered=(READER,))
+    budget=SafetyBudgetSettings(enforce=True), agents=AgentSettings(registered=(READER,))
 )
 
 

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.session import budget
-from crp_integrations.session.settings import BudgetSettings, RiskCosts
+from crp_integrations.session.settings import RiskCosts, SafetyBudgetSettings
 from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strategy
 
-SETTINGS = BudgetSettings(enforce=True)
+SETTINGS = SafetyBudgetSettings(enforce=True)
 COSTS = RiskCosts()
 BUDGETS = st.floats(0.0, 1.0) | st.integers(0, 10_000).map(lambda n: n / 10_000)
 LEVELS = st.sampled_from(RiskLevel)
@@ -160,12 +160,12 @@ def test_settings_that_cannot_be_meant_are_refused() -> None:
     with pytest.raises(ConfigError, match="4 digits"):
         RiskCosts(medium=0.03333)
     with pytest.raises(ConfigError, match="halt ≤ review"):
-        BudgetSettings(review=0.05)
+        SafetyBudgetSettings(review=0.05)
 
 
 @given(BUDGETS)
 def test_a_budget_that_is_not_enforced_is_reported_and_stops_nothing(own: float) -> None:
-    settings = BudgetSettings()
+    settings = SafetyBudgetSettings()
     assert budget.circuit_of(own, settings) is budget.circuit_of(own, SETTINGS)
     assert budget.warning_of(own, settings) is budget.warning_of(own, SETTINGS)
     assert not budget.halts(own, settings)

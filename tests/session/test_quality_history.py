@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.envelope.continuation import EARLIER, deferred_ids, evolve, seen_hashes
-from crp_integrations.envelope.records import PriorWindow, SeenFact
+from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.seals import sha256
 from crp_integrations.session import window_graph
@@ -19,8 +19,8 @@ from tests.session.window_nodes import DIAMOND, chain
 S, A, B, C, D = QualityTier
 
 
-def prior(window_id: str, number: int, *shown: str, left: tuple[str, ...] = ()) -> PriorWindow:
-    return PriorWindow(
+def prior(window_id: str, number: int, *shown: str, left: tuple[str, ...] = ()) -> EarlierWindow:
+    return EarlierWindow(
         window_number=number,
         etag=sha256("e"),
         facts_seen=tuple(SeenFact(fact_id=one, content_hash=sha256(one)) for one in shown),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.envelope.continuation import EARLIER, SUMMARY_SOURCE, evolve
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256
 from crp_integrations.session import transfer
@@ -156,7 +156,7 @@ def test_a_long_answer_without_paragraphs_takes_no_long_time() -> None:
 
 
 def test_what_goes_over_is_one_fact_of_the_next_envelope() -> None:
-    prior = PriorWindow(
+    prior = EarlierWindow(
         window_number=1, etag=sha256("e"), facts_seen=(), quality_tier=QualityTier.A
     )
     told = settled(TransferType.SUMMARY, summary="Opened in 1911.", fidelity=0.9).into(prior)

@@ -24,8 +24,8 @@ from crp_integrations.dpe.comparison.clause_words import (
     without_denial,
 )
 from crp_integrations.dpe.comparison.evidence_index import (
-    Clause,
-    Evidence,
+    EvidenceClause,
+    EvidenceIndex,
     Sentence,
     lead_at,
     leads_of,
@@ -68,7 +68,7 @@ class Match:
     """
 
     sentence: Sentence
-    clause: Clause
+    clause: EvidenceClause
     own: Token | None = None
     other: Token | None = None
     denied: bool = False
@@ -99,7 +99,7 @@ def compare_claims(
     """
     # A model's thoughts must not qualify the sentence behind them; offsets stay the same.
     answer = without_reasoning(answer, reasoning_spans(answer))
-    evidence = Evidence(passages)
+    evidence = EvidenceIndex(passages)
     structured = compare_structures(answer, evidence, question)
     comparison = _Comparison(answer, evidence, question)
     compared = [
@@ -121,7 +121,7 @@ def compare_claims(
 class _Comparison:
     """One answer beside the evidence."""
 
-    def __init__(self, answer: str, evidence: Evidence, question: str) -> None:
+    def __init__(self, answer: str, evidence: EvidenceIndex, question: str) -> None:
         self.answer, self.evidence, self.question = answer, evidence, question
         self._sentences = split_sentences(answer)
         self._leads = leads_of(answer)
@@ -277,7 +277,7 @@ def _equal(own: Sequence[Token], other: Sequence[Token]) -> bool:
     return len(own) == len(other) and all(map(same_token, own, other))
 
 
-def _beside(tokens: Sequence[Token], sentence: Sentence, clause: Clause) -> Match | None:
+def _beside(tokens: Sequence[Token], sentence: Sentence, clause: EvidenceClause) -> Match | None:
     """How a claim stands to a clause: the same, one value apart, or one denied; None for others."""
     other = clause.tokens
     if len(tokens) == len(other):
@@ -315,7 +315,7 @@ def _bounds(tokens: Sequence[Token]) -> bool:
 
 
 def _by_structure(
-    claim: Claim, structured: Sequence[FieldVerdict], evidence: Evidence
+    claim: Claim, structured: Sequence[FieldVerdict], evidence: EvidenceIndex
 ) -> Claim | None:
     """A claim that is a row or object, by its fields; None for other claims."""
     own = [row for row in structured if claim.start < row.end and row.start < claim.end]
@@ -363,7 +363,7 @@ def _wrong(
     )  # fmt: skip
 
 
-def _place_of(row: FieldVerdict, evidence: Evidence) -> Quotation:
+def _place_of(row: FieldVerdict, evidence: EvidenceIndex) -> Quotation:
     id_, text = evidence.passages[row.passage]
     start, end = row.place
     return Quotation(

@@ -32,7 +32,7 @@ LONGEST: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class EvidenceClause:
     """A clause of a passage with the subject that it borrows, or a whole sentence.
 
     Attributes:
@@ -70,7 +70,7 @@ class Sentence:
     before: Sentence | None = None
     words: frozenset[str] = field(default=frozenset())
     is_code: bool = False
-    _clauses: list[Clause] | None = None
+    _clauses: list[EvidenceClause] | None = None
 
     @property
     def is_prose(self) -> bool:
@@ -89,16 +89,16 @@ class Sentence:
         return self.clauses[0].tokens
 
     @property
-    def clauses(self) -> list[Clause]:
+    def clauses(self) -> list[EvidenceClause]:
         """The sentence itself, and each of its clauses where it has several."""
         if self._clauses is None:
             self._clauses = list(self._cut())
         return self._clauses
 
-    def _cut(self) -> Iterator[Clause]:
+    def _cut(self) -> Iterator[EvidenceClause]:
         every = tokens_of(self.text, self.keys, self.start)
         free = not (self.lead and qualified(self.lead))
-        yield Clause(tuple(every), ((self.start, self.end),), True, free)
+        yield EvidenceClause(tuple(every), ((self.start, self.end),), True, free)
         if not self.is_prose:
             return
         sentence_clauses = clauses(self.text)
@@ -128,7 +128,7 @@ class Sentence:
                     t for t in every if any(a <= t.start and t.end <= b for a, b in subject)
                 )
                 ok = free and apart and not qualified(rest)
-                yield Clause(inside, tuple(subject), False, ok)
+                yield EvidenceClause(inside, tuple(subject), False, ok)
 
     def _subjects(
         self, parts: list[tuple[int, int]], every: Sequence[Token]
@@ -145,7 +145,7 @@ class Sentence:
                 yield [(opening[2].start, parts[0][1]), parts[1]]
 
 
-class Evidence:
+class EvidenceIndex:
     """The passages as claims are compared with them.
 
     Attributes:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import claim_tokens
-from crp_integrations.dpe.comparison.evidence_index import Evidence
+from crp_integrations.dpe.comparison.evidence_index import EvidenceIndex
 from crp_integrations.dpe.records import Claim, Entity
 from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.dates import DateMention, dates, gives
@@ -42,7 +42,9 @@ _INDEXED: Final = re.compile(r"[\w)`](?:\[[^\[\]\n]{0,20}\])*\Z")
 _DIGITS: Final = re.compile(r"\d+(?:[.,'\u2009\u00a0\u202f]\d+)*")
 
 
-def missing_quotations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
+def missing_quotations(
+    answer: str, evidence: EvidenceIndex, question: str
+) -> Iterator[tuple[int, int]]:
     """Quotations of several words that neither a passage nor the question has, as offsets."""
     if not evidence.passages or answer.lstrip()[:1] in ("{", "["):
         # The strings of structured output are nobody's words.
@@ -68,7 +70,7 @@ def _is_inch(answer: str, match: re.Match[str], kind: str) -> bool:
     return inner[0].isspace() or inner[-1].isspace() or before.isalnum() or '"' in (before, after)
 
 
-def _stands(quotation: str, evidence: Evidence, question: str) -> bool:
+def _stands(quotation: str, evidence: EvidenceIndex, question: str) -> bool:
     if any(locate(quotation, folded) is not None for folded in evidence.folded):
         return True
     # Word for word without punctuation, tags, links and escapes.
@@ -81,7 +83,7 @@ def _stands(quotation: str, evidence: Evidence, question: str) -> bool:
     return all(f" {piece} " in whole for piece in pieces if piece)
 
 
-def _known(quotation: str, evidence: Evidence) -> bool:
+def _known(quotation: str, evidence: EvidenceIndex) -> bool:
     keys = [token.key for token in claim_tokens(quotation)]
     return sum(key in evidence.vocabulary for key in keys) >= KNOWN * len(keys)
 
@@ -90,7 +92,9 @@ def _row(text: str) -> str:
     return " ".join(word.strip("_") for word in _WORD.findall(plain(text)))
 
 
-def missing_citations(answer: str, evidence: Evidence, question: str) -> Iterator[tuple[int, int]]:
+def missing_citations(
+    answer: str, evidence: EvidenceIndex, question: str
+) -> Iterator[tuple[int, int]]:
     """Citations of a passage that does not exist, as offsets.
 
     A number in brackets that also occurs so in a passage or the question is no citation.
@@ -136,7 +140,7 @@ def _numbers(match: re.Match[str]) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", match["square"] or match["round"])]
 
 
-def hints_of(claim: Claim, evidence: Evidence, question: str) -> tuple[Entity, ...]:
+def hints_of(claim: Claim, evidence: EvidenceIndex, question: str) -> tuple[Entity, ...]:
     """Figures, names, dates and identifiers of a claim in neither the evidence nor the question."""
     if not evidence.passages:
         return ()
@@ -150,7 +154,7 @@ def hints_of(claim: Claim, evidence: Evidence, question: str) -> tuple[Entity, .
     )  # fmt: skip
 
 
-def _is_known(value: Value, evidence: Evidence, question: str) -> bool:
+def _is_known(value: Value, evidence: EvidenceIndex, question: str) -> bool:
     known_words = _words_of((question, *(text for _, text in evidence.passages)))
     keys = _WORD.findall(plain(value.text))
     if keys and all(key in known_words for key in keys):
@@ -177,7 +181,7 @@ def _digits(number: Decimal) -> str:
     return "".join(map(str, abs(number).as_tuple().digits)).strip("0") or "0"
 
 
-def _numerals(evidence: Evidence, question: str) -> frozenset[str]:
+def _numerals(evidence: EvidenceIndex, question: str) -> frozenset[str]:
     return _numerals_of((question, *(text for _, text in evidence.passages)))
 
 

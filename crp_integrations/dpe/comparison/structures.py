@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import figures
-from crp_integrations.dpe.comparison.evidence_index import Evidence
+from crp_integrations.dpe.comparison.evidence_index import EvidenceIndex
 from crp_integrations.dpe.comparison.value_changes import change_kind, is_explained
 from crp_integrations.dpe.verifier.values import same_value
 from crp_integrations.language.blocks import blocks, is_row
@@ -103,7 +103,7 @@ class FieldVerdict:
     other: FieldChange | None = None
 
 
-def compare_structures(answer: str, evidence: Evidence, question: str) -> list[FieldVerdict]:
+def compare_structures(answer: str, evidence: EvidenceIndex, question: str) -> list[FieldVerdict]:
     """What the evidence says of each field of the answer's objects and rows."""
     own = structures_of(answer)
     if not own:
@@ -167,7 +167,9 @@ def _compared(own: Structure, known: Sequence[tuple[int, Structure]]) -> Iterato
             yield FieldVerdict(entry.start, entry.end, True, number, (other.start, other.end))
 
 
-def _explained(own: Structure, verdict: FieldVerdict, evidence: Evidence, question: str) -> bool:
+def _explained(
+    own: Structure, verdict: FieldVerdict, evidence: EvidenceIndex, question: str
+) -> bool:
     """Whether a field's value is said of the same thing elsewhere, or follows by arithmetic."""
     name = own.identity()
     wrong = next(entry for entry in own.fields if entry.start == verdict.start)

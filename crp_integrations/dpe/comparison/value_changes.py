@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from crp_integrations.dpe.comparison.clause_words import Token, figures
-from crp_integrations.dpe.comparison.evidence_index import Evidence
+from crp_integrations.dpe.comparison.evidence_index import EvidenceIndex
 from crp_integrations.dpe.verifier.values import PERIOD, Value, same_value
 from crp_integrations.language.dates import DateMention, compatible
 from crp_integrations.language.measures import to_base
@@ -55,7 +55,9 @@ def change_kind(own: Value, other: Value) -> Change | None:
     return DistortionType.NUMBER_CHANGED, ErrorKind.NUMBER
 
 
-def is_explained(value: Value, content: Sequence[str], evidence: Evidence, question: str) -> bool:
+def is_explained(
+    value: Value, content: Sequence[str], evidence: EvidenceIndex, question: str
+) -> bool:
     """Whether the question, a passage about the matter, or arithmetic over them gives a value.
 
     Args:
@@ -71,7 +73,7 @@ def is_explained(value: Value, content: Sequence[str], evidence: Evidence, quest
     return follows(value.of, [v.of for v in (*asked, *near) if isinstance(v.of, Quantity)])
 
 
-def stands_anywhere(token: Token, following: str, evidence: Evidence) -> bool:
+def stands_anywhere(token: Token, following: str, evidence: EvidenceIndex) -> bool:
     """Whether any sentence has the same value, with its unit or of the same things.
 
     Args:

@@ -18,7 +18,7 @@ from crp_integrations.dpe.judge.records import (
     SYSTEM_ID,
     JudgeExchange,
     JudgeRun,
-    LeftOut,
+    UnreadPassage,
 )
 from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
@@ -118,15 +118,16 @@ class Inquiry:
         parts, unread = self._parts()
         self._waiting = deque(parts)
         self._left_out = [
-            LeftOut(fact_id=fact_id, reason=kept_back[fact_id])
+            UnreadPassage(fact_id=fact_id, reason=kept_back[fact_id])
             for fact_id, _ in dossier.passages
             if fact_id in kept_back
         ]
         self._left_out += [
-            LeftOut(fact_id=dossier.passages[number - 1][0], reason=TOO_LONG) for number in unread
+            UnreadPassage(fact_id=dossier.passages[number - 1][0], reason=TOO_LONG)
+            for number in unread
         ]
         self._left_out += [
-            LeftOut(fact_id=name, reason=TOO_LONG)
+            UnreadPassage(fact_id=name, reason=TOO_LONG)
             for name, text, most in (
                 (QUESTION_ID, dossier.question, words.QUESTION_CHARACTERS),
                 (SYSTEM_ID, dossier.instructions, words.SYSTEM_CHARACTERS),
@@ -222,7 +223,7 @@ class Inquiry:
             # One of several calls failed: list what it and the later ones would have shown.
             for number in sorted({n for part in self._unheard for n, _ in part.passages}):
                 fact_id = self._dossier.passages[number - 1][0]
-                left_out.setdefault(fact_id, LeftOut(fact_id=fact_id, reason=FAILED))
+                left_out.setdefault(fact_id, UnreadPassage(fact_id=fact_id, reason=FAILED))
         return JudgeRun(
             model=self._asking.model,
             prompt=self._asking.prompt.identity,

@@ -36,7 +36,7 @@ class Quotation(Part):
     text: str
 
 
-class LeftOut(Part):
+class UnreadPassage(Part):
     """A passage that the judge was not shown, and why: `no-store`, `label`, `length`, `failed`."""
 
     fact_id: str
@@ -56,7 +56,7 @@ class JudgedNeed(Part):
     by: tuple[str, ...] = ()
 
 
-class Conflict(Part):
+class JudgedConflict(Part):
     """Claims, by their ids, or words of passages that cannot both be true."""
 
     claims: tuple[str, ...] = ()
@@ -121,11 +121,11 @@ class JudgeRun(Part):
     skipped: str = ""
     calls: tuple[JudgeExchange, ...] = ()
     passages: int = Field(default=0, ge=0)
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnreadPassage, ...] = ()
     language: str = "en"
     unplaced: int = Field(default=0, ge=0)
     needs: tuple[JudgedNeed, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[JudgedConflict, ...] = ()
 
     @property
     def failed(self) -> str:

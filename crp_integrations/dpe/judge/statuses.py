@@ -29,7 +29,7 @@ from crp_integrations.dpe.judge.reasons import rejection
 from crp_integrations.dpe.judge.records import (
     QUESTION_ID,
     SYSTEM_ID,
-    Conflict,
+    JudgedConflict,
     JudgedNeed,
     JudgeRun,
     Quotation,
@@ -82,7 +82,7 @@ class Read:
 
     claims: tuple[Claim, ...]
     needs: tuple[JudgedNeed, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[JudgedConflict, ...]
     unplaced: int
 
 
@@ -316,7 +316,7 @@ class _Reading:
             for number, claims in sorted(by.items())
         )
 
-    def conflicts(self) -> tuple[Conflict, ...]:
+    def conflicts(self) -> tuple[JudgedConflict, ...]:
         """Sets that cannot be true together: at least two claims, or two quotations that stand."""
         conflicts = []
         for conflict, asked, shown in self._conflicts:
@@ -324,9 +324,9 @@ class _Reading:
             places = [self._quotation(source, text, shown) for source, text in conflict.quotes]
             stand = tuple(dict.fromkeys(place for place in places if place is not None))
             if len(claims) > 1:
-                conflicts.append(Conflict(claims=tuple(claims), reason=conflict.reason))
+                conflicts.append(JudgedConflict(claims=tuple(claims), reason=conflict.reason))
             elif len(stand) > 1 and len(stand) == len(places):
-                conflicts.append(Conflict(quotations=stand, reason=conflict.reason))
+                conflicts.append(JudgedConflict(quotations=stand, reason=conflict.reason))
         return tuple(conflicts)
 
     def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:

@@ -175,7 +175,7 @@ _OTHERS: Final = re.compile(r"[^\x00-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadableText:
     """A text and what is read of it.
 
     Attributes:
@@ -195,14 +195,14 @@ class Reading:
         return self.at[start], self.at[end - 1] + 1
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> ReadableText:
     """The reading of a text, in time linear in it."""
     if text.isascii():
-        return Reading(text, (), len(text))
+        return ReadableText(text, (), len(text))
     others = {character: _plain(character) for character in set(_OTHERS.findall(text))}
     if all(others.values()):
         # One character for one: the offsets are the same.
-        return Reading(
+        return ReadableText(
             _unmixed(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
         )
     characters: list[str] = []
@@ -213,7 +213,7 @@ def read(text: str) -> Reading:
             characters.append(plain)
             at.append(place)
     joined = _unmixed("".join(characters))
-    return Reading(joined, tuple(at), len(text))
+    return ReadableText(joined, tuple(at), len(text))
 
 
 def _plain(character: str) -> str:

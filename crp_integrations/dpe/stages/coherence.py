@@ -16,7 +16,12 @@ from crp_integrations.dpe.settings import REPEATED, QualitySettings
 from crp_integrations.dpe.stages.entailment import verifier_of, word_on
 from crp_integrations.dpe.stages.fidelity import is_listing
 from crp_integrations.dpe.state import SessionSentences, State
-from crp_integrations.dpe.verifier.opposition import OPPOSED, Kind, Statements, compare
+from crp_integrations.dpe.verifier.opposition import (
+    OPPOSED,
+    OppositionKind,
+    StatementIndex,
+    compare,
+)
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.dpe.window_records import Coherence, CrossContradiction, Repetition
 from crp_integrations.language.differences import differ
@@ -34,11 +39,11 @@ from crp_integrations.vocabulary import (
 COHERENCE: Final = "cross-window coherence"
 NO_COHERENCE: Final = StageRun(number=6, name=COHERENCE, engine="no earlier window")
 SEVERITIES: Final = {
-    Kind.NUMERIC: Severity.CRITICAL,
-    Kind.LOGICAL: Severity.HIGH,
-    Kind.TEMPORAL: Severity.HIGH,
-    Kind.STANCE: Severity.MEDIUM,
-    Kind.MINOR: Severity.LOW,
+    OppositionKind.NUMERIC: Severity.CRITICAL,
+    OppositionKind.LOGICAL: Severity.HIGH,
+    OppositionKind.TEMPORAL: Severity.HIGH,
+    OppositionKind.STANCE: Severity.MEDIUM,
+    OppositionKind.MINOR: Severity.LOW,
 }
 
 
@@ -72,7 +77,7 @@ def check_coherence(state: State) -> State:
 
 
 def _contradiction(
-    claim: Claim, prior: PriorClaim, kind: Kind, probability: float, engine: str
+    claim: Claim, prior: PriorClaim, kind: OppositionKind, probability: float, engine: str
 ) -> CrossContradiction:
     return CrossContradiction(
         claim_id=claim.claim_id,
@@ -92,10 +97,10 @@ def _contradiction(
 
 # How the difference of an exact comparison contradicts an earlier window (§8.2).
 KINDS: Final = {
-    ErrorKind.NUMBER: Kind.NUMERIC,
-    ErrorKind.UNIT: Kind.NUMERIC,
-    ErrorKind.DATE: Kind.TEMPORAL,
-    ErrorKind.NEGATION: Kind.LOGICAL,
+    ErrorKind.NUMBER: OppositionKind.NUMERIC,
+    ErrorKind.UNIT: OppositionKind.NUMERIC,
+    ErrorKind.DATE: OppositionKind.TEMPORAL,
+    ErrorKind.NEGATION: OppositionKind.LOGICAL,
 }
 _UNREAD: Final = {
     "status": ClaimStatus.NOT_CHECKED,
@@ -143,7 +148,7 @@ def _compared_in_pairs(state: State) -> tuple[Coherence, str]:
     settings = state.tools.settings
     every = settings.pairs == "all"
     earlier = prior_claims(state)
-    index = Statements(len(earlier))
+    index = StatementIndex(len(earlier))
     for prior in earlier:
         index.add(read(prior.reads_as))
     contradictions: list[CrossContradiction] = []
@@ -203,11 +208,13 @@ def _worst(
         other = read(prior.reads_as)
         seen = compare(own, other, settings.minor_difference, alike=likeness >= settings.alike)
         kind, engine = seen.kind, OPPOSED
-        probability = settings.opposed_slightly if kind is Kind.MINOR else settings.opposed
+        probability = (
+            settings.opposed_slightly if kind is OppositionKind.MINOR else settings.opposed
+        )
         if kind is None and not seen.apart and reads > 0 and own.text != other.text:
             reads -= 1
             word = word_on(state, "coherence.judgement", claim.reads_as, [prior.reads_as])
-            kind, probability = Kind.LOGICAL, round(word.contradiction, 6)
+            kind, probability = OppositionKind.LOGICAL, round(word.contradiction, 6)
             engine = verifier_of(state).identity
         if kind is not None and probability > settings.contradiction_probability:
             contradictions.append(_contradiction(claim, prior, kind, probability, engine))

@@ -12,8 +12,8 @@ from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
 from crp_integrations.dpe.rejections import find_repeats, with_repeats
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open, with_findings
-from crp_integrations.dpe.verifier.alignment import IDENTITY, Alignment, Change
-from crp_integrations.dpe.verifier.opposition import Statements, compare
+from crp_integrations.dpe.verifier.alignment import IDENTITY, AlignedChange, Alignment
+from crp_integrations.dpe.verifier.opposition import StatementIndex, compare
 from crp_integrations.dpe.verifier.slots import canonical
 from crp_integrations.dpe.verifier.values import Value, read
 from crp_integrations.language.quantities import Quantity
@@ -70,7 +70,7 @@ def _finding(
     )  # fmt: skip
 
 
-def kind_of(change: Change) -> DistortionType:
+def kind_of(change: AlignedChange) -> DistortionType:
     """The distortion type of a changed value.
 
     Names are substituted, dates shifted, percentages altered in magnitude; every other figure,
@@ -153,7 +153,7 @@ def contradictions(state: State) -> tuple[list[Finding], int]:
     claims = [claim for claim in _candidates(state) if not is_listing(claim, settings)]
     readings = [read(claim.reads_as) for claim in claims]
     figures = [frozenset(canonical(v) for v in r.values if v.family != "name") for r in readings]
-    index = Statements(len(claims))
+    index = StatementIndex(len(claims))
     findings: list[Finding] = []
     cut = 0
     for at, (second, reading) in enumerate(zip(claims, readings, strict=True)):

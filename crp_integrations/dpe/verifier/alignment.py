@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.dpe.verifier.context import Context, Unit
+from crp_integrations.dpe.verifier.context import PassageContext, Unit
 from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
-from crp_integrations.dpe.verifier.values import Reading, Value, read, same_name, same_value
+from crp_integrations.dpe.verifier.values import Value, ValueReading, read, same_name, same_value
 from crp_integrations.language.negation import find_conditions, negations, polarity_differs
 from crp_integrations.language.text import Span
 from crp_integrations.language.words import content_stems
@@ -54,7 +54,7 @@ ENTAILED_BESIDE_CONFLICT: Final = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AlignedChange:
     """A value of the claim, and the source's in its place with its offsets in the passage."""
 
     claim: Value
@@ -88,7 +88,7 @@ class Alignment:
 
     lexical: float
     units: tuple[Unit, ...]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[AlignedChange, ...] = ()
     untraced: tuple[Value, ...] = ()
     flip: Flip | None = None
     condition: Span | None = None
@@ -99,7 +99,7 @@ class _Compared:
     """A claim beside one sentence; frame is the share of its words that are no values."""
 
     unit: Unit
-    source: Reading
+    source: ValueReading
     frame: float
     support: float
     choice: float
@@ -108,7 +108,7 @@ class _Compared:
 
 def align(
     text: str,
-    context: Context,
+    context: PassageContext,
     *,
     sentence: str = "",
     known: Iterable[str] = (),
@@ -154,7 +154,7 @@ def align(
     units, condition = _rests_on(best, compared, claim), _condition(sentence or text, best)
     if whole:
         return Alignment(_lexical(best, compared, weights), units, condition=condition)
-    changes: list[Change] = []
+    changes: list[AlignedChange] = []
     # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
     open_ = [value for value in best.slots.matched if value.family == "name"]
     open_ += best.slots.missing
@@ -162,7 +162,7 @@ def align(
         if _is_change(rival.claim, rival.strength, best, compared, context, asked):
             start = best.unit.start
             at, end = start + rival.source.start, start + rival.source.end
-            changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
+            changes.append(AlignedChange(rival.claim, rival.source, best.unit.passage, at, end))
         else:
             open_.append(rival.claim)
     # Even with a changed value this is the sentence that the claim was taken from.
@@ -173,7 +173,7 @@ def align(
     return Alignment(lexical, units, tuple(changes), untraced(open_), flip, condition)
 
 
-def _stands(value: Value, context: Context, asked: Sequence[Value]) -> bool:
+def _stands(value: Value, context: PassageContext, asked: Sequence[Value]) -> bool:
     """Whether a passage or the question has a value."""
     if value.family == "name":
         names = (other.text for other in asked if other.family == "name")
@@ -183,7 +183,11 @@ def _stands(value: Value, context: Context, asked: Sequence[Value]) -> bool:
 
 
 def _compare(
-    claim: Reading, unit: Unit, context: Context, weights: Mapping[str, float], own: list[Slot]
+    claim: ValueReading,
+    unit: Unit,
+    context: PassageContext,
+    weights: Mapping[str, float],
+    own: list[Slot],
 ) -> _Compared:
     source = read(context.text(unit))
     slots = pair(claim, source, own)
@@ -224,7 +228,7 @@ def _is_change(
     power: float,
     best: _Compared,
     found: Sequence[_Compared],
-    context: Context,
+    context: PassageContext,
     asked: Sequence[Value],
 ) -> bool:
     """Whether a value was put in another one's place, and is not true of this from elsewhere."""
@@ -257,7 +261,7 @@ def _lexical(best: _Compared, found: Sequence[_Compared], weights: Mapping[str, 
     return max(best.support, UNION * max(both, default=0.0) / total)
 
 
-def _rests_on(best: _Compared, found: Sequence[_Compared], claim: Reading) -> tuple[Unit, ...]:
+def _rests_on(best: _Compared, found: Sequence[_Compared], claim: ValueReading) -> tuple[Unit, ...]:
     """The best sentence, and the one that adds most to it."""
     missing = {word.stem for word in claim.words} - best.source.stems
     unit = best.unit
@@ -274,7 +278,7 @@ def _rests_on(best: _Compared, found: Sequence[_Compared], claim: Reading) -> tu
     return (unit, more.unit)
 
 
-def _cue(reading: Reading) -> Span:
+def _cue(reading: ValueReading) -> Span:
     """The first negation of a text, the whole text where it has none."""
     return next(iter(negations(reading.text)), Span(0, len(reading.text)))
 
@@ -322,7 +326,7 @@ class AlignmentVerifier:
 
         Spec: CRP-SPEC-005 §6.2
         """
-        alignment = align(claim, Context(passages))
+        alignment = align(claim, PassageContext(passages))
         if alignment.changes or alignment.flip is not None:
             contradiction, entailment = CONTRADICTED, ENTAILED_BESIDE_CONFLICT
         else:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from crp_integrations.dpe.verifier.values import (
-    Reading,
     Value,
+    ValueReading,
     is_form_of,
     name_words,
     read,
@@ -92,7 +92,7 @@ def _once(passages: Sequence[str]) -> Iterator[str]:
         seen.add(key)
 
 
-class Context:
+class PassageContext:
     """Passages, their sentences, and where their words and values stand.
 
     Attributes:
@@ -143,7 +143,7 @@ class Context:
         return [(unit.passage, unit.start) for unit in self.units]
 
     @cached_property
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[ValueReading]:
         """The typed reading of every whole passage."""
         return [read(passage) for passage in self.told]
 

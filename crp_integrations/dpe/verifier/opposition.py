@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from crp_integrations.dpe.verifier.slots import Pair, pair
-from crp_integrations.dpe.verifier.values import Reading, Value
+from crp_integrations.dpe.verifier.values import Value, ValueReading
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.negation import negations, polarity_differs, sense_of
 from crp_integrations.language.quantities import Quantity, same_kind
@@ -28,7 +28,7 @@ _STANCES: Final = frozenset({"positive", "negative"})
 Sense = tuple[str, bool]
 
 
-class Kind(StrEnum):
+class OppositionKind(StrEnum):
     """How two statements contradict each other."""
 
     NUMERIC = "numeric"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 
 @lru_cache(maxsize=4096)
-def senses(reading: Reading) -> frozenset[Sense]:
+def senses(reading: ValueReading) -> frozenset[Sense]:
     """Its content words without cues and adverbs: opposites are one word, told apart by a sign."""
     cues = [(cue.start, cue.end) for cue in negations(reading.text)]
     written = (
@@ -61,7 +61,7 @@ class Opposed(NamedTuple):
         apart: they say other things of each other, so nothing may be concluded.
     """
 
-    kind: Kind | None
+    kind: OppositionKind | None
     apart: bool = False
 
 
@@ -69,7 +69,9 @@ APART: Final = Opposed(None, apart=True)
 AGREED: Final = Opposed(None)
 
 
-def compare(current: Reading, prior: Reading, minor: float, *, alike: bool = True) -> Opposed:
+def compare(
+    current: ValueReading, prior: ValueReading, minor: float, *, alike: bool = True
+) -> Opposed:
     """Lay two statements beside each other.
 
     One contradicts the other where they have nearly the same words, and differ in exactly one
@@ -92,12 +94,16 @@ def compare(current: Reading, prior: Reading, minor: float, *, alike: bool = Tru
     denied = polarity_differs(prior.text, current.text)
     if not there.rivals:
         stance = turned and _STANCES & _words(current) and _STANCES & _words(prior)
-        return Opposed(Kind.STANCE if stance else Kind.LOGICAL) if denied else AGREED
+        return (
+            Opposed(OppositionKind.STANCE if stance else OppositionKind.LOGICAL)
+            if denied
+            else AGREED
+        )
     rival = there.rivals[0]
     if len(there.rivals) > 1 or len(back.rivals) > 1 or rival.strength < SLOT:
         return APART
     if rival.claim.family == rival.source.family == "date":
-        return APART if denied else Opposed(Kind.TEMPORAL)
+        return APART if denied else Opposed(OppositionKind.TEMPORAL)
     now, before = rival.claim.of, rival.source.of
     if (
         not isinstance(now, Quantity)
@@ -107,10 +113,10 @@ def compare(current: Reading, prior: Reading, minor: float, *, alike: bool = Tru
     ):
         return APART
     slight = not denied and _is_slight(now, before, minor) and _is_hedged(rival, current, prior)
-    return Opposed(Kind.MINOR if slight else Kind.NUMERIC)
+    return Opposed(OppositionKind.MINOR if slight else OppositionKind.NUMERIC)
 
 
-def _words(reading: Reading) -> frozenset[str]:
+def _words(reading: ValueReading) -> frozenset[str]:
     return frozenset(reading.text[word.start : word.end].lower() for word in reading.words)
 
 
@@ -121,14 +127,14 @@ def _is_slight(one: Quantity, other: Quantity, minor: float) -> bool:
     return abs(one.value - other.value) / largest <= minor
 
 
-def _is_hedged(rival: Pair, current: Reading, prior: Reading) -> bool:
+def _is_hedged(rival: Pair, current: ValueReading, prior: ValueReading) -> bool:
     def near(value: Value, text: str) -> bool:
         return bool(_HEDGE.search(text[max(0, value.start - HEDGE_REACH) : value.end]))
 
     return near(rival.claim, current.text) or near(rival.source, prior.text)
 
 
-class Statements:
+class StatementIndex:
     """An index over statements, by the senses of their words; linear in their length."""
 
     def __init__(self, most: int) -> None:
@@ -136,7 +142,7 @@ class Statements:
         self._sizes = np.zeros(most, dtype=np.intp)
         self._count = 0
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: ValueReading) -> None:
         """Put a statement behind those that are there."""
         keys = {word for word, _ in senses(reading)}
         for key in keys:
@@ -144,7 +150,7 @@ class Statements:
         self._sizes[self._count] = len(keys)
         self._count += 1
 
-    def near(self, reading: Reading, least: float) -> list[tuple[float, int]]:
+    def near(self, reading: ValueReading, least: float) -> list[tuple[float, int]]:
         """Statements with at least this share of words in common: share and place, best first."""
         keys = {word for word, _ in senses(reading)}
         places = [place for key in keys if key in self._at for place in self._at[key]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from crp_integrations.dpe.verifier.values import PERIOD, Reading, Value, same_value
+from crp_integrations.dpe.verifier.values import PERIOD, Value, ValueReading, same_value
 from crp_integrations.language.dates import DateMention, compatible
 from crp_integrations.language.quantities import Quantity
 
@@ -59,7 +59,7 @@ class Slots:
     missing: tuple[Value, ...]
 
 
-def slots_of(reading: Reading) -> list[Slot]:
+def slots_of(reading: ValueReading) -> list[Slot]:
     """The slot of each value of a text, in their order.
 
     Figures and dates are neighbours as words are: in a table row they are the only ones.
@@ -134,7 +134,7 @@ def comparable(claim: Value, source: Value) -> bool:
     return digits and "date" not in (claim.family, source.family)
 
 
-def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slots:
+def pair(claim: ValueReading, source: ValueReading, own: list[Slot] | None = None) -> Slots:
     """Match the values of a claim with those of one source sentence."""
     if not claim.values:
         return Slots((), (), ())

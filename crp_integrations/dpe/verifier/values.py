@@ -80,7 +80,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ValueReading:
     """A text as the verifier reads it.
 
     Attributes:
@@ -157,7 +157,7 @@ def _name_kind(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def read(text: str) -> Reading:
+def read(text: str) -> ValueReading:
     """Read a text once; the result is shared.
 
     >>> [value.text for value in read("Revenue was $4.2M in 2024.").values]
@@ -174,7 +174,7 @@ def read(text: str) -> Reading:
         for start, end in taken:
             inside[start:end] = b"\x01" * (end - start)
         words = tuple(word for word in every if not inside[word.start])
-    return Reading(text, words, values, frozenset(word.stem for word in every))
+    return ValueReading(text, words, values, frozenset(word.stem for word in every))
 
 
 forgotten_with(read.cache_clear)

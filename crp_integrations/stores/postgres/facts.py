@@ -19,7 +19,7 @@ from crp_integrations.stores.postgres.search import INDEXED, PostgresSearching
 from crp_integrations.stores.postgres.tables import SERIES
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import columns, row, sortable
-from crp_integrations.stores.relational.transaction import Snapshot
+from crp_integrations.stores.relational.transaction import RelationalSnapshot
 from crp_integrations.stores.rules import AMONG, Among, PackedVector, TransactionGate, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
@@ -78,7 +78,9 @@ class PostgresFacts(RelationalFacts):
         """Take the connection."""
         self._index_from = index_from
         self._want_index = want_index
-        super().__init__(connection, gate, namespace, None if owned is None else Snapshot(owned))
+        super().__init__(
+            connection, gate, namespace, None if owned is None else RelationalSnapshot(owned)
+        )
         self.searching = PostgresSearching(connection, gate, owned)
 
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.records import Record
 from crp_integrations.session.records import Session, WindowNode
@@ -66,7 +66,7 @@ class RelationalSessions:
         self,
         node: WindowNode,
         *,
-        prior: PriorWindow | None = None,
+        prior: EarlierWindow | None = None,
         report: str = "",
         facts: Sequence[str] = (),
         sources: Sequence[str] = (),
@@ -128,7 +128,7 @@ class RelationalSessions:
         )
         return None if row is None else read(WindowNode, row[0])
 
-    def priors(self, window_ids: Sequence[str]) -> dict[str, PriorWindow]:
+    def priors(self, window_ids: Sequence[str]) -> dict[str, EarlierWindow]:
         """What is kept of windows, by id; those of which nothing is kept are left out."""
         self._gate.reading()
         if not window_ids:
@@ -140,7 +140,7 @@ class RelationalSessions:
                 [among(window_ids)],
             )
         )
-        return {id_: read(PriorWindow, texts[id_]) for id_ in window_ids if id_ in texts}
+        return {id_: read(EarlierWindow, texts[id_]) for id_ in window_ids if id_ in texts}
 
     def report(self, window_id: str) -> str | None:
         """A window's report as JSON; None where none is kept."""
@@ -256,7 +256,7 @@ def problems(connection: Statements) -> Iterator[str]:
         ("window", WindowNode, "SELECT window_id, record FROM windows"),
         (
             "what was said by window",
-            PriorWindow,
+            EarlierWindow,
             'SELECT window_id, prior FROM window_contents JOIN windows USING ("window")',
         ),
     )

@@ -142,7 +142,7 @@ _SEEN = (
 
 
 @dataclass(slots=True)
-class Snapshot:
+class RelationalSnapshot:
     """What a reading transaction sees of its namespace as a whole, which does not change in it.
 
     Attributes:
@@ -178,7 +178,7 @@ class FactsPart:
         connection: Statements,
         gate: rules.TransactionGate,
         namespace: str,
-        seen: Snapshot | None = None,
+        seen: RelationalSnapshot | None = None,
     ) -> None:
         """Take the connection."""
         self._connection = connection

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from crp_integrations.envelope.records import PriorWindow
+from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 from crp_integrations.stores.relational import fact_references
@@ -47,7 +47,7 @@ class WindowContent:
 
 def content_of(
     node: WindowNode,
-    prior: PriorWindow | None,
+    prior: EarlierWindow | None,
     report: str,
     facts: Sequence[str],
     sources: Sequence[str],

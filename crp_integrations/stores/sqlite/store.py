@@ -23,7 +23,7 @@ from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.relational import receipts, sessions
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import STATUSES, bogus_status, number
-from crp_integrations.stores.relational.transaction import Facets, Snapshot, facets
+from crp_integrations.stores.relational.transaction import Facets, RelationalSnapshot, facets
 from crp_integrations.stores.rules import (
     AMONG,
     FACTS_DUE,
@@ -435,14 +435,14 @@ def _bring_up(connection: SqliteConnection) -> None:
 
 def _begin_reading(
     connection: SqliteConnection, pool: SqlitePool, namespace: str
-) -> Snapshot | None:
+) -> RelationalSnapshot | None:
     """Begin to read; None where a writer made the file and has not committed yet."""
     if not connection.version():
         return None
     _bring_up(connection)
     connection.execute("BEGIN")
     # The first read fixes what is seen, and takes the locks of all others.
-    snapshot = Snapshot.read(connection)
+    snapshot = RelationalSnapshot.read(connection)
     checked_owner(snapshot.own.get("namespace"), pool.path, namespace)
     return snapshot
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut, Quotation
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, Quotation, UnreadPassage
 from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import judged as by_package
 from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
@@ -351,7 +351,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
                 error=error,
             )
         )
-    left = (LeftOut(fact_id="f2", reason="label"),) if chance.random() < 0.15 else ()
+    left = (UnreadPassage(fact_id="f2", reason="label"),) if chance.random() < 0.15 else ()
     language = chance.choice(["en", "de", "fr", "es"])
     run = JudgeRun(
         model="m", calls=tuple(calls), passages=len(PASSAGES), left_out=left, language=language
