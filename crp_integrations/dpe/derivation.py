@@ -356,12 +356,6 @@ def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
     return ClaimCounts(read=supported + wrong, supported=supported, wrong=wrong, unread=unread)
 
 
-def is_settled(report: Report) -> bool:
-    """Whether every claim of an answer is read and holds, so that no judge is needed."""
-    counts = report.claim_counts
-    return counts.supported > 0 and not (counts.wrong or counts.unread)
-
-
 def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
     """How far an answer was read; one without text was not."""
     counts = count_claims(claims)

@@ -412,6 +412,12 @@ class Report(Record):
         return self.checked_by != COMPARISON
 
     @property
+    def is_settled(self) -> bool:
+        """Whether every claim was read and holds, so that no judge is needed."""
+        counts = self.claim_counts
+        return counts.supported > 0 and not (counts.wrong or counts.unread)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings in order of the answer."""
         return tuple(finding for claim in self.claims for finding in claim.findings)

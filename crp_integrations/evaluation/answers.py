@@ -13,7 +13,6 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
-from crp_integrations.dpe.derivation import is_settled
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.belief import Matter, matter_of
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms
@@ -197,7 +196,7 @@ def verdict(
         flagged=report.flagged,
         met=any(_meets(claim, of.case) for claim in report.claims if claim.flagged),
         overlap=_overlap(report.claims, of.case),
-        settled=is_settled(of.report),
+        settled=of.report.is_settled,
         failed=failed,
     )
 

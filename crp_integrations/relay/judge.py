@@ -22,7 +22,6 @@ from typing import Any, Final, Self, TypeAlias, TypedDict
 
 from pydantic import ValidationError
 
-from crp_integrations.dpe.derivation import is_settled
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import FALLBACK, NO_DOUBT
@@ -212,7 +211,7 @@ class Judge:
 
     def skips(self, report: Report, session_id: str = "") -> str:
         """Why an answer is not judged; empty where it is."""
-        if self.settings.when == DOUBT and is_settled(report):
+        if self.settings.when == DOUBT and report.is_settled:
             return NO_DOUBT
         share = self.settings.share
         if share < 1.0:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
-from crp_integrations.dpe.judge.verdict import concluded
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.records import Envelope
@@ -138,6 +137,9 @@ class JudgedAnswer:
     @property
     def report(self) -> Report:
         """The report with what the judge said, or with why it did not."""
+        # Brings the rules of language, which nobody needs who imports the front door alone.
+        from crp_integrations.dpe.judge.verdict import concluded
+
         if self._inquiry is not None:
             run = self._inquiry.run()
         else:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from crp_integrations import Judge, Relay, examine
-from crp_integrations.dpe.derivation import is_settled
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage
@@ -94,11 +93,11 @@ def test_block_fabrication_hears_the_judge() -> None:
 @pytest.mark.parametrize("answer", ["No.", f"No. {PASSAGES[0]}", "price = 9.99", "Sure!"])
 def test_what_nobody_matched_is_in_doubt(answer: str) -> None:
     report = examine(answer, PASSAGES, "Can I cancel it?")
-    assert not is_settled(report)
+    assert not report.is_settled
 
 
 def test_what_stands_in_the_evidence_is_in_no_doubt() -> None:
-    assert is_settled(examine(" ".join(PASSAGES), PASSAGES, "What does it cost?"))
+    assert examine(" ".join(PASSAGES), PASSAGES, "What does it cost?").is_settled
 
 
 def test_a_word_against_talk_that_cannot_be_read_leaves_it_open() -> None:

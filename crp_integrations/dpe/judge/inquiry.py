@@ -22,7 +22,6 @@ from crp_integrations.dpe.judge.records import (
 )
 from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
-from crp_integrations.language.lexical_overlap import coverage
 from crp_integrations.messages import Message, ModelCall, Usage
 from crp_integrations.vocabulary import Purpose
 
@@ -290,6 +289,8 @@ class Inquiry:
 
     def _pieces(self, claims: Sequence[Claim], room: int) -> list[tuple[int, str]]:
         """Passages that matter for the claims first; one longer than a call in pieces."""
+        from crp_integrations.language.lexical_overlap import coverage
+
         stated = " ".join(claim.text for claim in claims)
         ranked = sorted(
             self._passages,
