@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.house import size
 
-LINES, MODULES = 119_500, 482
+LINES, MODULES = 119_900, 482
 LONGEST = 500
 MISNAMED = 0
 
