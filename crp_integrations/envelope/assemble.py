@@ -7,9 +7,10 @@ arithmetic in a total order, so an envelope can be rebuilt from its candidates b
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import index
+from typing import NamedTuple
 
 from crp_integrations.envelope.budget import NEED, needed_places, needed_tokens
 from crp_integrations.envelope.caller_candidates import recount_tokens
@@ -92,7 +93,100 @@ def build_drop_report(
     return (*drops, *refused_drops(refused))
 
 
-FittedText = tuple[PackResult, Ordering, str, int]
+class FittedText(NamedTuple):
+    """A text that fits its budget, and what it was made of."""
+
+    packing: PackResult
+    ordering: Ordering
+    text: str
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Assembly:
+    """What packing and fitting share while one envelope is made.
+
+    Attributes:
+        cut: passages of the caller's texts, and how they belong together.
+        opening: ids that the text begins with; `first` are the passages of these.
+        k: cap on the number of facts, None for no cap.
+    """
+
+    ranking: Ranking
+    cut: CutTexts
+    opening: Sequence[str]
+    first: Collection[str]
+    k: int | None
+    counter: TokenCounter
+    settings: EnvelopeSettings
+
+    def fill(self, budget_tokens: int) -> tuple[FittedText, bool]:
+        """Whole facts, then parts of those that did not fit; whether parts were looked for."""
+        hybrid = self.settings.hybrid
+        packing = self._packed(budget_tokens)
+        # Under a cap on the number of facts none is shown in part, unless passages of texts are.
+        whole = whole_budget(budget_tokens, hybrid, None if self.cut.owners else self.k)
+        if whole >= budget_tokens or not _has_parts(packing.over_budget):
+            return self._fit(packing, budget_tokens), False
+        fitted = self._fit(self._packed(whole, hybrid.passed_over), whole)
+        fitted = self._with_excerpts(fitted, budget_tokens)
+        idle = budget_tokens - fitted.token_count
+        if 2 * idle > budget_tokens - whole:
+            # Parts are too few or too long for their share, so whole facts have the rest of it.
+            room = min(budget_tokens, whole + idle)
+            # Without anything that could be shown in part, facts far down are better than nothing.
+            passed_over = hybrid.passed_over if room < budget_tokens else None
+            fitted = self._fit(self._packed(room, passed_over), budget_tokens)
+            fitted = self._with_excerpts(fitted, budget_tokens)
+        return fitted, True
+
+    def _packed(self, room: int, passed_over: int | None = None) -> PackResult:
+        def pack_most(most: int | None) -> PackResult:
+            return pack(
+                self.ranking.every,
+                room,
+                most,
+                packing=self.settings.packing,
+                walk=self.ranking.walk,
+                every_duplicate=self.settings.duplicates_told == "all",
+                pinned=self.first,
+                passed_over=passed_over,
+            )
+
+        return self.cut.packed(pack_most, self.k)
+
+    def _fit(self, packing: PackResult, budget_tokens: int) -> FittedText:
+        """Order, render and count as a whole; drop the lowest-ranked facts until it fits (E17).
+
+        Counts of parts need not add up to the count of the whole, under any tokenizer.
+        """
+        while True:
+            fitted = self._rendered(packing)
+            if fitted.token_count <= budget_tokens or not packing.packed:
+                return fitted
+            packing = packing.lightened(fitted.token_count - budget_tokens)
+
+    def _with_excerpts(self, fitted: FittedText, budget_tokens: int) -> FittedText:
+        """What was fitted with parts of the facts that were left out, within the budget."""
+        packing = fitted.packing
+        room = budget_tokens - fitted.token_count
+        filling = choose_parts(packing.over_budget, room, self.settings.hybrid, self.counter)
+        while filling.chosen:
+            full = self._rendered(add_parts(packing, filling.shown()))
+            if full.token_count <= budget_tokens:
+                counted = count_parts(full.packing, self.counter)
+                return full._replace(packing=counted, ordering=self._ordered(counted))
+            filling = filling.lightened(full.token_count - budget_tokens)
+        return fitted
+
+    def _ordered(self, packing: PackResult) -> Ordering:
+        return arrange_facts(self.cut.joined(packing.packed), self.opening, self.settings)
+
+    def _rendered(self, packing: PackResult) -> FittedText:
+        ordering = self._ordered(packing)
+        text = render([ranked.candidate.content for ranked in ordering.facts])
+        token_count = max(0, self.counter.count(text)) if text else 0
+        return FittedText(packing, ordering, text, token_count)
 
 
 def assemble(
@@ -169,40 +263,8 @@ def assemble(
             budget_tokens, needed_tokens(ranking, len(candidates.sub_queries), settings, first)
         )
 
-    def packed(room: int, passed_over: int | None = None) -> PackResult:
-        def taken(most: int | None) -> PackResult:
-            return pack(
-                ranking.every,
-                room,
-                most,
-                packing=settings.packing,
-                walk=ranking.walk,
-                every_duplicate=settings.duplicates_told == "all",
-                pinned=first,
-                passed_over=passed_over,
-            )
-
-        return cut.packed(taken, k)
-
-    packing = packed(budget_tokens)
-    # Under a cap on the number of facts none is shown in part, unless passages of texts are.
-    whole = whole_budget(budget_tokens, settings.hybrid, None if cut.owners else k)
-    if whole < budget_tokens and _has_parts(packing.over_budget):
-        packing = packed(whole, settings.hybrid.passed_over)
-    else:
-        whole = budget_tokens
-    fitted = _fit_text(packing, cut, opening, whole, counter, settings)
-    if whole < budget_tokens:
-        fitted = _add_excerpts(fitted, cut, opening, budget_tokens, counter, settings)
-        idle = budget_tokens - fitted[3]
-        if 2 * idle > budget_tokens - whole:
-            # Parts are too few or too long for their share, so whole facts have the rest of it.
-            room = min(budget_tokens, whole + idle)
-            # Without anything that could be shown in part, facts far down are better than nothing.
-            passed_over = settings.hybrid.passed_over if room < budget_tokens else None
-            more = packed(room, passed_over)
-            fitted = _fit_text(more, cut, opening, budget_tokens, counter, settings)
-            fitted = _add_excerpts(fitted, cut, opening, budget_tokens, counter, settings)
+    assembly = _Assembly(ranking, cut, opening, first, k, counter, settings)
+    fitted, with_excerpts = assembly.fill(budget_tokens)
     packing, ordering, text, token_count = fitted
     conflicts = cut.conflicts(packing.packed)
     parts = any(ranked.candidate.spans for ranked in packing.packed)
@@ -289,7 +351,7 @@ def assemble(
             WALK,
             *((NEED,) if automatic else ()),
             packing.algorithm,
-            *((EXCERPT,) if whole < budget_tokens else ()),
+            *((EXCERPT,) if with_excerpts else ()),
             *ordering.algorithms,
             RENDER,
             named,
@@ -331,53 +393,3 @@ def _whole_number(name: str, value: object) -> int:
 def _has_parts(left: Sequence[RankedFact]) -> bool:
     """Whether some of a fact that did not fit can be shown without the rest."""
     return any(len(fact.candidate.stretches) > 1 for fact in left)
-
-
-def _add_excerpts(
-    fitted: FittedText,
-    cut: CutTexts,
-    opening: Sequence[str],
-    budget_tokens: int,
-    counter: TokenCounter,
-    settings: EnvelopeSettings,
-) -> FittedText:
-    """What was fitted with parts of the facts that were left out, within the budget."""
-    packing, _, _, token_count = fitted
-    room = budget_tokens - token_count
-    filling = choose_parts(packing.over_budget, room, settings.hybrid, counter)
-    while filling.chosen:
-        full = add_parts(packing, filling.shown())
-        ordering = arrange_facts(cut.joined(full.packed), opening, settings)
-        text = render([ranked.candidate.content for ranked in ordering.facts])
-        token_count = max(0, counter.count(text))
-        if token_count <= budget_tokens:
-            full = count_parts(full, counter)
-            return (
-                full,
-                arrange_facts(cut.joined(full.packed), opening, settings),
-                text,
-                token_count,
-            )
-        filling = filling.lightened(token_count - budget_tokens)
-    return fitted
-
-
-def _fit_text(
-    packing: PackResult,
-    cut: CutTexts,
-    opening: Sequence[str],
-    budget_tokens: int,
-    counter: TokenCounter,
-    settings: EnvelopeSettings,
-) -> FittedText:
-    """Order, render and count as a whole; drop the lowest-ranked facts until the text fits (E17).
-
-    Counts of parts need not add up to the count of the whole, under any tokenizer.
-    """
-    while True:
-        ordering = arrange_facts(cut.joined(packing.packed), opening, settings)
-        text = render([ranked.candidate.content for ranked in ordering.facts])
-        token_count = max(0, counter.count(text)) if text else 0
-        if token_count <= budget_tokens or not packing.packed:
-            return packing, ordering, text, token_count
-        packing = packing.lightened(token_count - budget_tokens)
