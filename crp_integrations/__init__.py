@@ -51,11 +51,17 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
     from crp_integrations.relay.delegation import asked_by, result_of
-    from crp_integrations.relay.doors import aexamine, compact, count_tokens, examine, pack
     from crp_integrations.relay.judge import Judge
     from crp_integrations.relay.question_fields import from_headers
     from crp_integrations.relay.records import Answer, Request, TokenCount
     from crp_integrations.relay.relay import Relay
+    from crp_integrations.relay.storeless_functions import (
+        aexamine,
+        compact,
+        count_tokens,
+        examine,
+        pack,
+    )
     from crp_integrations.vocabulary import GroundingMode, SourceKind
 
 __version__ = "0.2.0"
@@ -106,13 +112,13 @@ _HOMES = {
     "TokenCount": "relay.records",
     "TokenRefused": "errors",
     "UnknownContinuation": "errors",
-    "aexamine": "relay.doors",
+    "aexamine": "relay.storeless_functions",
     "asked_by": "relay.delegation",
-    "compact": "relay.doors",
-    "count_tokens": "relay.doors",
-    "examine": "relay.doors",
+    "compact": "relay.storeless_functions",
+    "count_tokens": "relay.storeless_functions",
+    "examine": "relay.storeless_functions",
     "from_headers": "relay.question_fields",
-    "pack": "relay.doors",
+    "pack": "relay.storeless_functions",
     "rejected_claims": "dpe.rejections",
     "result_of": "relay.delegation",
 }

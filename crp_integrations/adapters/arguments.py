@@ -15,6 +15,7 @@ from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.ask_methods import AUTO
 from crp_integrations.relay.judge import (
     BACKGROUND,
     JUDGE_OPTIONS,
@@ -26,7 +27,6 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.question_fields import admit
-from crp_integrations.relay.questions import AUTO
 from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load

@@ -9,9 +9,9 @@ from typing import Any, Final, Unpack
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError
 from crp_integrations.records import Part
-from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import Judge, JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.vocabulary import GroundingMode
 
 # Flags of a report that no judge's word stands behind.

@@ -26,8 +26,8 @@ from crp_integrations.language.claims import segment as segment_claims
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import ModelCall
-from crp_integrations.relay.doors import screened_answer
 from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.storeless_functions import screened_answer
 
 FORM: Final = (
     "id, question, passages (or context), answer, hallucinated (true or false) and spans (start, "

@@ -43,8 +43,8 @@ from crp_integrations.fabric.records import Document, Fact, source_id
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.relay.build import open_relay
-from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.storeless_functions import CallerSelection
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import cosine
 

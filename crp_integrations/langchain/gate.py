@@ -42,11 +42,11 @@ from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer, unread_note, withholding
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
-from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
 from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.relay.world import check_components
 from crp_integrations.vocabulary.context import GroundingMode, QualityTier
 from crp_integrations.vocabulary.safety import HaltReason

@@ -24,9 +24,9 @@ from crp_integrations.errors import RequestError
 from crp_integrations.langchain.messages import documents_of, facts_of, stored_document
 from crp_integrations.langchain.runs import named_session
 from crp_integrations.relay.defaults import chosen_reranker
-from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, Settings, load
+from crp_integrations.relay.storeless_functions import CallerSelection
 from crp_integrations.vocabulary.context import GroundingMode
 
 EVENT = "crp_envelope"

@@ -28,9 +28,9 @@ from crp_integrations.llama_index.nodes import offers, packed_nodes, stored_node
 from crp_integrations.llama_index.span_tree import current_span, process_tree, span_session
 from crp_integrations.llama_index.spans import EnvelopeEvent, named_session
 from crp_integrations.relay.defaults import RerankerSource, chosen_reranker
-from crp_integrations.relay.doors import CallerSelection
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
+from crp_integrations.relay.storeless_functions import CallerSelection
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 CANDIDATES: Final = 50

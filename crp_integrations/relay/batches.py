@@ -20,8 +20,8 @@ from pydantic import JsonValue
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError, StoreBusy
 from crp_integrations.fabric.ports.store import Jobs, bulk_load, jobs_of
 from crp_integrations.fabric.records import IngestReport
-from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.storeless_functions import examine
 from crp_integrations.seals import sha256
 
 # Opens a relay in whatever process it is called in; it travels there, so it must be picklable.

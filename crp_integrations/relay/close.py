@@ -40,7 +40,7 @@ from crp_integrations.relay.safeguards import EXAMINED, count_findings, count_sh
 from crp_integrations.relay.session_admission import Admission, new_nonce, token_scope
 from crp_integrations.relay.strategies.single_window import AnswerPasses
 from crp_integrations.relay.verdict import AnswerVerdict, halted_mode, oversight_of
-from crp_integrations.relay.window_end import (
+from crp_integrations.relay.window_outcome import (
     Note,
     WindowCalls,
     WindowEnd,

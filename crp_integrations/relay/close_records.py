@@ -34,8 +34,8 @@ from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.verdict import AnswerVerdict, Unreachable, Withhold
-from crp_integrations.relay.window_end import DraftMaker, WindowEnd, usage_fields
 from crp_integrations.relay.window_envelope import WindowEnvelope
+from crp_integrations.relay.window_outcome import DraftMaker, WindowEnd, usage_fields
 from crp_integrations.relay.world import UnwrittenReceipt, World
 from crp_integrations.seals import iso, sha256
 from crp_integrations.session import budget as safety

@@ -23,8 +23,8 @@ from crp_integrations.governance.context_pack import ComposedPack
 from crp_integrations.governance.tools import ToolSelector
 from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import KeyRing
+from crp_integrations.relay.ask_methods import Questions
 from crp_integrations.relay.compaction import sandbox_of
-from crp_integrations.relay.questions import Questions
 from crp_integrations.relay.settings import first_problem
 from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256

@@ -57,8 +57,8 @@ from crp_integrations.relay.session_admission import ALONE, Admission, Place, se
 from crp_integrations.relay.steps import FittedDispatch, Outcome, Refusal, own_error
 from crp_integrations.relay.strategies.single_window import AnswerPasses, FactSearches
 from crp_integrations.relay.verdict import AnswerVerdict
-from crp_integrations.relay.window_end import DraftMaker, WindowCalls, WindowEnd
 from crp_integrations.relay.window_envelope import WindowEnvelope
+from crp_integrations.relay.window_outcome import DraftMaker, WindowCalls, WindowEnd
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, HaltReason
 

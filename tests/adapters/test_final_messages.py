@@ -26,7 +26,7 @@ from crp_integrations.adapters.observed_answers import (
     was_examined,
 )
 from crp_integrations.langchain import CRPGate, CRPMiddleware, DPECallbackHandler
-from crp_integrations.relay.doors import examine
+from crp_integrations.relay.storeless_functions import examine
 from tests.adapters.test_langchain_rag import Listed
 from tests.doubles import HashEmbedder
 

@@ -27,7 +27,7 @@ from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import judged
 from crp_integrations.dpe.records import COMPARISON, Claim, Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.relay.doors import screened_answer
+from crp_integrations.relay.storeless_functions import screened_answer
 from crp_integrations.vocabulary import ClaimStatus, RiskLevel
 from tests.dpe.judging import Case, statuses
 

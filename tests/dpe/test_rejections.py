@@ -172,7 +172,7 @@ def test_a_verifier_of_the_users_own_waves_no_repeat_through() -> None:
         def judge(self, claim: str, passages: Any) -> Judgement:
             return Judgement(0.0, 0.0, 1.0, 0)
 
-    from crp_integrations.relay.doors import screened_answer
+    from crp_integrations.relay.storeless_functions import screened_answer
 
     report, _, _ = screened_answer(
         SAID, [], QUESTION, conversation=conversation(SAID), rejected=rejected(), verifier=Unsure()

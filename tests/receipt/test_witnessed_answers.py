@@ -14,7 +14,7 @@ from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
-from crp_integrations.relay.doors import examine
+from crp_integrations.relay.storeless_functions import examine
 from tests.doubles import HashEmbedder
 from tests.receipt.relayed import ANSWER, QUESTION, SESSION, opened
 from tests.relay.conftest import FACTS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations.relay.batches import evaluate_over, ingest_over
-from crp_integrations.relay.doors import examine
+from crp_integrations.relay.storeless_functions import examine
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.jobs_processes import opened, opened_to_die
 from tests.stores.test_postgres_jobs import CASES, WORDS, pages, stored  # noqa: F401 - a fixture

@@ -13,7 +13,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, EngineError, RequestError
 from crp_integrations.relay.batches import evaluate_over, forget_batch, ingest_over
-from crp_integrations.relay.doors import examine
+from crp_integrations.relay.storeless_functions import examine
 from crp_integrations.vocabulary import EventType
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.jobs_processes import Processes, opened, opened_to_die

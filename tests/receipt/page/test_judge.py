@@ -24,7 +24,7 @@ from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redaction import redact
-from crp_integrations.relay.doors import examine
+from crp_integrations.relay.storeless_functions import examine
 from crp_integrations.vocabulary import Checked, ClaimStatus, ClaimType, ErrorKind, GroundingMode
 from tests.receipt.judging import judged, lenient, misquoting, nonsense, right
 from tests.receipt.page.conftest import Open
