@@ -40,7 +40,7 @@ from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.envelope.builders import SETTINGS, LetterCounter
 from tests.relay.asking_process import SESSIONS, opened
 from tests.relay.conftest import FACTS, KEY, Opener
-from tests.relay.test_questions import ask_by
+from tests.relay.test_ask_methods import ask_by
 from tests.relay.test_turns import Parent
 
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
