@@ -21,13 +21,12 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import ValidationError
 
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel, message_json
-from crp_integrations.engines.openai_server import OpenAIModels
 from crp_integrations.errors import (
     ConfigError,
     CRPError,
@@ -40,12 +39,18 @@ from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
 from crp_integrations.ports import Model
 from crp_integrations.vocabulary import Purpose
 
+if TYPE_CHECKING:
+    from crp_integrations.engines.openai_server import OpenAIModels
+
 
 def named_models(
     *, timeout_s: float, options: Mapping[str, Any] | None = None
 ) -> LiteLLMModel | OpenAIModels:
     """The client that calls models by name: LiteLLM, where it is installed."""
     if find_spec("litellm") is None:
+        # Brings httpx, which takes longer to load than a store to open.
+        from crp_integrations.engines.openai_server import OpenAIModels
+
         return OpenAIModels(timeout_s=timeout_s, options=options)
     return LiteLLMModel(timeout_s=timeout_s, options=options)
 
