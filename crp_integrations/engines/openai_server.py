@@ -25,6 +25,7 @@ from crp_integrations.engines.litellm import message_json, refuse_crp
 from crp_integrations.errors import (
     ConfigError,
     MissingExtra,
+    ModelAuthError,
     ModelError,
     ModelTimeout,
     provider_error,
@@ -168,16 +169,20 @@ class OpenAIModels(OpenAIServer):
         super().__init__(address, api_key=key, timeout_s=timeout_s, **server)
         self._arguments = further
         self._any_name = stated is not None
+        self._without_key = not key and address == OPENAI_ADDRESS
 
     def known(self, model: str) -> None:
         """Check that a name is one of OpenAI's, or goes to a server that was named.
 
         Raises:
             MissingExtra: another provider's models are called through LiteLLM.
+            ModelAuthError: OpenAI itself is asked without a key.
         """
         provider, slash, _ = model.partition("/")
         if slash and provider != OPENAI and not self._any_name:
             raise MissingExtra("litellm", f"the model {model!r:.80}")
+        if self._without_key:
+            raise ModelAuthError(f"model {model!r:.80} needs a key: set OPENAI_API_KEY")
 
     def _body(self, call: ModelCall, *, stream: bool = False) -> dict[str, Any]:
         self.known(call.model)

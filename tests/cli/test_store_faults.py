@@ -175,7 +175,11 @@ def test_new_stores_of_equal_documents_answer_the_same(made, tmp_path):
     ("module", "command", "sentence"),
     [
         ("pypdf", ["ingest", "page.pdf"], "crp-integrations[pdf]"),
-        ("litellm", ["ask", QUESTION, "--model", "gpt-4o"], "crp-integrations[litellm]"),
+        (
+            "litellm",
+            ["ask", QUESTION, "--model", "anthropic/claude-haiku"],
+            "crp-integrations[litellm]",
+        ),
     ],
 )
 def test_a_missing_extra_is_named_with_its_pip_line(

@@ -102,6 +102,20 @@ def test_a_missing_extra_is_named_with_the_pip_line(script: str, extra: str) -> 
     assert f"pip install 'crp-integrations[{extra}]'" in printed
 
 
+def test_openai_itself_is_asked_with_a_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    printed = alone(
+        """
+        from crp_integrations import ModelAuthError, Relay
+        try:
+            Relay.open().ask("What is it?", model="openai/gpt-4o-mini")
+        except ModelAuthError as error:
+            print(error)
+        """
+    )
+    assert "set OPENAI_API_KEY" in printed
+
+
 def test_without_numbering_plans_telephone_numbers_are_not_checked() -> None:
     printed = alone(
         """
