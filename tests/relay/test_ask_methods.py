@@ -316,7 +316,7 @@ def harbour() -> Relay:
         ({"model": ""}, "model is not usable: it is empty"),
         ({"policy": 5}, "policy is not usable: wanted a text"),
         ({"k": "x"}, "k is not usable: wanted a whole number"),
-        ({"prior": ["x"]}, "prior.0 is not usable: wanted PriorWindow"),
+        ({"prior": ["x"]}, "prior.0 is not usable: wanted EarlierWindow"),
     ],
 )
 def test_a_refusal_names_the_argument_and_what_is_wanted(

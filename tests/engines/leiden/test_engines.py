@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest) -> CommunityEngine:
 def made(name: Any) -> CommunityEngine:
     for library in NEEDS[name]:
         pytest.importorskip(library)
-    return engine_for("leidenalg")
+    return engine_for(name)
 
 
 def cliques(groups: int = 6, size: int = 7) -> Graph:
