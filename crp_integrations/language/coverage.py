@@ -212,6 +212,9 @@ def _plain(text: str, start: int, end: int, *, joint: bool) -> Iterator[NonClaim
         if word is None:
             kind = "white space"
         elif any(character.isalnum() for character in word):
-            bare = fold(word).text.lower().strip(",;")
-            kind = "conjunction" if joint and bare in _CONJUNCTIONS else "unread"
+            kind = "conjunction" if joint and _is_conjunction(word) else "unread"
         yield NonClaim(match.start(), match.end(), kind)
+
+
+def _is_conjunction(word: str) -> bool:
+    return fold(word).text.lower().strip(",;") in _CONJUNCTIONS

@@ -436,12 +436,8 @@ def _reading(path: Path | None) -> type[Settings]:
 def _names() -> list[str]:
     """Names of all settings and of those right below one, with a point between."""
     parts = Settings.model_fields
-    below = [
-        f"{name}.{field}"
-        for name, part in parts.items()
-        for field in getattr(part.annotation, "model_fields", ())
-    ]
-    return [*parts, *below]
+    pairs = ((name, getattr(part.annotation, "model_fields", ())) for name, part in parts.items())
+    return [*parts, *(f"{name}.{field}" for name, fields in pairs for field in fields)]
 
 
 def _refuse_misspelt() -> None:
@@ -472,9 +468,20 @@ def _refuse_misspelt() -> None:
 
 
 def load(root: Path | None = None, **arguments: Any) -> Settings:
-    """Read the settings once."""
-    _refuse_misspelt()
+    """Read the settings; those of the environment alone once, since every `examine` asks."""
     path = _toml(root)
+    if path or arguments:
+        return _read(path, arguments)
+    return _of_environment(tuple(row for row in os.environ.items() if row[0].upper()[:4] == "CRP_"))
+
+
+@lru_cache(maxsize=4)
+def _of_environment(_variables: tuple[tuple[str, str], ...]) -> Settings:
+    return _read(None, {})
+
+
+def _read(path: Path | None, arguments: Mapping[str, Any]) -> Settings:
+    _refuse_misspelt()
     try:
         located = _reading(path)(**arguments)
     except ValidationError as error:

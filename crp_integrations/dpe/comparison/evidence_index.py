@@ -16,7 +16,7 @@ from crp_integrations.dpe.comparison.clause_words import (
     readings_of,
     tokens_of,
 )
-from crp_integrations.language.blocks import blocks
+from crp_integrations.language.blocks import TextBlock, blocks
 from crp_integrations.language.claims import clauses
 from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.folded_text import Folded
@@ -168,8 +168,9 @@ class EvidenceIndex:
         for number, (_, text) in enumerate(self.passages):
             keys = folded_keys(text, self.folded[number])
             starts = [start for _, start, _ in keys]
-            leads = leads_of(text)
-            code = {block.start for block in blocks(text) if block.kind == "code"}
+            parts = blocks(text)
+            leads = leads_of(text, parts)
+            code = {block.start for block in parts if block.kind == "code"}
             before: Sentence | None = None
             for span in split_sentences(text):
                 low, high = bisect_left(starts, span.start), bisect_left(starts, span.end)
@@ -221,11 +222,11 @@ class EvidenceIndex:
         return [self.sentences[n] for n in numbers]
 
 
-def leads_of(text: str) -> list[tuple[int, str]]:
+def leads_of(text: str, parts: Sequence[TextBlock] | None = None) -> list[tuple[int, str]]:
     """Where each block begins, and the line that introduces its list or the heading above it."""
     leads: list[tuple[int, str]] = []
     heading = lead = ""
-    for block in blocks(text):
+    for block in blocks(text) if parts is None else parts:
         own = text[block.start : block.end]
         leads.append((block.start, lead or heading))
         if block.kind == "heading":
