@@ -287,6 +287,8 @@ def _prior_hash(request: Request) -> str:
     """Hash of what a request says of earlier windows and envelopes; empty when it says nothing."""
     before = request.previous
     parts: list[object] = [window.model_dump(mode="json") for window in request.prior]
+    # Admission reads these windows only after the condition was evaluated.
+    parts += [["continues", *sorted(request.continuation_ids)]] if request.continuation_ids else []
     if request.pinned or before is not None:
         parts += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
     return _hash(parts)

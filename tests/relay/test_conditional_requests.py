@@ -586,3 +586,22 @@ def test_an_answer_that_meets_what_is_demanded_is_confirmed(
     again = outcome(relay, if_match=first.envelope.etag, **demanded)
     assert isinstance(again, NotModified)
     assert len(model.calls) == asked
+
+
+@pytest.mark.requirement("003-14.2-1", "003-11.3-3")
+@pytest.mark.parametrize("asking", [{}, {"policy": "warn-on HIGH"}, {"budget_tokens": 120}])
+def test_a_window_that_continues_is_no_earlier_one(asking: dict[str, Any]) -> None:
+    relay = Relay.open(embedder=HashEmbedder(), model="extractive")
+    relay.add(
+        f"The Meridian reactor number {n} was commissioned on {n} March 2019 and delivers power."
+        for n in range(1, 30)
+    )
+    first = relay.ask(QUESTION, **asking)
+    conditional = {**asking, "session_id": first.session_id, "if_match": first.envelope.etag}
+    second = relay.ask(QUESTION, continuation_ids=[first.continuation_id], **conditional)
+    assert second.window_number == 2
+    shown = {fact.fact_id for fact in first.envelope.facts}
+    assert shown.isdisjoint(fact.fact_id for fact in second.envelope.facts)
+    # Where nothing is continued, the first window's answer is still the right one.
+    with pytest.raises(EnvelopeUnchanged):
+        relay.ask(QUESTION, **conditional)
