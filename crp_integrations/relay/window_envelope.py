@@ -12,6 +12,7 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.continuation import (
     deferred_ids,
     evolve,
+    is_summary,
     next_window_number,
     seen_hashes,
 )
@@ -250,6 +251,9 @@ class WindowEnvelope:
         salted = settings.reuse.salt_etags
         candidates = count_tier_hits(evolved, self.reads(), selected)
         now, tiers = world.clock.now(), tuple(window.quality_tier for window in ordered)
+        # What was said earlier takes no place of a fact.
+        told_earlier = sum(is_summary(fact.source_id) for fact in candidates.facts)
+        most = None if request.k is None else request.k + told_earlier
         remembering = RecordingCounter(counter)
         envelope = assemble(
             candidates,
@@ -259,7 +263,7 @@ class WindowEnvelope:
             grounding=request.grounding,
             settings=settings,
             now=now,
-            k=request.k,
+            k=most,
             model=model,
             session_id=self._session_id,
             window_number=next_window_number(request.prior),
@@ -283,7 +287,7 @@ class WindowEnvelope:
             strategy=request.strategy,
             now=now,
             model=model,
-            k=request.k,
+            k=most,
             max_age_seconds=request.cache.max_age_seconds,
             window_number=next_window_number(request.prior),
             tiers_before=tiers,
