@@ -369,7 +369,9 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    return world.reviewer is not None and world.reviewer(report, reply.answer)
+    word: object = world.reviewer(report, reply.answer) if world.reviewer else False
+    # A word such as "rejected" is no approval, however true it is to Python.
+    return isinstance(word, int) and word == 1
 
 
 def oversight_of(

@@ -407,6 +407,20 @@ def test_a_reviewer_sees_report_and_text_and_decides(open_relay: Opener) -> None
     assert len(seen) == 2
 
 
+@pytest.mark.parametrize(
+    ("word", "approves"),
+    [(True, True), (1, True), (False, False), (0, False), (None, False), ("no", False)],
+)
+def test_whatever_a_reviewer_gives_is_a_decision(
+    open_relay: Opener, word: object, approves: bool
+) -> None:
+    relay, _ = opened(open_relay, LOW, reviewer=lambda report, text: word)
+    if approves:
+        answered(relay, oversight="human-review")
+    else:
+        assert isinstance(refusal(relay, oversight="human-review"), SafetyHalt)
+
+
 def test_a_reply_that_asks_for_tools_is_passed_on_without_review(open_relay: Opener) -> None:
     """It answers nothing yet; the answer that follows is reviewed."""
     call = ToolCall(id="1", name="weather", arguments="{}")
