@@ -38,6 +38,7 @@ from crp_integrations.gateway.records import (
     FactsPage,
     GivenFacts,
     Health,
+    ListedModel,
     ModelList,
     SessionTrail,
     StoredFacts,
@@ -64,7 +65,7 @@ _TEXT: Final = MappingProxyType({"type": "string"})
 _NUMBER: Final = MappingProxyType({"type": "integer", "minimum": 0})
 _COUNT: Final = MappingProxyType({"type": "integer", "minimum": 1})
 # Parameters that callers choose, in which a slash may stand.
-_WITH_SLASHES: Final = ("{fact_id}", "{source_id}")
+_WITH_SLASHES: Final = ("{fact_id}", "{source_id}", "{model_id}")
 
 
 def create_app(
@@ -272,6 +273,12 @@ def _operation_table() -> dict[str, dict[str, OperationRow]]:
             "GET": (
                 Operation(chat_completions.list_models, ask),
                 OperationDoc("listModels", "The models that callers may ask.", gives=ModelList),
+            )
+        },
+        "/v1/models/{model_id}": {
+            "GET": (
+                Operation(chat_completions.get_model, ask),
+                OperationDoc("getModel", "A model that callers may ask.", gives=ListedModel),
             )
         },
         "/v1/preview": {

@@ -190,6 +190,13 @@ async def list_models(call: GatewayRequest) -> GatewayResponse:
     return json_response(ModelList(data=tuple(ListedModel(id=name) for name in call.models)))
 
 
+async def get_model(call: GatewayRequest) -> GatewayResponse:
+    """A model, where callers may ask it; any name where the upstream is asked for every one."""
+    call.only()
+    check_model(call.path["model_id"], call.models)
+    return json_response(ListedModel(id=call.path["model_id"]))
+
+
 async def _admitted_question(call: GatewayRequest) -> ChatQuestion:
     """The question, for a model that is asked here."""
     asked = await asyncio.to_thread(read_question, call.body, call.headers, call.settings)
