@@ -12,7 +12,6 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.continuation import (
     deferred_ids,
     evolve,
-    is_summary,
     next_window_number,
     seen_hashes,
 )
@@ -251,9 +250,6 @@ class WindowEnvelope:
         salted = settings.reuse.salt_etags
         candidates = count_tier_hits(evolved, self.reads(), selected)
         now, tiers = world.clock.now(), tuple(window.quality_tier for window in ordered)
-        # What was said earlier takes no place of a fact.
-        told_earlier = sum(is_summary(fact.source_id) for fact in candidates.facts)
-        most = None if request.k is None else request.k + told_earlier
         remembering = RecordingCounter(counter)
         envelope = assemble(
             candidates,
@@ -263,7 +259,7 @@ class WindowEnvelope:
             grounding=request.grounding,
             settings=settings,
             now=now,
-            k=most,
+            k=request.k,
             model=model,
             session_id=self._session_id,
             window_number=next_window_number(request.prior),
@@ -287,7 +283,7 @@ class WindowEnvelope:
             strategy=request.strategy,
             now=now,
             model=model,
-            k=most,
+            k=request.k,
             max_age_seconds=request.cache.max_age_seconds,
             window_number=next_window_number(request.prior),
             tiers_before=tiers,
