@@ -158,15 +158,13 @@ class OpenAIModels(OpenAIServer):
     Key and address come from the options, then from `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
     """
 
-    def __init__(
-        self, *, timeout_s: float, options: Mapping[str, Any] | None = None, **server: Any
-    ) -> None:
+    def __init__(self, *, timeout_s: float, options: Mapping[str, Any] | None = None) -> None:
         """Choose the server."""
         further = dict(options or {})
         stated = further.pop("api_base", None)
         address = stated or os.environ.get("OPENAI_BASE_URL") or OPENAI_ADDRESS
         key = further.pop("api_key", None) or os.environ.get("OPENAI_API_KEY", "")
-        super().__init__(address, api_key=key, timeout_s=timeout_s, **server)
+        super().__init__(address, api_key=key, timeout_s=timeout_s)
         self._arguments = further
         self._any_name = stated is not None
         self._without_key = not key and address == OPENAI_ADDRESS
