@@ -94,6 +94,8 @@ class _BuiltBundle:
         """The entrypoint's values for an input, as JSON."""
         self._interpreter.set_input(self._regopy.Input(_escaped(question)))
         output = self._interpreter.query_bundle_entrypoint(self._plans, self._entrypoint)
+        if not output.ok():
+            raise RuntimeError("a built-in function was given what it cannot take")
         return json.dumps([value for result in output.results for value in result.expressions])
 
 
@@ -148,6 +150,9 @@ def new_interpreter() -> Any:
     regopy = load_regopy()
     interpreter = regopy.Interpreter()
     interpreter.log_level = regopy.LogLevel.NONE
+    # A built-in that fails would count as undefined, so `not to_number(input.age) > 17` would hold
+    # for an age that is no number.
+    interpreter.strict_built_in_errors = True
     return interpreter
 
 
@@ -197,6 +202,17 @@ _IMPORT: Final = re.compile(
 )
 _KNOWN: Final = frozenset({"input", "data", "true", "false", "null", "some", "in", "not"})
 _CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
+# One side of a comparison: a number, a text that was put aside, or a path or call without brackets
+# in brackets; and sums of such.
+_TERM: Final = r'(?:-?\d[\w.]*|""|[A-Za-z_][\w.]*(?:\[[^\[\]]*\]|\((?:[^()]|\([^()]*\))*\)|\.\w+)*)'
+_SIDE: Final = rf"{_TERM}(?:[ \t]*[-+*/%][ \t]*{_TERM})*"
+_ORDER: Final = re.compile(r"[<>]=?")
+_MOST_BREAKS: Final = 6
+_COMPARISON: Final = re.compile(rf"({_SIDE})\s*[<>]=?\s*({_SIDE})")
+_NUMERIC: Final = re.compile(
+    r"-?\d[\w.]*|(?:abs|bits\.\w+|ceil|count|floor|indexof|product|round|sum|to_number"
+    r"|time\.parse\w*|time\.add_date)\((?:[^()]|\([^()]*\))*\)"
+)
 
 
 class _Comprehension(NamedTuple):
@@ -211,11 +227,12 @@ class _Comprehension(NamedTuple):
 def misread(source: str) -> str:
     """Why a source would be misread; empty where nothing is known against it.
 
-    Five things are known. A `not` within an `every` counts as true. A comprehension within an
-    `every` is evaluated before the `every`'s variable has a value. So is one that gives a variable
-    from around it without naming it in its body. The answer of a function that asks for the time,
-    a random number or the outside world would be kept as if the policy alone had decided. And a
-    variable that gets its value by `=` within an `every`, from one outside, ends the process.
+    Six things are known. Two types are compared in another order than OPA's. A `not` within an
+    `every` counts as true. A comprehension within an `every` is evaluated before the `every`'s
+    variable has a value. So is one that gives a variable from around it without naming it in its
+    body. The answer of a function that asks for the time, a random number or the outside world
+    would be kept as if the policy alone had decided. And a variable that gets its value by `=`
+    within an `every`, from one outside, ends the process.
 
     >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
     'a comprehension that gives `label` an'
@@ -246,12 +263,106 @@ def misread(source: str) -> str:
                 "a `=` between what are no values in an `every`, at which this interpreter may end "
                 "the process; say `:=` for a new name and `==` for a comparison"
             )
+    for sides in _untyped(plain):
+        return (
+            f"a comparison of `{sides[0]:.60}` with `{sides[1]:.60}`, whose types nothing says, "
+            "and this interpreter orders two types otherwise than OPA; say `is_number(…)` or "
+            "`is_string(…)` of each side in the same body"
+        )
     for name in _unnamed(plain, comprehensions):
         return (
             f"a comprehension that gives `{name:.60}` and does not name it in its body, which this "
             f"interpreter evaluates too early; say `given := {name:.60}` there and give that"
         )
     return ""
+
+
+def _untyped(plain: str) -> Iterator[tuple[str, str]]:
+    r"""Both sides of each comparison by order that are not known to be of one type.
+
+    >>> list(_untyped("allow if input.age < 3"))
+    [('input.age', '3')]
+    >>> list(_untyped("allow if { is_number(input.age); input.age < 3 }"))
+    []
+    >>> list(_untyped("n := count(input.roles)\nallow if n > 3"))
+    []
+    """
+    covered = -1
+    for order in _ORDER.finditer(plain):
+        if order.start() < covered:
+            continue
+        comparison = _comparison_at(plain, order.start())
+        if comparison is None:
+            line = plain[plain.rfind("\n", 0, order.start()) + 1 :].partition("\n")[0]
+            yield line.strip(), "what follows"
+            continue
+        covered = comparison.start(2)
+        sides = (comparison[1].strip(), comparison[2].strip())
+        around = _statements_around(plain, order.start())
+        for type_name in ("number", "string"):
+            if all(_is_known(side, type_name, plain, around) for side in sides):
+                break
+        else:
+            yield sides
+
+
+def _comparison_at(plain: str, place: int) -> re.Match[str] | None:
+    """The comparison whose sign stands at a place; None where a side is too long to follow."""
+    start = place
+    # A side such as `count([a | some a in b; c])` has signs in it that end a statement elsewhere.
+    for _ in range(_MOST_BREAKS):
+        start = max(plain.rfind(sign, 0, start) for sign in ";\n{|")
+        for match in _COMPARISON.finditer(plain, start + 1):
+            if match.end(1) <= place < match.start(2):
+                balanced = match[1].count("(") == match[1].count(")")
+                if balanced and (match.start() == 0 or plain[match.start() - 1] not in ")]}"):
+                    return match
+            if match.start() > place:
+                break
+        if start < 0:
+            break
+    return None
+
+
+def _is_known(side: str, type_name: str, plain: str, around: str) -> bool:
+    """Whether a side is of a type by itself, by what gives it a value, or by a check beside it."""
+    if type_name == "string" and side == '""':
+        return True
+    if type_name == "number" and _NUMERIC.fullmatch(side):
+        return True
+    if re.search(rf"(?<!not )\bis_{type_name}\(\s*{re.escape(side)}\s*\)", around):
+        return True
+    values = re.findall(rf"\b{re.escape(side)}[ \t]*:=[ \t]*([^;\n}}]+)", plain)
+    if values:
+        return all(
+            (value.strip() == '""' and type_name == "string")
+            or (type_name == "number" and _NUMERIC.fullmatch(value.strip()))
+            for value in values
+        )
+    terms = re.split(r"[ \t]*[-+*/%][ \t]*", side)
+    # A sum fails, and a failed built-in is an error, unless each of its terms is a number.
+    return (
+        len(terms) > 1
+        and type_name == "number"
+        and any(_is_known(term, type_name, plain, around) for term in terms)
+    )
+
+
+def _statements_around(plain: str, place: int) -> str:
+    """The statements of the bodies that a place stands in, without bodies beside it."""
+    statements, start, depth = [], place, 0
+    while start > 0:
+        start -= 1
+        if plain[start] == "}":
+            depth += 1
+        elif plain[start] == "{" and depth:
+            depth -= 1
+        elif plain[start] == "{":
+            body, inner = plain[start + 1 : _closing(plain, start)], ""
+            while inner != body:
+                inner, body = body, re.sub(r"\{[^{}]*\}", "", body)
+            statements.append(body)
+    return ";".join(statements)
 
 
 def _unifies(body: str) -> bool:

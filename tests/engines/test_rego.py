@@ -290,3 +290,60 @@ def _decided(body: str, *, before: str = "", behind: str = "") -> object:
     source = f"{GIVEN}default allow := false\n{before}allow if {{ {body} }}\n{behind}"
     bundle = Bundle("t@1", f'{source}verdict := {{"allow": allow}}\n', data, "t/verdict")
     return RegoEngine().decide(bundle, {"ls": ["secret:a", "class:public"], "rs": ["reader"]})
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        "input.age < 3",
+        '"9" < input.age',
+        "input.age >= input.least",
+        "not input.age > 17",
+        "n := input.age\n\tn <= 3",
+        "input.table[input.age] < 3",
+        "not is_number(input.age)\n\tinput.age < 3",
+        "input.age < [input.least][0]",
+        "some n in input.ages\n\tn > 3",
+        "count([age | some age in input.ages; age > 3]) > 0",
+    ],
+)
+def test_a_comparison_of_unknown_types_is_refused(comparison: str) -> None:
+    """regopy 1.5.2 takes "9" < 3 for true; in OPA every number is below every text."""
+    source = f"package t\nimport rego.v1\ndefault v := {{}}\nv := {{}} if {{\n\t{comparison}\n}}\n"
+    with pytest.raises(EngineError, match="is_number"):
+        RegoEngine().prepare(Bundle("t@1", source, {}, "t/v"))
+
+
+@pytest.mark.parametrize(
+    ("comparison", "holds"),
+    [
+        ("is_number(input.age)\n\tinput.age < 3", False),
+        ('is_string(input.age)\n\tinput.age < "a"', True),
+        ("n := count(input.ages)\n\tn > 1", True),
+        ("count([age | some age in input.ages; is_number(age); age > 3]) > 0", True),
+        ("some age in input.ages\n\tis_number(age)\n\tage * 2 > 3 + 4", True),
+    ],
+)
+def test_a_comparison_of_known_types_decides(comparison: str, holds: bool) -> None:
+    source = (
+        'package t\nimport rego.v1\ndefault v := {"holds": false}\n'
+        f'v := {{"holds": true}} if {{\n\t{comparison}\n}}\n'
+    )
+    question = {"age": "9", "ages": ["x", 4]}
+    assert RegoEngine().decide(Bundle("t@1", source, {}, "t/v"), question) == {"holds": holds}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "to_number(input.age) == 3",
+        "not to_number(input.age) == 3",
+        "not 1 / input.zero == 1",
+        'not regex.match("(", input.age)',
+        "input.age - 1 == 2",
+    ],
+)
+def test_a_built_in_that_fails_is_an_error_and_no_decision(body: str) -> None:
+    source = f"package t\nimport rego.v1\ndefault v := {{}}\nv := {{}} if {{\n\t{body}\n}}\n"
+    with pytest.raises(EngineError, match="cannot take"):
+        RegoEngine().decide(Bundle("t@1", source, {}, "t/v"), {"age": "x", "zero": 0})

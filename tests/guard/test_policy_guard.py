@@ -308,7 +308,7 @@ SOME = """some label in labels
         ),
         (('array.concat(["*"], roles)', "roles"), "everybody reads what is public"),
         (
-            ('strings.any_prefix_match(labels, "tenant:")', "false"),
+            ('startswith(label, "tenant:")', "false"),
             "another tenant's name is granted to nobody",
         ),
         (("data.every_label[role][input.action]", "true"), "only an operator erases"),

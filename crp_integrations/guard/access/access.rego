@@ -48,7 +48,12 @@ granted(labels, roles) if {
 }
 
 # Some roles are granted whatever the label, unless it is a tenant's name.
-without_tenant(true, labels) if strings.any_prefix_match(labels, "tenant:") == false
+without_tenant(true, labels) if {
+	every label in labels {
+		is_string(label)
+		startswith(label, "tenant:") == false
+	}
+}
 
 # What everybody is granted need not be listed for each role; where it is, this is not asked for.
 with_everybody(true, labels, roles) if {
