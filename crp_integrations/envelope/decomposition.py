@@ -76,7 +76,9 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
     items: tuple[str, ...] = ()
     for part in parts:
         each = _for_each(part, items)
-        many = None if each else _compared(part, alone=len(parts) == 1)
+        # Tasks that cannot be understood apart are one need, and no two things compared.
+        apart = not each and not has_several_tasks(part)
+        many = _compared(part, alone=len(parts) == 1) if apart else None
         if many is not None:
             items = many.items
             needs += [*many.needs, many.whole]

@@ -318,3 +318,56 @@ def test_hostile_repetition_comes_to_an_end(opening: str, pattern: str) -> None:
     found = decompose(question, RULES)
     assert len(found) <= RULES.most
     assert not lost_words(question, found)
+
+
+@pytest.mark.requirement("003-5.2-1")
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        (
+            "How much is the deposit, when is the rent due, and who repairs the boiler?",
+            ("How much is the deposit", "when is the rent due", "who repairs the boiler"),
+        ),
+        (
+            "How much is the deposit, when is the rent due and can I sublet?",
+            ("How much is the deposit", "when is the rent due", "can I sublet"),
+        ),
+        (
+            "Can I bring a dog, is parking free, and how late is check-in?",
+            ("Can I bring a dog", "is parking free", "how late is check-in"),
+        ),
+        (
+            "Is breakfast included, what time is checkout, and do you have wifi?",
+            ("Is breakfast included", "what time is checkout", "do you have wifi"),
+        ),
+        (
+            "Is smoking allowed, and are pets permitted?",
+            ("Is smoking allowed", "are pets permitted"),
+        ),
+        (
+            "Was Obama born in Hawaii and is Biden from Delaware?",
+            ("Was Obama born in Hawaii", "is Biden from Delaware"),
+        ),
+    ],
+)
+def test_questions_that_are_joined_are_asked_one_by_one(
+    question: str, wanted: tuple[str, ...]
+) -> None:
+    assert needs(question) == wanted
+
+
+@pytest.mark.requirement("003-5.2-1")
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Was the bill passed by the House and was signed by the president?",
+        "Is the court closed and was not reopened?",
+        "Who was born in Rome, was raised in Oslo, and has won a prize?",
+        "In which city, where the river meets the sea, is the port?",
+        "Is Oslo in Norway and is it older than Bergen?",
+        "Is the shop open on Sunday, or is it closed?",
+        "Are there lockers, showers and towels?",
+    ],
+)
+def test_a_question_is_not_cut_into_fragments(question: str) -> None:
+    assert needs(question) == (question,)

@@ -8,11 +8,15 @@ from itertools import islice
 
 from crp_integrations.language.words import (
     AUXILIARIES,
+    DETERMINERS,
     ORDINARY,
+    PAST_OF,
     PREPOSITIONS,
     STOP_WORDS,
     VERBS,
     content_stems,
+    is_finite,
+    words,
 )
 
 # A private sign: no text of a user's means anything by it.
@@ -232,10 +236,20 @@ _ASKING = WH | AUXILIARIES | {"the", "a", "an", "there", "please", "us", "me", "
 
 
 _END = re.compile(rf"[?!]+[\"')]*\s+|;\s+|(?<=[\w{SIGN}]{{2}})\.\s+(?=[A-Z{SIGN}\"])")
+# Verbs that stand before their subject in a question.
+_INVERTED = frozenset(word for word in AUXILIARIES if "'" not in word) - {"be", "been", "am"}
+# What is a subject behind such a verb, whatever comes before.
+_SUBJECTS = frozenset("i you we they he she it there".split())
+# What is none: a participle, or a complement.
+_NO_SUBJECTS = PREPOSITIONS | frozenset(PAST_OF) | frozenset("a an not also still".split())
+# Verbs behind which a noun with its article is a subject, and no complement as in "is the home".
+_MODALS = frozenset("do does did can could will would may might must shall should cannot".split())
 _JOINT = re.compile(
     r",? (?:and|but|or|as well as|plus)(?: also| then| please)*"
     rf" (?P<word>{'|'.join(sorted(WH | TELLING))})(?= )"
-    rf"|, (?:then |also )*(?P<bare>what|how|why|{'|'.join(sorted(TELLING))})(?= )",
+    rf"|, (?:then |also )*(?P<bare>what|how|why|when|where|{'|'.join(sorted(TELLING))})(?= )"
+    rf"|,? (?:and|but|or)(?: also| then)* (?P<verb>{'|'.join(sorted(_INVERTED))})(?= \S+ \S)"
+    rf"|, (?P<bare_verb>{'|'.join(sorted(_INVERTED))})(?= \w+ \w)",
     re.IGNORECASE,
 )
 _ALWAYS = frozenset("what how why".split())
@@ -304,7 +318,7 @@ def _asks(sentence: MaskedQuestion) -> bool:
 def _coordinated(question: MaskedQuestion, start: int, end: int) -> list[tuple[int, int]]:
     pieces: list[tuple[int, int]] = []
     for match in islice(_JOINT.finditer(question.mask, start, end), _MOST_JOINTS):
-        kind = "word" if match["word"] else "bare"
+        kind = next(name for name, word in match.groupdict().items() if word)
         before, after = question.cut(start, match.start()), question.cut(match.start(kind), end)
         if _opens(match[kind].casefold(), before, after):
             pieces.append((start, match.start()))
@@ -316,13 +330,23 @@ def _opens(word: str, before: MaskedQuestion, after: MaskedQuestion) -> bool:
     """Whether a word behind a joint begins a task of its own."""
     if len(content_stems(before.text)) < _FEWEST - (before.first in WH):
         return False
-    following = after.mask.split(" ", 2)[1].casefold() if " " in after.mask else ""
+    following = after.text.split(" ", 2)[1].casefold() if " " in after.text else ""
+    if word in _INVERTED:
+        # "and is based in Oslo" goes on about the same; "and are pets permitted" asks anew.
+        tokens = words(before.mask)
+        if not any(is_finite(tokens, place) for place in range(len(tokens))):
+            return False
+        if following in _SUBJECTS or (word in _MODALS and following in DETERMINERS):
+            return True
+        noun = not following.endswith(("ed", "ly")) and following not in _NO_SUBJECTS
+        return noun and before.first in AUXILIARIES
     if word in TELLING:
         return before.first in TELLING | WH and following not in AUXILIARIES | {"of", "by", "and"}
     if word in _ALWAYS:
         return before.first in WH | TELLING | AUXILIARIES
     relative = re.search(rf"\s{word}\b", before.mask, re.IGNORECASE)
-    return relative is None and following in AUXILIARIES and before.first in WH | TELLING
+    asked = before.first in WH | TELLING | AUXILIARIES
+    return relative is None and asked and (following in AUXILIARIES or word == "who")
 
 
 def stands_alone(need: str) -> bool:
