@@ -73,9 +73,6 @@ class HnswEngine:
     """Builds and loads graphs with hnswlib.
 
     Spec: CRP-SPEC-009 §3.2
-
-    Raises:
-        MissingExtra: hnswlib is not installed.
     """
 
     def __init__(self) -> None:
@@ -187,9 +184,6 @@ class TantivyLexical:
 
     Attributes:
         name: library and version.
-
-    Raises:
-        MissingExtra: tantivy is not installed.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,6 @@ from crp_integrations.envelope.budget import NEED, needed_places, needed_tokens
 from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact, split_refused
 from crp_integrations.envelope.continuation import assess_pressure
-from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
 from crp_integrations.envelope.excerpts import (
     EXCERPT,
     add_parts,
@@ -51,6 +50,7 @@ from crp_integrations.envelope.records import (
     PackedFact,
     refused_drops,
 )
+from crp_integrations.envelope.reuse import ETAG, SALTED_ETAG, etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import (
     TIER,

@@ -171,13 +171,13 @@ def pair_places(facts: Sequence[Candidate]) -> list[range]:
     return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def keep_candidates(candidates: Candidates, kept: Sequence[int]) -> Candidates:
+def keep_candidates(candidates: Candidates, chosen: Sequence[int]) -> Candidates:
     """The candidates at these positions, ascending, with the pairs among them."""
     places = pair_places(candidates.facts)
-    moved = {at: new for new, at in enumerate(at for place in kept for at in places[place])}
+    moved = {at: new for new, at in enumerate(at for place in chosen for at in places[place])}
     return replace(
         candidates,
-        facts=tuple([candidates.facts[place] for place in kept]),
+        facts=tuple([candidates.facts[place] for place in chosen]),
         duplicates=as_pairs(candidates.duplicates).among(moved),
         conflicts=as_pairs(candidates.conflicts).among(moved),
     )

@@ -13,9 +13,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from crp_integrations.envelope.candidates import RankedFact
-from crp_integrations.envelope.etag import etag
 from crp_integrations.envelope.prompt import SEPARATOR, render
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact, Section
+from crp_integrations.envelope.reuse import etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import saturation, saturation_label
 from crp_integrations.ports import TokenCounter

@@ -21,12 +21,12 @@ class PackItems:
 
     Attributes:
         tokens: of each fact, at least 0.
-        kept: whether the fact at a place is no near-duplicate of a higher one.
+        is_original: whether the fact at a place is no near-duplicate of a higher one.
         fetch: told which places will be asked about.
     """
 
     tokens: Sequence[int]
-    kept: Callable[[int], bool]
+    is_original: Callable[[int], bool]
     fetch: Callable[[Sequence[int]], None]
 
 
@@ -41,7 +41,7 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
     places = range(len(offer.tokens))
     # Somewhat more, since near-duplicates leave room.
     offer.fetch(_take_fitting(offer, places, room + room // 8, most))
-    return _take_fitting(offer, places, room, most, offer.kept)
+    return _take_fitting(offer, places, room, most, offer.is_original)
 
 
 def in_order(offer: PackItems, room: int, most: int) -> list[int]:
@@ -50,7 +50,7 @@ def in_order(offer: PackItems, room: int, most: int) -> list[int]:
     offer.fetch(_take_fitting(offer, places, room, most))
     taken: list[int] = []
     for place, tokens in enumerate(offer.tokens):
-        if not offer.kept(place):
+        if not offer.is_original(place):
             continue
         if len(taken) >= most or tokens > room:
             break
@@ -74,7 +74,7 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     for place, tokens in enumerate(offer.tokens):
         if room < least or len(taken) == most:
             break
-        if not offer.kept(place):
+        if not offer.is_original(place):
             continue
         if tokens <= room:
             taken.append(place)
@@ -92,15 +92,15 @@ def _take_fitting(
     places: Sequence[int],
     room: int,
     most: int,
-    kept: Callable[[int], bool] | None = None,
+    is_original: Callable[[int], bool] | None = None,
 ) -> list[int]:
-    """Places that fit, one after the other; without `kept`, nearly all that are looked at later."""
+    """Places that fit, one after the other; without `is_original`, nearly all looked at later."""
     taken: list[int] = []
     tokens = offer.tokens
     for place in places:
         if len(taken) == most:
             break
-        if tokens[place] <= room and (kept is None or kept(place)):
+        if tokens[place] <= room and (is_original is None or is_original(place)):
             taken.append(place)
             room -= tokens[place]
     return taken
@@ -214,7 +214,7 @@ def _choose(
         return []
     offer = PackItems(
         tokens=[ranked[place].candidate.tokens for place in places],
-        kept=lambda number: walk.stands_for(places[number]) is None,
+        is_original=lambda number: walk.stands_for(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
     return [places[number] for number in by(offer, room, most)]

@@ -207,8 +207,8 @@ class CutTexts:
     def _texts(self, facts: Iterable[RankedFact]) -> list[str]:
         return [self.text_id(fact.candidate.fact_id) for fact in facts]
 
-    def _in(self, kept: Collection[str], fact: RankedFact) -> bool:
-        return self.text_id(fact.candidate.fact_id) in kept
+    def _in(self, ids: Collection[str], fact: RankedFact) -> bool:
+        return self.text_id(fact.candidate.fact_id) in ids
 
     def _whole(self, fact: RankedFact) -> RankedFact:
         """The text of a passage at the passage's place in the ranking."""
@@ -216,13 +216,13 @@ class CutTexts:
         return fact if owner is None else fact._replace(candidate=self.texts.facts[owner[0]])
 
     def _unseen(
-        self, facts: Sequence[RankedFact], found: Collection[str]
+        self, facts: Sequence[RankedFact], settled: Collection[str]
     ) -> tuple[RankedFact, ...]:
         """The texts of passages, each once, without those of these ids."""
         first: dict[str, RankedFact] = {}
         for fact in facts:
             first.setdefault(self.text_id(fact.candidate.fact_id), fact)
-        return tuple(self._whole(fact) for id_, fact in first.items() if id_ not in found)
+        return tuple(self._whole(fact) for id_, fact in first.items() if id_ not in settled)
 
     def _join(self, facts: Sequence[RankedFact]) -> RankedFact:
         """What is packed of one text as one fact."""

@@ -260,7 +260,7 @@ def _linked_ids(namespace: FabricView, mixed: WeighedPool, settings: HybridSetti
 def _expand_communities(
     namespace: FabricView,
     beyond: Sequence[tuple[FloatRows, float]],
-    found: set[str],
+    known: set[str],
     k_nearest: int,
     settings: EnvelopeSettings,
 ) -> set[str]:
@@ -271,7 +271,7 @@ def _expand_communities(
     Args:
         beyond: vectors of the needs with facts beyond their hits, and the least cosine of each.
     """
-    held = Counter(fact.community_label for fact in namespace.briefs(sorted(found)))
+    held = Counter(fact.community_label for fact in namespace.briefs(sorted(known)))
     islands = tuple(
         sorted(label for label, count in held.items() if label and count < settings.expansion_below)
     )
@@ -289,7 +289,7 @@ def _expand_communities(
             label = fact.community_label
             if (
                 label is not None
-                and fact.fact_id not in found
+                and fact.fact_id not in known
                 and reach[label] >= settings.expansion_reach
                 and brought[label] < settings.expansion_most
             ):

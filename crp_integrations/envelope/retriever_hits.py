@@ -219,8 +219,8 @@ def _nearest(ids: Sequence[str], rows: FloatRows, vector: FloatRows, k: int) -> 
     return [Hit(ids[place], float(scores[place])) for place in top(scores, ids, k)]
 
 
-def _best(found: dict[str, float], k: int) -> tuple[Hit, ...]:
-    hits = sorted((Hit(id_, score) for id_, score in found.items()), key=_order)
+def _best(scores: dict[str, float], k: int) -> tuple[Hit, ...]:
+    hits = sorted((Hit(id_, score) for id_, score in scores.items()), key=_order)
     return tuple(hits[:k])
 
 

@@ -146,13 +146,13 @@ def rerank_candidates(
     return cut.folded(scored)
 
 
-def _rescore_seen(fact: Candidate, given: int) -> Candidate:
+def _rescore_seen(fact: Candidate, reranked: int) -> Candidate:
     """A fact with the reranker's score; its stretches keep their order among themselves."""
     return replace(
         fact,
-        relevance=given,
-        score=None if fact.score is None else given,
-        stretches=_scale_spans(fact, given),
+        relevance=reranked,
+        score=None if fact.score is None else reranked,
+        stretches=_scale_spans(fact, reranked),
     )
 
 

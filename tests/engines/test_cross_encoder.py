@@ -19,7 +19,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from crp_integrations.engines.cross_encoders import (
+from crp_integrations.engines.onnx import (
     OnnxCrossEncoder,
     fitting,
     labels_of,
@@ -178,7 +178,6 @@ def test_the_identity_follows_everything_that_decides(tmp_path: Path) -> None:
     place = folder(tmp_path / "m", TWO, labels)
     name = OnnxCrossEncoder(place, label="a").identity
     assert name.startswith("m+sha256:")
-    assert name == OnnxCrossEncoder(place, label="a", threads=2).identity
     assert name != OnnxCrossEncoder(place, label="b").identity
     assert name != OnnxCrossEncoder(place, label="a", max_tokens=100).identity
     changed = folder(tmp_path / "n" / "m", [[0.0, 2.5]], labels)
@@ -206,8 +205,6 @@ def test_what_cannot_be_a_cross_encoder_is_refused_at_once(tmp_path: Path) -> No
     with pytest.raises(EngineError, match=r"no model\.onnx"):
         OnnxCrossEncoder(tmp_path)
     place = folder(tmp_path)
-    with pytest.raises(ConfigError, match="threads is 0"):
-        OnnxCrossEncoder(place, threads=0)
     with pytest.raises(ConfigError, match="max_tokens is 5"):
         OnnxCrossEncoder(place, max_tokens=5)
     (place / "config.json").write_text("{")

@@ -47,7 +47,7 @@ class Fake:
 
 @pytest.mark.parametrize("adapter", [LangChainEmbedder, LlamaIndexEmbedder])
 def test_rows_are_unit_and_float32(adapter: Any) -> None:
-    embedder = adapter(Fake(), "fake@1", thresholds={"neighbour": 0.3})
+    embedder = adapter(Fake(), "fake@1")
     assert isinstance(embedder, Embedder)
     rows = embedder.embed_passages(["a", "bcd"])
     assert rows.dtype == np.float32
@@ -55,7 +55,7 @@ def test_rows_are_unit_and_float32(adapter: Any) -> None:
     assert np.allclose(np.linalg.norm(rows, axis=1), 1)
     assert embedder.embed_query("a").tobytes() == rows[0].tobytes()
     assert (embedder.identity, embedder.dimensions) == ("fake@1", 2)
-    assert embedder.thresholds == {"neighbour": 0.3}
+    assert embedder.thresholds == {}
 
 
 def test_dimensions_are_found_out_once() -> None:

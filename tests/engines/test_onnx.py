@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from crp_integrations import weights
 from crp_integrations.engines.onnx import OnnxEmbedder, windows
-from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations.errors import EngineError
 from crp_integrations.ports import Embedder
 from crp_integrations.seals import sha256_hex
 
@@ -62,7 +62,7 @@ def test_it_is_an_embedder(embedder: OnnxEmbedder) -> None:
 
 
 def test_identity_names_model_quantisation_and_bytes(embedder: OnnxEmbedder) -> None:
-    assert embedder.identity == OnnxEmbedder(threads=2).identity
+    assert embedder.identity == OnnxEmbedder().identity
     assert embedder.identity.startswith("all-MiniLM-L6-v2/int8w@1+sha256:")
     assert len(embedder.identity.partition("sha256:")[2]) == 64
 
@@ -161,12 +161,6 @@ def test_windows_cover_everything_within_the_size(
     assert all(before[1] - after[0] >= overlap for before, after in pairwise(spans))
 
 
-def test_one_and_two_threads_give_the_same_bytes(embedder: OnnxEmbedder) -> None:
-    texts = [*TEXTS, FILLER * 15]
-    two = OnnxEmbedder(threads=2)
-    assert two.embed_passages(texts).tobytes() == embedder.embed_passages(texts).tobytes()
-
-
 def test_callers_in_several_threads_get_the_same_bytes(embedder: OnnxEmbedder) -> None:
     wanted = embedder.embed_passages(TEXTS).tobytes()
     fresh = OnnxEmbedder()
@@ -217,11 +211,6 @@ def test_a_card_of_another_length_is_found_out(copy: Path) -> None:
     change_card(copy, dimensions=128)
     with pytest.raises(EngineError, match=r"wanted \(n, 128\)"):
         OnnxEmbedder(copy).embed_query("anything")
-
-
-def test_threads_must_be_positive() -> None:
-    with pytest.raises(ConfigError, match="threads is 0"):
-        OnnxEmbedder(threads=0)
 
 
 def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:

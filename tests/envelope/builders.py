@@ -8,12 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.caller_candidates import CallerTexts
 from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
+from crp_integrations.envelope.near_duplicates import _all_pairs
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.messages import Message
-from crp_integrations.ports import TokenCounter
+from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.scores import to_fixed
+from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Exactness, GroundingMode
 from tests.doubles import NOON
 
@@ -95,3 +100,28 @@ def made(
         now=now,
         **fields,
     )
+
+
+def build_candidates(
+    query: str,
+    facts: Sequence[Fact | str],
+    *,
+    embedder: Embedder,
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+    chunking: ChunkingSettings | None = None,
+    sub_queries: Sequence[str] = (),
+) -> Candidates:
+    texts = CallerTexts(
+        embedder=embedder,
+        counter=counter,
+        settings=settings,
+        chunking=chunking or ChunkingSettings(),
+    )
+    return texts.candidates(query, facts, sub_queries=sub_queries)
+
+
+def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], ...]:
+    """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs."""
+    left, right = _all_pairs(vectors, threshold)
+    return tuple(zip(left.tolist(), right.tolist(), strict=True))

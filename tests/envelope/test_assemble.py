@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from crp_integrations.envelope.assemble import preview
-from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.prompt import grounding_instruction, render
 from crp_integrations.envelope.records import Envelope, EnvelopePreview, PackedFact
@@ -20,7 +19,15 @@ from crp_integrations.relay.prompt import reckon_room
 from crp_integrations.relay.records import Request
 from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier, Strategy
 from tests.doubles import NOON, HashEmbedder
-from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, candidates, fact, made
+from tests.envelope.builders import (
+    LITERAL,
+    SETTINGS,
+    LetterCounter,
+    build_candidates,
+    candidates,
+    fact,
+    made,
+)
 
 # Each costs 30: 23 characters, a marker of 5 and a separator of 2.
 TEN = candidates(
@@ -363,7 +370,6 @@ def test_personal_data_is_ranked_like_everything_else() -> None:
         embedder=HashEmbedder(),
         counter=LetterCounter(),
         settings=SETTINGS,
-        relevance=[0.5, 0.9],
     )
     envelope = made(found)
     assert envelope.facts[0].content == personal

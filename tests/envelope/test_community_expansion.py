@@ -97,9 +97,8 @@ def test_communities_feed_diversity() -> None:
     weighed = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
     share = to_fixed(LITERAL.diversity_share)
     ranking = rank(select_near(namespace, 8), weighed, share=share, now=NOON)
-    everyone = [*ranking.facts, *(fact for fact, _ in ranking.duplicates)]
     bonus: dict[str, list[int]] = {}
-    for ranked in everyone:
+    for ranked in ranking.every:
         assert ranked.candidate.community is not None
         bonus.setdefault(ranked.candidate.community, []).append(ranked.diversity)
     assert len(bonus) == 2

@@ -17,14 +17,13 @@ from crp_integrations.envelope.near_duplicates import (
     ListedPairs,
     NearDuplicates,
     as_pairs,
-    near_pairs,
     split_near_duplicates,
 )
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.language import differences
 from crp_integrations.language.differences import differ
 from crp_integrations.vectors import FloatRows, unit_rows
-from tests.envelope.builders import SETTINGS, candidates, fact, made
+from tests.envelope.builders import SETTINGS, candidates, fact, made, near_pairs
 
 ALL = EnvelopeSettings(duplicates_told="all")
 PACKINGS = ("greedy", "in_order")

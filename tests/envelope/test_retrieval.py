@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.envelope.caller_candidates import build_candidates, recount_tokens
+from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.near_duplicates import near_pairs, split_near_duplicates
+from crp_integrations.envelope.near_duplicates import split_near_duplicates
 from crp_integrations.envelope.retrieval import gather, recount_stored, token_count_key
 from crp_integrations.errors import FactRejected, RequestError, StoreError
 from crp_integrations.fabric.fabric import Fabric
@@ -26,7 +26,14 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import FloatRows, cosine, unit_rows
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
-from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, made
+from tests.envelope.builders import (
+    LITERAL,
+    SETTINGS,
+    LetterCounter,
+    build_candidates,
+    made,
+    near_pairs,
+)
 
 TEXTS = [
     f"the {n}th note speaks of subject number {n} and of nothing else at all" for n in range(80)
@@ -302,7 +309,6 @@ def test_near_duplicates_that_say_different_things_are_conflicts() -> None:
         embedder=SameDirection(),
         counter=LetterCounter(),
         settings=SETTINGS,
-        relevance=[0.9, 0.9],
     )
     envelope = made(found)
     assert envelope.total_facts_included == 2
@@ -343,7 +349,6 @@ def test_copies_of_a_fact_keep_the_best_whatever_their_order() -> None:
     high = Fact(content="the tier", importance_weight=0.8)
     assert offer([low, high]) == offer([high, low])
     assert offer([low, high]).facts[0].importance == 800_000
-    assert offer([low, high], relevance=[0.9, 0.3]).facts[0].relevance == 900_000
 
 
 @pytest.mark.parametrize("status", [FactStatus.DELETED, FactStatus.QUARANTINED])
@@ -368,17 +373,6 @@ def test_texts_that_cannot_be_facts_are_refused_without_showing_them(text: str) 
         offer(["fine", text])
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_scores_of_a_retriever_are_clamped() -> None:
-    found = offer(["a", "b", "c", "d"], relevance=[1.7, -0.2, float("nan"), 0.25])
-    by_text = {fact.content: fact.relevance for fact in found.facts}
-    assert by_text == {"a": SCALE, "b": 0, "c": 0, "d": 250_000}
-
-
-def test_a_list_of_scores_of_another_length_is_refused() -> None:
-    with pytest.raises(RequestError, match="relevance has 1 entries, wanted 2"):
-        offer(["a", "b"], relevance=[0.5])
 
 
 def test_nothing_offered_is_nothing_found() -> None:
@@ -416,8 +410,6 @@ def test_the_embedders_card_names_the_floor() -> None:
 
     assert floor(Calibrated()) == 310_000
     assert floor(HashEmbedder()) is None
-    # The card says nothing about scores that are not its cosines.
-    assert floor(Calibrated(), relevance=[0.5]) is None
 
 
 def test_counting_again_for_another_model() -> None:

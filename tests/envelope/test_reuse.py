@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.etag import WORDS, Validators, decomposition_hash, etag
 from crp_integrations.envelope.reuse import (
     ANY,
     CANDIDATE_BYTES,
     PACKED_BYTES,
+    WORDS,
     EnvelopeScope,
     KnownEnvelopes,
+    Validators,
+    decomposition_hash,
+    etag,
 )
 from crp_integrations.envelope.settings import ReuseSettings
 from crp_integrations.vocabulary import CacheStatus, Changed, GroundingMode, Strategy

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from crp_integrations.envelope.budget import budget, safety_margin
 from crp_integrations.envelope.candidates import RankedFact
-from crp_integrations.envelope.etag import etag
 from crp_integrations.envelope.layout import Ordering, order_facts
 from crp_integrations.envelope.pack import pack
 from crp_integrations.envelope.prompt import grounding_instruction, marker_text, render
 from crp_integrations.envelope.rank import is_temporal, temporal_triggers
+from crp_integrations.envelope.reuse import etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import saturation, saturation_label
 from crp_integrations.errors import ConfigError

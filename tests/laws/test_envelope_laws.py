@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.caller_candidates import build_candidates, recount_tokens
+from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.rank import rank, rank_weights
@@ -28,7 +28,15 @@ from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON, HashEmbedder
-from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, candidates, fact, made
+from tests.envelope.builders import (
+    LITERAL,
+    SETTINGS,
+    LetterCounter,
+    build_candidates,
+    candidates,
+    fact,
+    made,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 MODES = st.sampled_from(list(GroundingMode))

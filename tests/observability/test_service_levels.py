@@ -74,7 +74,7 @@ def test_correctness_is_the_verifiers_word_and_a_persons_stands_above_it(opener:
         ledger = ledger_of(relay)
     level = measure_levels(ledger).level(CORRECTNESS)
     assert (level.value, level.met, level.counted, level.target) == (0.5, False, 2, 0.90)
-    assert level.said.startswith("0 by people, 2 by")
+    assert level.detail.startswith("0 by people, 2 by")
     reviewed = {
         bad.window_id: Evaluation(window_id=bad.window_id, feedback=Feedback(pack_correct=True))
     }
@@ -140,7 +140,7 @@ def test_no_pack_is_above_its_budget_and_how_much_of_it_is_used_is_told(opener: 
     assert (level.value, level.met, level.counted) == (1.0, True, 4)
     assert not found.hard_failure
     # Only where there was more material than room is its use looked at.
-    assert " of 3 packs with more material than room" in level.said
+    assert " of 3 packs with more material than room" in level.detail
 
 
 @pytest.mark.requirement("SUM-slo-3")
@@ -151,7 +151,7 @@ def test_a_pack_above_its_budget_is_missed_and_far_above_a_hard_failure() -> Non
     over = pack(3, token_budget=100, token_count=110)
     far = pack(4, token_budget=100, token_count=111)
     level = measure_levels(WindowLedger(packs=(inside, slack))).level(BUDGET)
-    assert level.said.startswith("1 of 2 packs")
+    assert level.detail.startswith("1 of 2 packs")
     assert level.met is True
     found = measure_levels(WindowLedger(packs=(inside, over)))
     assert (found.level(BUDGET).value, found.level(BUDGET).met) == (0.5, False)

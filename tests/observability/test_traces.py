@@ -170,14 +170,10 @@ def test_the_trace_of_a_pack_stands_in_the_ledger_and_is_the_one_that_was_export
     assert gone == {one.fact_id for one in drops}
 
 
-def test_stages_have_spans_where_they_are_asked_for(opener: Opener, recorded: Recorded) -> None:
+def test_stages_within_a_step_have_no_spans(opener: Opener, recorded: Recorded) -> None:
     with opener(tracer=recorded.observer) as relay:
         relay.ask(QUESTION)
     assert recorded.named("crp.dpe.") == []
-    recorded.observer = OpenTelemetry(recorded.tracers, details=True)
-    with opener(tracer=recorded.observer) as relay:
-        relay.ask(QUESTION)
-    assert len(recorded.named("crp.dpe.")) > 10
 
 
 def test_a_large_pack_fits_the_limits_of_the_sdk(recorded: Recorded) -> None:

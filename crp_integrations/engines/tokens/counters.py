@@ -178,10 +178,6 @@ def counter_for(
 
     Returns:
         A counter whose `exactness` says how far to trust it; never a download.
-
-    Raises:
-        ConfigError: the file is missing or of none of these kinds, or the model is no name.
-        MissingExtra: the file needs sentencepiece, which is not installed.
     """
     if not isinstance(model, str):
         raise ConfigError(
@@ -250,14 +246,14 @@ def _once(key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
         return cast("_Made", _made[key])
 
 
-def _load(vocabulary: Vocabulary, found: FoundVocabulary) -> tuple[Encoder, str]:
-    source = f"{vocabulary.name} from {found.where}"
+def _load(vocabulary: Vocabulary, contents: FoundVocabulary) -> tuple[Encoder, str]:
+    source = f"{vocabulary.name} from {contents.where}"
     if vocabulary.pattern:
-        encoder = _tiktoken(vocabulary.name, found.data, vocabulary.pattern)
+        encoder = _tiktoken(vocabulary.name, contents.data, vocabulary.pattern)
         return encoder, f"tiktoken {source}"
-    if found.data[:1] == b"{":
-        return _json(found.data, vocabulary.name), source
-    return SentencePieceEncoder(found.data, name=vocabulary.name), source
+    if contents.data[:1] == b"{":
+        return _json(contents.data, vocabulary.name), source
+    return SentencePieceEncoder(contents.data, name=vocabulary.name), source
 
 
 def _from_file(path: Path, chat: ChatFormat) -> TokenCounter:

@@ -64,7 +64,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tiktoken.Encodin
         ("gpt-4o", "o200k_base"),
         ("gpt-4", "cl100k_base"),
         ("o3", "o200k_base"),
-        ("text-davinci-003", "p50k_base"),
     ],
 )
 def test_openai_models_count_as_tiktoken_does(
@@ -127,7 +126,6 @@ def test_known_counts_of_openai_models() -> None:
         ("gemini/gemini-2.5-pro", "estimate", "× 1.45"),
         ("mistral/mistral-medium-2312", "exact", "mistral-v1"),
         ("mistral/mistral-small-2409", "exact", "tekken-240718"),
-        ("text-davinci-003", "exact", "p50k_base"),
         ("gemini/gemma-3-27b-it", "estimate", "× 1.45 for Gemini"),
         ("ollama/phi4", "estimate", "× 1.45 for an unknown model"),
         ("gpt-4ever", "estimate", "× 1.45"),

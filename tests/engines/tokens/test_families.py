@@ -44,7 +44,6 @@ PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
         ("dashscope/qwen-max", "qwen", "family", True),
         ("dashscope/qwen3.5-72b", "qwen", "family", True),
         ("qwen3.5-plus", "qwen", "family", True),
-        ("code-davinci-002", "p50k_base", "exact", True),
         ("mistralai/mixtral-8x7b-instruct-v0.1", "mistral-v1", "exact", True),
         ("mistralai/mistral-7b-instruct-v0.3", "mistral-v3", "exact", True),
         ("gemini/gemini-2.5-pro", "cl100k_base", "estimate", False),

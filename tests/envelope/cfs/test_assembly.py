@@ -13,17 +13,22 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.cfs.pack import Placed, cut_to, format_context
+from crp_integrations.envelope.cfs.pack import (
+    ModelTokenizer,
+    Placed,
+    SimpleTokenizer,
+    cut_to,
+    format_context,
+    reading_order,
+)
 from crp_integrations.envelope.cfs.records import AssemblySettings, RetrievalResult, TokenBudget
 from crp_integrations.envelope.cfs.search import (
     best_of_each,
     group_by_document,
     prefer_recent,
-    reading_order,
     sort_results,
     unique_results,
 )
-from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer
 from crp_integrations.errors import RequestError
 from tests.doubles import NOON, WordCounter
 from tests.envelope.cfs.builders import found

