@@ -15,8 +15,8 @@ from crp_integrations.engines.guards import guard_of, read_exceptions
 from crp_integrations.engines.models import Models, model_object, model_object_name
 from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
-from crp_integrations.engines.tokens import LazyCounter
 from crp_integrations.engines.violation_reports import HttpReports
+from crp_integrations.envelope.budget import LazyCounter
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -306,49 +305,3 @@ def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
         composed=pattern in COMPOSED,
         blocks=pattern in ENDING,
     )
-
-
-class LazyCounter:
-    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
-
-    Args:
-        make: is called at most once for each thread that comes first.
-    """
-
-    def __init__(self, make: Callable[[], TokenCounter]) -> None:
-        self._make = make
-
-    @cached_property
-    def _counter(self) -> TokenCounter:
-        return self._make()
-
-    @property
-    def identity(self) -> str:
-        """The tokenizer's name."""
-        return self._counter.identity
-
-    @property
-    def exactness(self) -> Exactness:
-        """How far to trust it."""
-        return self._counter.exactness
-
-    @property
-    def source(self) -> str:
-        """Where the vocabulary is from."""
-        return self._counter.source
-
-    def count(self, text: str) -> int:
-        """Tokens of a text."""
-        return self._counter.count(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
-        return self._counter.count_many(texts)
-
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a conversation with the family's overhead."""
-        return self._counter.count_messages(messages)
-
-    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of tool definitions."""
-        return self._counter.count_tools(tools)

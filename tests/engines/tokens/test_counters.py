@@ -20,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from crp_integrations.engines.tokens import LazyCounter, counter_for, counters, vocabularies
+from crp_integrations.engines.tokens import counter_for, counters, vocabularies
 from crp_integrations.engines.tokens.counters import CharacterCounter
 from crp_integrations.engines.tokens.encoders import short_runs
 from crp_integrations.engines.tokens.vocabularies import DEEPSEEK, family_of, find_vocabulary
+from crp_integrations.envelope.budget import LazyCounter
 from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter
