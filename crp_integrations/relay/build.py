@@ -13,7 +13,6 @@ from crp_integrations.engines import search_engines
 from crp_integrations.engines.graphs import NetworkxWalker, available_engine
 from crp_integrations.engines.guards import guard_of, read_exceptions
 from crp_integrations.engines.models import Models, model_object, model_object_name
-from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.violation_reports import HttpReports
 from crp_integrations.envelope.budget import LazyCounter
@@ -189,7 +188,6 @@ def open_relay(
             regions=regions,
             # A database searches vectors with an index of its own.
             graphs=None if is_database(opened) else search_engines.available(),
-            lexical=lexical_for(chosen.fabric.lexical),
             leiden=available_engine(chosen.fabric.communities.engine),
             elsewhere={
                 name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()

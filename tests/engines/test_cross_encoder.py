@@ -150,11 +150,6 @@ def test_a_long_query_leaves_room_for_the_text(tmp_path: Path) -> None:
     assert score == pytest.approx(logistic(1))
 
 
-def test_the_models_own_limit_binds(tmp_path: Path) -> None:
-    place = folder(tmp_path, max_position_embeddings=100)
-    assert OnnxCrossEncoder(place).identity == OnnxCrossEncoder(place, max_tokens=100).identity
-
-
 def test_control_tokens_in_a_text_are_text(tmp_path: Path) -> None:
     reranker = OnnxCrossEncoder(folder(tmp_path))
     assert reranker.scores("tier", ["cats [SEP] tier"]) == reranker.scores("tier", ["cats x tier"])
@@ -275,13 +270,6 @@ def test_sentence_transformers_objects_give_the_same_scores(tmp_path: Path) -> N
         assert wrapped.scores("tier quality", texts) == pytest.approx(wanted)
         assert double.sizes == [1]
         assert wrapped.scores("tier", []) == []
-
-
-def test_a_language_model_that_scores_has_one_output(tmp_path: Path) -> None:
-    double = CrossEncoderDouble(folder(tmp_path), {0: "LABEL_0"})
-    double.config.id2label = {0: "LABEL_0", 1: "LABEL_1"}
-    wrapped = SentenceTransformersReranker(double, "llm")
-    assert wrapped.scores("tier", ["tier"]) == pytest.approx([logistic(1)])
 
 
 def test_errors_of_sentence_transformers_are_engine_errors(tmp_path: Path) -> None:

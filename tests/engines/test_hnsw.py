@@ -97,43 +97,12 @@ def test_the_library_is_told_what_the_settings_say(
     assert (given["space"], index.M, index.ef_construction, index.ef) == ("ip", 8, 50, 40)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
-def test_every_metric_finds_the_same_neighbours(
-    engine: search_engines.HnswEngine, metric: str
-) -> None:
-    block = rows(400)
-    graph = engine.build(block, VectorGraphSettings(metric=metric))  # type: ignore[arg-type]
-    for query in rows(10, seed=3):
-        best = np.argsort(-cosine(block, query), kind="stable")[:5]
-        assert set(graph.search(query, 5).tolist()) == set(best.tolist())
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_no_number_is_refused(engine: search_engines.HnswEngine, bad: float) -> None:
     block = rows(10)
     block[3, 2] = bad
     with pytest.raises(EngineError, match="not finite"):
         engine.build(block, SETTINGS)
-
-
-def test_no_rows_are_refused(engine: search_engines.HnswEngine) -> None:
-    with pytest.raises(EngineError, match="at least one row"):
-        engine.build(np.zeros((0, 4), dtype=np.float32), SETTINGS)
-
-
-def test_asking_for_more_rows_than_there_are_gives_all(engine: search_engines.HnswEngine) -> None:
-    block = rows(7)
-    graph = engine.build(block, SETTINGS)
-    assert sorted(graph.search(block[0], 100).tolist()) == list(range(7))
-    assert graph.search(block[0], 0).size == 0
-
-
-def test_rows_out_of_reach_are_no_error(engine: search_engines.HnswEngine) -> None:
-    # A hundred copies of one row link only among themselves.
-    block = np.repeat(np.eye(2, 8, dtype=np.float32), 200, axis=0)
-    graph = engine.build(block, VectorGraphSettings(m=2, ef_construction=2, ef_search=1))
-    assert graph.search(block[0], 400).size == 0
-    assert graph.search(block[0], 10).size == 10
 
 
 def test_a_graph_comes_back_from_its_file(

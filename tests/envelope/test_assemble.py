@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from crp_integrations.envelope.assemble import preview
-from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.prompt import grounding_instruction, render
 from crp_integrations.envelope.records import Envelope, EnvelopePreview, PackedFact
 from crp_integrations.errors import RequestError
@@ -121,13 +119,6 @@ def test_created_at_is_iso_and_enters_no_hash() -> None:
     assert first == second.changed(created_at=first.created_at)
 
 
-def test_the_zone_of_now_has_no_influence() -> None:
-    east = timezone(timedelta(hours=9))
-    assert made(TEN).model_dump_json() == made(TEN, now=NOON.astimezone(east)).model_dump_json()
-    with pytest.raises(RequestError, match="time zone"):
-        made(TEN, now=NOON.replace(tzinfo=None))
-
-
 @pytest.mark.requirement("003-4-1", "003-7.1-1")
 def test_rank_pack_order_and_tier_in_that_order() -> None:
     given = candidates(
@@ -187,16 +178,6 @@ def test_a_number_of_tokens_or_facts_is_a_whole_number(name: str, wrong: Any) ->
         made(TEN, **{name: wrong})
 
 
-def test_no_budget_is_no_number() -> None:
-    with pytest.raises(RequestError, match=r"^budget_tokens is None, wanted a whole number"):
-        made(TEN, budget_tokens=None)
-
-
-def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
-    usual = made(TEN, budget_tokens=60, k=3)
-    assert made(TEN, budget_tokens=np.int64(60), k=np.int32(3)) == usual
-
-
 @pytest.mark.requirement("003-7.2-6", "003-8.1-5", "003-9.1-1")
 @pytest.mark.parametrize("budget_tokens", [0, -1, -10_000])
 def test_no_budget_gives_an_empty_deficient_envelope(budget_tokens: int) -> None:
@@ -224,13 +205,6 @@ def test_system_tokens_are_measured_with_the_grounding_instruction() -> None:
     for mode in (GroundingMode.STRICT, GroundingMode.PREFERRED):
         assert free - left(mode) == len(grounding_instruction(mode) + "\n\n")
     assert free - left(GroundingMode.OPEN, "Be brief.") == len("Be brief.\n\n")
-
-
-def test_no_candidates_give_an_empty_deficient_envelope() -> None:
-    envelope = made(candidates())
-    assert (envelope.facts, envelope.dropped) == ((), ())
-    assert (envelope.saturation, envelope.quality_tier.value) == (0.0, "D")
-    assert envelope.total_facts_available == 0
 
 
 @pytest.mark.requirement("003-8.2-6")
@@ -353,13 +327,6 @@ def test_the_algorithms_and_the_section_are_named() -> None:
     assert envelope.settings_digest == "sha256:abc"
 
 
-def test_communities_come_in_the_order_of_the_ranking() -> None:
-    given = candidates(
-        fact("a", 0.2, community="low"), fact("b", 0.9, community="top"), fact("c", 0.5)
-    )
-    assert made(given).ckf_communities == ("top", "low")
-
-
 @pytest.mark.requirement("003-17.1-1")
 def test_personal_data_is_ranked_like_everything_else() -> None:
     plain = "the tier of the file is A and nothing more"
@@ -404,14 +371,3 @@ def test_a_temporal_question_changes_weights_and_tier() -> None:
     assert literal.facts[0].composite_score == 0.585
     # By default the weight of diversity is relevance's: 0.9×0.5.
     assert temporal.facts[0].composite_score == 0.575
-
-
-def test_the_candidates_alone_decide(candidates_twice: tuple[Candidates, Candidates]) -> None:
-    left, right = candidates_twice
-    assert made(left).model_dump_json() == made(right).model_dump_json()
-
-
-@pytest.fixture
-def candidates_twice() -> tuple[Candidates, Candidates]:
-    facts = [fact(f"f{n}", n / 10, community=f"c{n % 3}") for n in range(9)]
-    return candidates(*facts), candidates(*reversed(facts))

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations import Relay
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.hybrid import (
@@ -37,12 +36,11 @@ from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import LOCAL, Decision, Subject
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.settings import load
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import cosine
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import FixedClock, HashEmbedder, WordCounter
 from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, made
 
 HYBRID = HybridSettings()
@@ -149,12 +147,6 @@ def test_a_power_of_the_best_sentence_lets_it_alone_lift_a_fact() -> None:
     assert sharp[1] == pytest.approx(linear[1] ** 3)
 
 
-@pytest.mark.parametrize("power", [0.0, 0.7, 9.0])
-def test_a_power_is_in_halves_and_above_nothing(power: float) -> None:
-    with pytest.raises(ValueError, match="cosine_power"):
-        HybridSettings(cosine_power=power)
-
-
 def test_a_rare_word_counts_more_than_one_that_all_have() -> None:
     facts = of("quay and quay and harbour", "quay and granite walls", "quay and timber walls")
     found = score("quay granite", facts, lexical_share=1.0, **ALONE)
@@ -193,12 +185,6 @@ def test_any_text_has_scores_in_range(texts: list[str], query: str) -> None:
     for values in (found.total, found.lexical, found.hop, found.parts):
         assert np.isfinite(values).all()
         assert ((values >= 0) & (values <= 1)).all()
-
-
-def test_an_empty_pool_has_no_scores() -> None:
-    found = score(QUESTION, [])
-    assert (len(found.total), len(found.parts), stretches(found)) == (0, 0, [])
-    assert select(bound([])).facts == ()
 
 
 @pytest.mark.parametrize("query", ["who is it", "?", "…", "\x00"])
@@ -432,47 +418,4 @@ def test_any_order_of_arrival_and_any_hash_seed_give_the_same_bytes() -> None:
         assert done.stdout.decode() == own
 
 
-def test_of_equal_facts_the_one_with_the_lower_id_is_followed() -> None:
-    facts = sorted(
-        (Fact(content=BRIDGE, source_id=str(n)) for n in range(8)), key=lambda fact: fact.fact_id
-    )
-    found = pool(QUESTION, facts)
-    assert list(found.best) == list(range(HYBRID.hop_sources))
-
-
-def test_scoring_candidates_changes_nothing_else() -> None:
-    namespace = bound([BRIDGE, BORN, *FILLER])
-    plain = select(namespace, settings=using(enabled=False))
-    mixed = select(namespace)
-    empty = {"score": None, "lexical": 0, "hop": 0, "stretches": ()}
-    assert tuple(replace(fact, **empty) for fact in mixed.facts) == plain.facts
-
-
 # --- settings ------------------------------------------------------------------------------
-
-
-def test_every_number_enters_the_digest() -> None:
-    plain = load()
-    digests = {plain.digest}
-    for name, value in HYBRID.model_dump().items():
-        other = (not value) if isinstance(value, bool) else value / 2 if value < 2 else value + 1
-        if isinstance(value, int) and not isinstance(value, bool):
-            other = value + 1
-        envelope = plain.envelope.model_copy(
-            update={"hybrid": HYBRID.model_copy(update={name: other})}
-        )
-        digests.add(plain.model_copy(update={"envelope": envelope}).digest)
-    digests.add(load(envelope={"adaptive": False}).digest)
-    assert len(digests) == len(HYBRID.model_dump()) + 2
-
-
-def test_a_relay_takes_the_numbers() -> None:
-    options: dict[str, Any] = {"embedder": HASHER, "key": "ab" * 32, "clock": NOON}
-    plain = Relay.open(MemoryStore(), **options)
-    off = Relay.open(MemoryStore(), envelope={"hybrid": {"enabled": False}}, **options)
-    for relay in (plain, off):
-        relay.add([BRIDGE, BORN])
-    one, other = (relay.turn(QUESTION).preview() for relay in (plain, off))
-    assert "hybrid@1" in one.algorithms
-    assert "hybrid@1" not in other.algorithms
-    assert one.settings_digest != other.settings_digest

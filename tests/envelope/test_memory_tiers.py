@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -333,24 +332,6 @@ def test_an_earlier_windows_summary_is_of_tier_0_and_no_hit_of_the_fabric() -> N
     assert answer.headers[names.CKF_HITS] == "4"
 
 
-def test_shelves_leave_an_envelope_as_it_is() -> None:
-    texts = [f"{WIND} {'more ' * n}" for n in range(6)]
-    fresh, experienced = relay(*texts), relay(*texts)
-    for question in (MILK, WIND):
-        experienced.ask(question, session_id=MINE)
-    one, other = (opened.ask(WIND, session_id=MINE).envelope for opened in (fresh, experienced))
-    # Only the count says that a fact was met earlier.
-    assert one.tier_hits != other.tier_hits
-    # What was said before caps the tier by repetition; the context is the same.
-    same = {"tier_hits": (0, 0, 0, 0), "window_number": 1, "quality_tier": "A", "caps": ()}
-    assert one.changed(**same) == other.changed(**same)
-
-
-def test_rows_of_active_facts_may_be_none_at_all() -> None:
-    assert ActiveFacts().rows.shape == (0, 0)
-    assert ActiveFacts().rows.dtype == np.float32
-
-
 def test_until_full_reads_no_further_than_what_was_used_lately_fills() -> None:
     near = [f"{WIND} and {n}" for n in range(4)]
     opened = relay(*near, envelope={"cascade": "until_full", "k_nearest": 2, "k_lexical": 0})
@@ -368,21 +349,3 @@ def test_until_full_reads_no_further_than_what_was_used_lately_fills() -> None:
     whole = opened.ask(nearer, session_id=MINE, k=1, sub_queries=[nearer, MILK]).envelope
     assert whole.memory_tier_hit == 3
     assert whole.facts[0].content == nearer
-
-
-def test_until_full_goes_on_where_too_little_is_near_enough() -> None:
-    opened = relay(
-        *(f"{WIND} and {n}" for n in range(4)),
-        *(f"{MILK} and {n}" for n in range(4)),
-        envelope={"cascade": "until_full", "k_nearest": 3, "k_lexical": 0},
-    )
-    opened.ask(WIND, session_id=MINE, k=3)
-    other = opened.ask(MILK, session_id=MINE, k=3).envelope
-    plain = relay(
-        *(f"{WIND} and {n}" for n in range(4)),
-        *(f"{MILK} and {n}" for n in range(4)),
-        envelope={"k_nearest": 3, "k_lexical": 0},
-    ).ask(MILK, k=3)
-    assert {one.content for one in other.facts} == {one.content for one in plain.envelope.facts}
-    assert all(one.content.startswith(MILK) for one in other.facts)
-    assert "cascade@1" not in plain.envelope.algorithms

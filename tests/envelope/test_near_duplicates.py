@@ -194,23 +194,11 @@ def test_who_is_known_to_be_alone_is_walked_past_as_before(
     assert walk.duplicates() == walk.all()
 
 
-def test_rows_of_zeros_are_near_to_nothing() -> None:
-    rows = np.zeros((3, 2), dtype=np.float32)
-    duplicates, conflicts = split_near_duplicates(["same"] * 3, rows, 0.95)
-    assert tuple(duplicates) == () and tuple(conflicts) == ()
-    assert duplicates.of(1) == ()
-
-
 def test_equal_texts_with_different_vectors_are_compared_by_their_vectors() -> None:
     rows = unit_rows([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     duplicates, _ = split_near_duplicates(["same"] * 3, rows, 0.95)
     assert tuple(duplicates) == ((0, 2),)
     assert duplicates[0] == (0, 2) and len(duplicates) == 1
-
-
-def test_nothing_has_no_pairs() -> None:
-    duplicates, conflicts = split_near_duplicates([], np.zeros((0, 4), np.float32), 0.95)
-    assert list(duplicates) == list(conflicts) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda p: p[0] != p[1])))

@@ -14,7 +14,7 @@ from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.near_duplicates import split_near_duplicates
 from crp_integrations.envelope.retrieval import gather, recount_stored, token_count_key
-from crp_integrations.errors import FactRejected, RequestError, StoreError
+from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
@@ -132,12 +132,6 @@ def test_lexical_hits_join_and_are_scored_by_their_vectors() -> None:
     assert len(select(bound(texts), query, settings=vectors_alone).facts) == 1
 
 
-def test_an_empty_fabric_gives_no_candidates() -> None:
-    found = select(bound([]))
-    assert found.facts == ()
-    assert made(found).quality_tier.value == "D"
-
-
 def test_tokens_are_stored_under_counter_and_rendering() -> None:
     namespace = bound(TEXTS[:3])
     found = select(namespace)
@@ -223,15 +217,6 @@ def test_facts_that_come_to_an_empty_fabric_are_embedded_for() -> None:
     assert not namespace.seen_facts()
     namespace.add(list(TEXTS[:3]))
     assert len(select(namespace).facts) == 3
-
-
-def test_an_error_of_the_store_is_passed_on() -> None:
-    class Broken(Between):
-        def vectors(self, ids: Sequence[str]) -> FloatRows:
-            raise StoreError("the disk is gone")
-
-    with pytest.raises(StoreError, match="the disk is gone"):
-        select(Broken(bound(TEXTS[:5]), lambda: None))  # type: ignore[arg-type]
 
 
 def test_counting_again_leaves_out_what_was_withdrawn_meanwhile() -> None:
@@ -375,12 +360,6 @@ def test_texts_that_cannot_be_facts_are_refused_without_showing_them(text: str) 
     assert caught.value.__cause__ is None
 
 
-def test_nothing_offered_is_nothing_found() -> None:
-    found = offer([])
-    assert found.facts == ()
-    assert made(found, budget_tokens=100).quality_tier.value == "D"
-
-
 @pytest.mark.requirement("003-2-1")
 def test_a_fact_exposes_what_ranking_needs() -> None:
     ingested = NOON - timedelta(days=3)
@@ -421,22 +400,3 @@ def test_counting_again_for_another_model() -> None:
         "four": WordCounter().count("[10] four\n\n"),
     }
     assert recount_tokens(again, LetterCounter()) == found
-
-
-def test_each_information_need_is_embedded_once() -> None:
-    asked: list[str] = []
-
-    class Counting(HashEmbedder):
-        def embed_query(self, text: str) -> FloatRows:
-            asked.append(text)
-            return super().embed_query(text)
-
-    select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"), settings=LITERAL)
-    assert asked == ["one", "two"]
-    asked.clear()
-    # The mix compares with the question as asked.
-    select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"))
-    assert asked == ["one", "two", "whole"]
-    asked.clear()
-    select(bound(embedder=Counting()), "one", sub_queries=("one", "two"))
-    assert asked == ["one", "two"]

@@ -144,10 +144,6 @@ def test_no_cache_and_held_facts_go_before_any_etag() -> None:
     assert (said.status, said.reasons, said.known) == (CacheStatus.MISS, (Changed.HELD,), None)
 
 
-def test_a_request_without_a_condition_has_no_status() -> None:
-    assert known().match(MINE, "", validators(), NOON).status is None
-
-
 def test_any_finds_the_envelope_that_still_holds() -> None:
     kept = known()
     assert kept.match(MINE, ANY, validators(), NOON).known is not None

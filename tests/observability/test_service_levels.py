@@ -34,14 +34,12 @@ from crp_integrations.observability.service_levels import (
     CITATIONS,
     CORRECTNESS,
     LATENCY,
-    LatencyBaseline,
-    ServiceLevelTable,
     WindowLedger,
     capture_baseline,
     measure_levels,
     percentile,
 )
-from crp_integrations.receipt.signed_statement import IN_TOTO, SigningKey
+from crp_integrations.receipt.signed_statement import SigningKey
 from crp_integrations.vocabulary import DropReason
 from tests.doubles import NOON
 from tests.observability.conftest import (
@@ -395,19 +393,3 @@ def test_another_key_or_no_archive_is_refused() -> None:
             bundles.unpack_bundle(data, [KEY.public])
     with pytest.raises(RequestError):
         packed({"../up": b""})
-
-
-def test_a_relay_signs_no_receipt_by_hand(opener: Opener) -> None:
-    with opener() as relay, pytest.raises(RequestError, match="ledger's own"):
-        relay.receipts().sign(IN_TOTO, b"{}")
-
-
-def test_records_are_read_as_they_were_written(opener: Opener) -> None:
-    with opener(ANSWER) as relay:
-        relay.ask(QUESTION)
-        ledger = ledger_of(relay)
-    found = measure_levels(ledger)
-    assert ServiceLevelTable.model_validate_json(found.model_dump_json()) == found
-    before = LatencyBaseline(captured_at=NOON, windows=1, p95_us=5, last_seq=0)
-    assert LatencyBaseline.model_validate_json(before.model_dump_json()) == before
-    assert json.loads(bundles.json_lines(ledger.packs))["schema"] == "context-pack-trace/1"

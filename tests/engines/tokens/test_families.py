@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,11 +55,6 @@ def test_names_and_what_they_stand_for(
     family, known = family_of(model)
     assert family is not None
     assert (family.vocabulary.name, family.exactness.value, known) == (vocabulary, exactness, sure)
-
-
-@pytest.mark.parametrize("model", ["llama-2-70b-chat", "llamafile", "phi-4", "command-r", "qualia"])
-def test_names_of_other_families_are_none_of_ours(model: str) -> None:
-    assert family_of(model)[0] is None
 
 
 def test_estimates_state_their_factor_and_nothing_else_has_one() -> None:
@@ -203,18 +197,3 @@ def test_one_vocabulary_serves_every_exactness(left: str, right: str) -> None:
     assert exact.identity == related.identity
     assert exact.count(left + right) == related.count(left + right)
     assert scaled.count(left) == -(-exact.count(left) * 118 // 100)
-
-
-def test_a_vocabulary_is_loaded_once_for_all_its_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-    kept = tiktoken.Encoding
-
-    def noted(name: str, **fields: object) -> tiktoken.Encoding:
-        loaded.append(name)
-        return kept(name, **fields)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(counters, "_made", {})
-    monkeypatch.setattr(tiktoken, "Encoding", noted)
-    for model in ("gpt-4o", "azure/gpt-4o", "claude-3-opus", "claude-next", "gpt-oss-20b"):
-        counter_for(model)
-    assert loaded == ["o200k_base"]
