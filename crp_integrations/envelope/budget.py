@@ -80,9 +80,6 @@ def budget(
         asked: the caller's own cap, None for none.
         automatic: the envelope takes what its question needs, up to the settings' bound.
 
-    Returns:
-        Tokens, never below 0.
-
     >>> budget(16_384, 100, 20, None, Exactness.EXACT, EnvelopeSettings())
     13704
     """

@@ -66,7 +66,6 @@ class Candidate:
         content_hash: of the whole fact where the content is a part of it, else empty.
         stale: STALE by status or older than `max-age`; its freshness is 0.
         tokens: tokens of the fact with its rendered marker and separator.
-        labels: access labels.
         decay: the decay function in the place of freshness, such as `half-life@1:P30D`; None for
             freshness.
         decision: id of the guard's decision that let it be read; empty where the guard numbers
@@ -109,7 +108,6 @@ class Candidates:
     """Everything that ranking, packing and rendering depend on. Order of facts is by id.
 
     Attributes:
-        query: the question as asked.
         sub_queries: what it was decomposed into; the question itself when it is one need.
         facts: unique by id and sorted by it.
         duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed

@@ -127,13 +127,6 @@ def arrange_facts(
 def reusable_prefix(contents: Sequence[str], previous: str) -> str:
     r"""The rendered facts at the beginning that the previous text begins with as well.
 
-    Args:
-        contents: texts of the facts in their order.
-        previous: the previous envelope's text.
-
-    Returns:
-        Whole facts with the separators between them; empty when the first differs.
-
     >>> reusable_prefix(["A.", "B.", "C."], "[1] A.\n\n[2] B.\n\n[3] D.")
     '[1] A.\n\n[2] B.'
     """

@@ -38,25 +38,9 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
 
     Spec: CRP-SPEC-003 §7.3
     """
-    places = range(len(offer.tokens))
     # Somewhat more, since near-duplicates leave room.
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
-    return _take_fitting(offer, places, room, most, offer.is_original)
-
-
-def in_order(offer: PackItems, room: int, most: int) -> list[int]:
-    """Take facts in rank order up to the first that does not fit."""
-    places = range(len(offer.tokens))
-    offer.fetch(_take_fitting(offer, places, room, most))
-    taken: list[int] = []
-    for place, tokens in enumerate(offer.tokens):
-        if not offer.is_original(place):
-            continue
-        if len(taken) >= most or tokens > room:
-            break
-        taken.append(place)
-        room -= tokens
-    return taken
+    offer.fetch(_take_fitting(offer, room + room // 8, most))
+    return _take_fitting(offer, room, most, offer.is_original)
 
 
 def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list[int]:
@@ -66,9 +50,8 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     for it. A near-duplicate of a higher fact is not counted as skipped.
     """
     # What `greedy` would ask about; this looks no further.
-    places = range(len(offer.tokens))
+    offer.fetch(_take_fitting(offer, room + room // 8, most))
     least = min(offer.tokens, default=0)
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
     taken: list[int] = []
     skipped = 0
     for place, tokens in enumerate(offer.tokens):
@@ -84,25 +67,23 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     return taken
 
 
-PACKERS: Mapping[str, Packer] = {"greedy": greedy, "in_order": in_order}
+PACKERS: Mapping[str, Packer] = {"greedy": greedy, "in_order": partial(patient, passed_over=0)}
 
 
 def _take_fitting(
     offer: PackItems,
-    places: Sequence[int],
     room: int,
     most: int,
     is_original: Callable[[int], bool] | None = None,
 ) -> list[int]:
     """Places that fit, one after the other; without `is_original`, nearly all looked at later."""
     taken: list[int] = []
-    tokens = offer.tokens
-    for place in places:
+    for place, tokens in enumerate(offer.tokens):
         if len(taken) == most:
             break
-        if tokens[place] <= room and (is_original is None or is_original(place)):
+        if tokens <= room and (is_original is None or is_original(place)):
             taken.append(place)
-            room -= tokens[place]
+            room -= tokens
     return taken
 
 

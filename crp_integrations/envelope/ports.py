@@ -76,8 +76,8 @@ class Reached:
     """How a node is reached from the best facts.
 
     Attributes:
-        hop: facts that lie between, and one; at least 1.
-        strength: of where the way begins, times the weights on it, fixed point.
+        hop: steps from fact to fact, at least 1.
+        strength: of the fact that the way begins at, times the weights on the way, fixed point.
         via: kinds of the links on the way.
     """
 

@@ -48,15 +48,11 @@ class Validators(Record):
         state_hash: of every namespace read, the region's own and the shared ones.
         readable: how many facts the subject may retrieve; it shows a guard that decides anew.
         decomposition: hash of the question and its information needs, in their order.
-        embedder: identity of the embedder.
-        model: the model packed for.
-        tokenizer: identity of its counter.
+        embedder, tokenizer: identities.
         budget_tokens: tokens that the envelope may have.
         automatic: it takes what the question needs of them.
         settings_digest: hash of every setting: weights, packing, ordering, thresholds.
         policy: digest of the policy in force, with the guard that decides about access.
-        k: cap on the number of facts, None for no cap.
-        max_age_seconds: age above which facts count as stale, None for no such age.
         packing, layout: names of the algorithms in force.
         prompt: hash of what stands around the envelope in the prompt, and of what is asked of
             the model: an earlier answer holds for these alone.

@@ -11,6 +11,7 @@ from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.caller_candidates import CallerTexts
 from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
 from crp_integrations.envelope.near_duplicates import _all_pairs
+from crp_integrations.envelope.rank import Ranking
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
@@ -125,3 +126,9 @@ def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], .
     """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs."""
     left, right = _all_pairs(vectors, threshold)
     return tuple(zip(left.tolist(), right.tolist(), strict=True))
+
+
+def originals(result: Ranking) -> list[RankedFact]:
+    """What is ranked without near-duplicates."""
+    gone = result.walk.all()
+    return [ranked for place, ranked in enumerate(result.every) if place not in gone]

@@ -332,7 +332,7 @@ def test_personal_data_is_ranked_like_everything_else() -> None:
     plain = "the tier of the file is A and nothing more"
     personal = "the tier of Ada Lovelace, ada@example.org, 078-05-1120, is A"
     found = build_candidates(
-        "tier",
+        "the tier of Ada Lovelace",
         [plain, personal],
         embedder=HashEmbedder(),
         counter=LetterCounter(),

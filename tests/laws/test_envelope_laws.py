@@ -36,6 +36,7 @@ from tests.envelope.builders import (
     candidates,
     fact,
     made,
+    originals,
 )
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
@@ -165,9 +166,9 @@ def test_the_ranking_is_an_ordered_part_of_the_candidates(
         share=to_fixed(SETTINGS.diversity_share),
         now=NOON,
     )
-    keys = [(-item.composite, item.candidate.fact_id) for item in result.facts]
+    keys = [(-item.composite, item.candidate.fact_id) for item in originals(result)]
     assert keys == sorted(keys)
-    ids = {item.candidate.fact_id for item in result.facts}
+    ids = {item.candidate.fact_id for item in originals(result)}
     names = [item.fact_id for item in given_facts.facts]
     assert len(ids) == len(keys) and ids <= set(names)
     assert sorted(result.picks) == list(range(len(names)))
