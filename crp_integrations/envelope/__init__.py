@@ -6,7 +6,7 @@ text, facts, tier, ETag and a drop report that names everything that was left ou
 
 Read `records`, `candidates` and `settings` first, then `decomposition` (a question's needs),
 `retrieval` (with memory tiers), `hybrid` (mixed scores) and `graph`, `near_duplicates`, `screen`,
-`assemble` (the whole path on one screen) and its steps `rank`, `pack`, `excerpts` (parts of facts),
+`assemble` (the whole path on one screen) and its steps `rank`, `pack`, `passages` (parts of facts),
 `layout`, `prompt` and `tier`; `budget` says how much there may be. From one envelope to the
 next: `continuation` and `reuse`.
 

@@ -16,13 +16,6 @@ from crp_integrations.envelope.budget import NEED, needed_places, needed_tokens
 from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidate, Candidates, split_refused
 from crp_integrations.envelope.continuation import assess_pressure
-from crp_integrations.envelope.excerpts import (
-    EXCERPT,
-    add_parts,
-    choose_parts,
-    count_parts,
-    whole_budget,
-)
 from crp_integrations.envelope.layout import (
     Ordering,
     PreviousEnvelope,
@@ -33,7 +26,14 @@ from crp_integrations.envelope.layout import (
 )
 from crp_integrations.envelope.near_duplicates import WALK
 from crp_integrations.envelope.pack import PackResult, pack
-from crp_integrations.envelope.passages import CutTexts
+from crp_integrations.envelope.passages import (
+    EXCERPT,
+    CutTexts,
+    add_parts,
+    choose_parts,
+    count_parts,
+    whole_budget,
+)
 from crp_integrations.envelope.prompt import RENDER, render
 from crp_integrations.envelope.rank import (
     RANK,

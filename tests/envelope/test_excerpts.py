@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.continuation import evolve
-from crp_integrations.envelope.excerpts import whole_budget
+from crp_integrations.envelope.passages import whole_budget
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.screen import rerank_candidates
