@@ -108,6 +108,7 @@ class CallerTexts:
             settings.duplicate_similarity,
             owners if long else None,
         )
+        deciding = ((HYBRID, settings.hybrid.enabled), (PASSAGES, long))
         return Candidates(
             query=query,
             sub_queries=needs,
@@ -117,7 +118,7 @@ class CallerTexts:
             conflicts=conflicts,
             memory_tier_hit=ACTIVE_TIER,
             tier_hits=(len(texts), 0, 0, 0),
-            algorithms=(HYBRID,) * settings.hybrid.enabled + (PASSAGES,) * long,
+            algorithms=tuple(name for name, applied in deciding if applied),
             relevant_floor=relevant_floor(self._embedder),
         )
 

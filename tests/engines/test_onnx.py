@@ -123,13 +123,6 @@ def test_a_fact_at_the_far_end_of_a_long_text_counts(embedder: OnnxEmbedder) -> 
     assert end.tobytes() != without.tobytes()
 
 
-def test_a_text_at_the_edge_of_the_window(embedder: OnnxEmbedder) -> None:
-    # "word" is one token; with two frame tokens 254 of them fill the window.
-    inside, above = (embedder.embed_query("word " * count) for count in (254, 255))
-    assert inside.tobytes() != above.tobytes()
-    assert inside @ above > 0.9
-
-
 @given(st.integers(0, 2000), st.integers(1, 300), st.data())
 def test_windows_cover_everything_within_the_size(
     count: int, size: int, data: st.DataObject

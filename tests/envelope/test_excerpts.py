@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.continuation import evolve
-from crp_integrations.envelope.passages import whole_budget
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.screen import rerank_candidates
@@ -143,13 +142,6 @@ def test_whole_facts_alone_where_parts_are_not_wanted(fields: dict[str, Any]) ->
     assert [one.fact_id for one in envelope.facts] == ["a"]
     assert not any(one.spans for one in envelope.facts)
     assert "excerpt@1" not in envelope.algorithms
-
-
-def test_a_cap_counts_whole_facts() -> None:
-    assert whole_budget(1_000, HybridSettings(), None) == 800
-    assert whole_budget(1_000, HybridSettings(), 3) == 1_000
-    assert whole_budget(1_000, HybridSettings(enabled=False), None) == 1_000
-    assert whole_budget(1_000, HybridSettings(whole_share=1.0), None) == 1_000
 
 
 def test_what_is_left_of_a_vital_fact_caps_the_tier() -> None:

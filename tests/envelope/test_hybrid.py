@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from crp_integrations.envelope.hybrid import (
     HybridScores,
     WeighedPool,
     build_pool,
-    new_names,
     score_pool,
     weigh_pool,
 )
@@ -164,13 +162,6 @@ def test_one_sentence_that_says_it_lifts_a_long_fact() -> None:
     assert with_it.total[0] > without.total[0]
 
 
-def test_all_scores_are_between_0_and_1_and_the_best_is_1() -> None:
-    found = score(QUESTION, of(BRIDGE, BORN, *FILLER))
-    for values in (found.total, found.lexical, found.hop, found.parts):
-        assert ((values >= 0) & (values <= 1)).all()
-    assert found.total.max() == found.lexical.max() == found.parts.max() == 1.0
-
-
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(
@@ -263,17 +254,6 @@ def test_neighbours_are_of_one_document_and_no_further_apart_than_the_gap() -> N
     assert not lifted(of(SAYS, FAR, BESIDE), 2)
 
 
-@pytest.mark.parametrize("location", ["", "p. 1", "12", "a-b", "1-2 of 3", "9" * 20 + "-3"])
-def test_facts_that_say_nothing_of_their_place_have_no_neighbours(location: str) -> None:
-    facts = [
-        Fact(content=text, source_id="s", source_location=f"{n} {location}")
-        for n, text in enumerate((SAYS, BESIDE))
-    ]
-    if location.strip():
-        facts = [fact.changed(source_location=location) for fact in facts]
-    assert not lifted(facts, 1)
-
-
 # --- the second hop ------------------------------------------------------------------------
 
 
@@ -308,20 +288,6 @@ def test_what_the_hop_says_puts_a_fact_into_the_envelope(shipped: OnnxEmbedder) 
     # All others have more of the question's words.
     assert {BRIDGE, BORN} < set(shown(SETTINGS))
     assert BORN not in shown(using(hop_weight=0.0))
-
-
-def test_names_that_the_question_has_are_not_followed() -> None:
-    found = pool("Where did Mirela Antonescu study?", of(BRIDGE, BORN))
-    assert sorted(found.best) == [0, 1]
-    assert new_names(replace(found, best=[0, 1])) == ["Halvorsen", "Valsoara"]
-    assert new_names(replace(found, best=[])) == []
-
-
-def test_a_source_lifts_others_and_not_itself() -> None:
-    found = score(QUESTION, of(BRIDGE, "Cats sleep."))
-    assert found.hop.tolist() == [0.0, 0.0]
-    linked = score(QUESTION, of(BRIDGE, "Cats sleep.", BORN))
-    assert linked.hop[2] > linked.hop[1] == 0.0
 
 
 def test_a_single_fact_that_the_hop_lifts_above_the_best_one_stands_behind_it() -> None:

@@ -232,12 +232,6 @@ def test_the_largest_tier_asked_for_any_need_is_recorded() -> None:
     assert deepest_tier(view, []) == 3
 
 
-def test_an_empty_fabric_with_a_sessions_facts_goes_no_deeper_than_these() -> None:
-    namespace = fabric().bind()
-    namespace.hold(MINE, [WIND])
-    assert deepest_tier(namespace.view(MINE), [ask(namespace.view(MINE), 9)]) == HOT
-
-
 def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
     namespace = filled(*wind(1))
     given = [

@@ -21,7 +21,7 @@ from crp_integrations.envelope.continuation import (
     next_window_number,
     seen_hashes,
 )
-from crp_integrations.envelope.pack import PackResult, pack
+from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
@@ -233,10 +233,6 @@ def test_a_continuation_is_suggested_when_the_question_needs_more_than_fits(
     assert found.deferred == (("r",) if goes_on else ())
 
 
-def test_a_fact_that_the_callers_own_cap_cut_off_is_not_missing() -> None:
-    assert words(pressed(Fraction(1), over_k=(RELEVANT,))) == {WORDS.REUSE_CKF}
-
-
 @pytest.mark.requirement("003-9.3-1")
 @pytest.mark.parametrize(("hundredths", "suggested"), [(94, False), (95, True), (100, True)])
 def test_reuse_is_suggested_from_a_saturation_on(hundredths: int, suggested: bool) -> None:
@@ -344,17 +340,3 @@ def test_three_falling_tiers_suggest_aggregation(history: str, falling: bool) ->
     assert (advice is not None) == falling
     if advice:
         assert advice.word is WORDS.HIERARCHICAL
-
-
-def test_packing_and_pressure_agree_on_what_is_over_budget() -> None:
-    order = [ranked("a", 0.9, tokens=50), ranked("b", 0.8, tokens=60), ranked("c", 0.7, tokens=50)]
-    packing = pack(order, 100)
-    given = candidates(*(one.candidate for one in order))
-    found = assess_pressure(
-        given,
-        packing,
-        saturation=Fraction(1),
-        grounding=GroundingMode.PREFERRED,
-        settings=SETTINGS,
-    )
-    assert found.deferred == ("b",)

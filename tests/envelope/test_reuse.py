@@ -144,13 +144,6 @@ def test_no_cache_and_held_facts_go_before_any_etag() -> None:
     assert (said.status, said.reasons, said.known) == (CacheStatus.MISS, (Changed.HELD,), None)
 
 
-def test_any_finds_the_envelope_that_still_holds() -> None:
-    kept = known()
-    assert kept.match(MINE, ANY, validators(), NOON).known is not None
-    missed = kept.match(MINE, ANY, validators(k=3), NOON)
-    assert missed.reasons == (Changed.K,)
-
-
 def test_one_etag_may_be_that_of_several_envelopes() -> None:
     kept = known()
     wide = made(CANDIDATES, budget_tokens=9_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import tarfile
 from datetime import timedelta
 from pathlib import Path
@@ -368,19 +367,6 @@ def test_a_wrong_byte_anywhere_in_a_bundle_changes_nothing_or_is_refused() -> No
         except ReceiptBroken:
             refused += 1
     assert refused > len(data) * 0.9
-
-
-def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
-    """JSON writes other separators of lines into a text as they are."""
-    question = "When\u2028was it\x85built?"
-    asked = {"id": "q1", "question": question, "sources": ["manual.md"]}
-    (tmp_path / "golden").write_text(
-        json.dumps(asked, ensure_ascii=False) + "\r\n", encoding="utf-8", newline=""
-    )
-    assert read_golden(tmp_path / "golden")[0].question == question
-    log = EvaluationLog(tmp_path / "log")
-    log.add(Evaluation(window_id="w\u2028\x85"))
-    assert [one.window_id for one in log.read()] == ["w\u2028\x85"]
 
 
 def test_another_key_or_no_archive_is_refused() -> None:

@@ -213,24 +213,6 @@ def test_a_large_pack_fits_the_limits_of_the_sdk(recorded: Recorded) -> None:
     }
 
 
-def test_labels_stand_beside_their_items(opener: Opener) -> None:
-    from crp_integrations import Fact
-
-    seen = Seen()
-    with opener(tracer=seen) as relay:
-        relay.fabric.add(
-            [
-                Fact(
-                    content="The Meridian reactor has two turbines, built by Aldmoor Works in 2018.",
-                    labels=("internal", "ops"),
-                )
-            ]
-        )
-        relay.ask("How many turbines does the Meridian reactor have?")
-    labels = {item.label for trace in seen.traces for item in trace.pack.items}
-    assert labels == {"internal+ops", "unlabelled"}
-
-
 def test_a_failed_call_is_traced_by_the_name_of_its_error(
     opener: Opener, recorded: Recorded
 ) -> None:

@@ -155,14 +155,6 @@ def test_cliques_are_communities_and_lonely_nodes_stay_alone(engine: CommunityEn
         assert found.tolist() == [node // 7 for node in range(42)] + [6, 7, 8]
 
 
-def test_a_membership_to_start_from_is_improved_not_obeyed(engine: CommunityEngine) -> None:
-    left, right, weights = cliques()
-    wrong = np.array([node // 7 for node in range(42)])
-    wrong[:3] = 5
-    found = engine.partition(42, left, right, weights, **{**USUAL, "iterations": 1}, initial=wrong)
-    assert found.tolist() == [node // 7 for node in range(42)]
-
-
 @pytest.mark.parametrize(
     ("left", "right", "weights", "initial"),
     [

@@ -141,15 +141,6 @@ def test_every_count_says_how_far_it_can_be_trusted(
     assert source in counter.source
 
 
-def test_estimates_are_the_base_count_times_the_factor_rounded_up() -> None:
-    text = CORPUS["English"]
-    o200k, cl100k = counter_for("gpt-4o").count(text), counter_for("gpt-4").count(text)
-    assert counter_for("claude-3-haiku").count(text) == -(-o200k * 118 // 100)
-    assert counter_for("claude-next").count(text) == -(-o200k * 3 // 2)
-    assert counter_for("unheard-of").count(text) == -(-cl100k * 145 // 100)
-    assert counter_for("unheard-of").count("") == 0
-
-
 @pytest.mark.requirement("003-10.1-3")
 def test_without_any_vocabulary_counts_are_an_estimate_and_say_so(
     monkeypatch: pytest.MonkeyPatch,

@@ -57,11 +57,6 @@ def test_names_and_what_they_stand_for(
     assert (family.vocabulary.name, family.exactness.value, known) == (vocabulary, exactness, sure)
 
 
-def test_estimates_state_their_factor_and_nothing_else_has_one() -> None:
-    for family in FAMILIES:
-        assert (family.per_mille > 1000) == (family.exactness is Exactness.ESTIMATE)
-
-
 # --- packages that a user installs -----------------------------------------------------------
 
 

@@ -128,14 +128,6 @@ def test_packing_stops_where_the_budget_is_used_up_and_documents_remain():
     assert (ids(empty), empty.text, empty.truncated) == ([], "", True)
 
 
-def test_no_results_are_an_empty_context():
-    context = made([])
-    assert (context.text, context.chunks, context.total_tokens, context.truncated) == (
-        "", (), 0, False,
-    )  # fmt: skip
-    assert context.rendered_tokens == 0
-
-
 # --- interleaved and score-weighted ----------------------------------------------------
 
 DOCUMENTS = [
@@ -170,15 +162,6 @@ def test_interleaved_ends_after_a_round_without_a_chunk():
     assert made(results[:4], 100, packing="interleaved").truncated is False
     assert made(results[:2], room(60, 0), packing="interleaved").truncated is False
     assert made(results[:3], room(60, 0), packing="interleaved").truncated is True
-
-
-def test_interleaved_cuts_one_chunk_and_ends():
-    results = [found("A", 0.9, path="a", tokens=40), found("B", 0.8, path="b", tokens=90),
-               found("C", 0.7, path="c", tokens=90)]  # fmt: skip
-    context = made(results, 100, packing="interleaved", allow_partial=True)
-    assert ids(context) == ["A", "B"]
-    assert [chunk.cut for chunk in context.chunks] == [False, True]
-    assert context.truncated is True
 
 
 @pytest.mark.requirement("CFS-8.2-1")

@@ -147,16 +147,6 @@ def test_a_score_is_the_sum_of_the_reciprocal_ranks(namespace):
     assert rrf([["a", "b"], ["b"], []], 10) == {"a": 1 / 11, "b": 1 / 12 + 1 / 11}
 
 
-def test_at_most_so_many_results_are_merged_the_best_first(namespace):
-    every = sorted(search(namespace).results, key=lambda r: (-r.score, r.chunk.id))
-    best = search(namespace, top_k=2).results
-    assert {r.chunk.id for r in best} == {r.chunk.id for r in every[:2]}
-    assert {r.chunk.id for r in search(namespace, semantic_k=0).results} == {
-        h.fact_id for h in namespace.search_text(QUERY, 50)
-    }
-    assert len(search(namespace, lexical_k=0, semantic_k=3).results) == 3
-
-
 def test_documents_bear_the_path_and_chunks_their_place_of_ingested_files():
     namespace = bound()
     namespace.ingest([document(uri, texts) for uri, texts in PAGES.items()])
