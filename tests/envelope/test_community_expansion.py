@@ -12,17 +12,15 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.rank import rank, rank_weights
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.headers import names
 from crp_integrations.headers.grammar import slug
 from crp_integrations.scores import to_fixed
-from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import GroundingMode
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
-from tests.envelope.builders import LITERAL, LetterCounter, made
+from tests.doubles import NOON, HashEmbedder
+from tests.envelope.builders import LITERAL, LetterCounter, made, open_fabric
 
 TEXT = "The wind farm off the coast feeds power into the grid through one cable"
 MILK = "Raw milk of one farmer ripens slowly into cheese in the damp stone cellar"
@@ -35,14 +33,7 @@ def same(text: str, count: int, source: str) -> list[Fact]:
 
 
 def clustered(*batches: list[Fact]) -> Namespace:
-    namespace = Fabric(
-        MemoryStore(),
-        HashEmbedder(),
-        WordCounter(),
-        FixedClock(),
-        FixedKeyRing(b"k" * 32),
-        leiden=engine_for("graspologic"),
-    ).bind()
+    namespace = open_fabric(leiden=engine_for("graspologic")).bind()
     for batch in batches:
         namespace.add(batch)
     namespace.recluster()

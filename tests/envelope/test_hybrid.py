@@ -28,18 +28,15 @@ from crp_integrations.envelope.hybrid import (
 )
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import LOCAL, Decision, Subject
+from crp_integrations.guard.decisions import LOCAL, Subject
 from crp_integrations.ports import Embedder
 from crp_integrations.scores import SCALE, to_fixed
-from crp_integrations.stores.keys import FixedKeyRing
-from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import cosine
-from tests.doubles import FixedClock, HashEmbedder, WordCounter
-from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, made
+from tests.doubles import HashEmbedder
+from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, NoSecrets, made, open_fabric
 
 HYBRID = HybridSettings()
 ROOT = Path(__file__).parents[2]
@@ -59,10 +56,7 @@ FILLER = tuple(
 
 
 def bound(texts: Sequence[str | Fact], embedder: Embedder = HASHER, **parts: Any) -> Namespace:
-    fabric = Fabric(
-        MemoryStore(), embedder, WordCounter(), FixedClock(), FixedKeyRing(b"k" * 32), **parts
-    )
-    namespace = fabric.bind(LOCAL)
+    namespace = open_fabric(embedder, **parts).bind(LOCAL)
     namespace.add(list(texts))
     return namespace
 
@@ -310,14 +304,6 @@ def test_a_single_fact_that_the_hop_lifts_above_the_best_one_stands_behind_it() 
     assert one == 1.0 > other > best
 
 
-class NoSecrets:
-    name = "no-secrets"
-
-    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
-        allowed = action != "read" or "secret" not in labels or subject.name == "ann"
-        return Decision(allowed=allowed, guard=self.name, reason="label")
-
-
 HOPPING = SETTINGS.model_copy(update=NARROW)
 TEXTS = [BRIDGE, *FILLER]
 LAST = Fact(content=BORN, source_id="archive")
@@ -339,7 +325,7 @@ def test_the_hops_reads_are_bound_like_all_others() -> None:
 
 
 def test_the_hop_reads_no_other_tenants_facts_and_nothing_that_a_guard_withholds() -> None:
-    fabric = Fabric(MemoryStore(), HASHER, WordCounter(), FixedClock(), FixedKeyRing(b"k" * 32))
+    fabric = open_fabric(HASHER)
     mine, yours = (fabric.bind(Subject(tenant=name, name="ann")) for name in ("mine", "yours"))
     mine.add(TEXTS)
     yours.add([LAST])

@@ -22,20 +22,18 @@ from crp_integrations.envelope.retriever_hits import (
     deepest_tier,
     tier_hits,
 )
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.session_memory import FactUse, RecentUse
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.guard.decisions import Decision, Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
-from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, QualityTier
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
-from tests.envelope.builders import SETTINGS, candidates, fact
+from tests.doubles import NOON, HashEmbedder
+from tests.envelope.builders import SETTINGS, NoSecrets, candidates, fact, open_fabric
 
 MINE, YOURS = "crp_sess_0000000000000001", "crp_sess_0000000000000002"
 UNTIL_FULL = SETTINGS.model_copy(update={"cascade": "until_full"})
@@ -52,14 +50,8 @@ def wind(count: int, source: str = "wind") -> list[Fact]:
     ]
 
 
-def fabric(**parts: Any) -> Fabric:
-    return Fabric(
-        MemoryStore(), HashEmbedder(), WordCounter(), FixedClock(), FixedKeyRing(b"k" * 32), **parts
-    )
-
-
 def filled(*facts: Fact) -> Namespace:
-    namespace = fabric().bind()
+    namespace = open_fabric().bind()
     namespace.add(list(facts))
     return namespace
 
@@ -155,9 +147,7 @@ def test_what_is_below_the_floor_fills_nothing() -> None:
     class Calibrated(HashEmbedder):
         thresholds = {"relevance_floor": 0.05}
 
-    lower = Fabric(
-        MemoryStore(), Calibrated(), WordCounter(), FixedClock(), FixedKeyRing(b"k" * 32)
-    ).bind()
+    lower = open_fabric(Calibrated()).bind()
     lower.add([far])
     used(lower, [far])
     # The embedder's own floor counts where its card names one.
@@ -190,16 +180,8 @@ def test_what_may_not_be_read_any_more_comes_from_no_tier(how: str) -> None:
     assert bool(early.hits) == (how != "erase")
 
 
-class NoSecrets:
-    name = "no-secrets"
-
-    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
-        allowed = action != "read" or "secret" not in labels or subject.name == "ann"
-        return Decision(allowed=allowed, guard=self.name, reason="label")
-
-
 def test_shelves_show_a_subject_nothing_that_the_guard_withholds() -> None:
-    made = fabric()
+    made = open_fabric()
     ann = made.bind(Subject(tenant="acme", name="ann"), NoSecrets())
     bob = made.bind(Subject(tenant="acme", name="bob"), NoSecrets())
     secret = Fact(content=WIND, source_id="s", labels=("secret",))
@@ -269,7 +251,7 @@ def test_the_tiers_add_up_to_the_candidates(
     assert sum(tier_hits(given, view, active=active)) == len(facts)
 
 
-EMPTY_NAMESPACE = fabric().bind()
+EMPTY_NAMESPACE = open_fabric().bind()
 
 
 def relay(*texts: str, **options: Any) -> Relay:

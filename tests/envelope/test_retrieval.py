@@ -15,17 +15,14 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.near_duplicates import split_near_duplicates
 from crp_integrations.envelope.retrieval import gather, recount_stored, token_count_key
 from crp_integrations.errors import FactRejected, RequestError
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.scores import SCALE, to_fixed
-from crp_integrations.stores.keys import FixedKeyRing
-from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import FloatRows, cosine, unit_rows
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import NOON, HashEmbedder, WordCounter
 from tests.envelope.builders import (
     LITERAL,
     SETTINGS,
@@ -33,6 +30,7 @@ from tests.envelope.builders import (
     build_candidates,
     made,
     near_pairs,
+    open_fabric,
 )
 
 TEXTS = [
@@ -52,14 +50,7 @@ class Watching(HashEmbedder):
 
 
 def bound(texts: Sequence[str | Fact] = TEXTS, embedder: HashEmbedder | None = None) -> Namespace:
-    fabric = Fabric(
-        MemoryStore(),
-        embedder or HashEmbedder(),
-        WordCounter(),
-        FixedClock(),
-        FixedKeyRing(b"k" * 32),
-    )
-    namespace = fabric.bind(LOCAL)
+    namespace = open_fabric(embedder).bind(LOCAL)
     if texts:
         namespace.add(list(texts))
     return namespace

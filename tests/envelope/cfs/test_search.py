@@ -18,16 +18,14 @@ from crp_integrations.envelope.cfs.pack import ModelTokenizer, SimpleTokenizer
 from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings, TokenBudget
 from crp_integrations.envelope.cfs.search import SearchedChunks, hybrid_search, rrf
 from crp_integrations.errors import StoreBusy
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.seals import sha256
-from crp_integrations.stores.keys import FixedKeyRing
-from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.envelope.builders import open_fabric
 from tests.envelope.cfs.builders import made
 
 BUDGET = TokenBudget.new(2000)
@@ -67,10 +65,7 @@ class Watching(HashEmbedder):
 
 
 def bound(clock: FixedClock | None = None) -> Namespace:
-    fabric = Fabric(
-        MemoryStore(), Watching(), WordCounter(), clock or FixedClock(), FixedKeyRing(b"k" * 32)
-    )
-    return fabric.bind(LOCAL)
+    return open_fabric(Watching(), clock).bind(LOCAL)
 
 
 @pytest.fixture
