@@ -23,11 +23,11 @@ from crp_integrations.engines.litellm_versions import library
 from crp_integrations.engines.onnx import (
     WINDOWS,
     OnnxEmbedder,
+    average_windows,
     failed,
     file_sha256,
-    model_file,
+    find_model_file,
     opened,
-    windowed_mean,
 )
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 from crp_integrations.ports import Embedder
@@ -229,7 +229,7 @@ class OnnxFolderEmbedder(_Adapted):
         prefixes: tuple[str, str] | None = None,
     ) -> None:
         folder = Path(directory)
-        model = model_file(folder)
+        model = find_model_file(folder)
         if not (folder / "tokenizer.json").is_file():
             raise EngineError(f"there is no tokenizer.json in {folder}", engine="onnx")
         vocabulary = (folder / "tokenizer.json").read_bytes()
@@ -269,7 +269,7 @@ class OnnxFolderEmbedder(_Adapted):
     def _row(self, text: str) -> Any:
         try:
             tokens = self._tokenizer.encode(text).ids
-            return windowed_mean(tokens, self._size, _OVERLAP, self._pooled)
+            return average_windows(tokens, self._size, _OVERLAP, self._pooled)
         except Exception as error:  # onnxruntime and tokenizers have no class of their own
             raise failed("a text cannot be embedded", np) from error
 

@@ -66,7 +66,7 @@ def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
     return [(i * slack // (number - 1), i * slack // (number - 1) + length) for i in range(number)]
 
 
-def windowed_mean(
+def average_windows(
     tokens: Sequence[int],
     size: int,
     overlap: int,
@@ -154,7 +154,7 @@ class OnnxEmbedder:
             tokens = tokenizer.encode(text).ids
         except Exception as error:  # tokenizers has no class of its own
             raise failed("a text cannot be cut into tokens", tokenizers) from error
-        mean = windowed_mean(
+        mean = average_windows(
             tokens, card.passage, card.overlap, lambda window: _mean(session, window)
         )
         row: FloatRows = unit_rows(np.atleast_2d(mean), dimensions=card.dimensions)[0]
@@ -218,7 +218,7 @@ def failed(what: str, library: ModuleType) -> EngineError:
     return EngineError(f"{name} {version}: {what}", engine=name, version=version)
 
 
-def model_file(folder: Path) -> Path:
+def find_model_file(folder: Path) -> Path:
     """The network of a folder as model hubs have them."""
     for place in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
         if place.is_file():
@@ -329,7 +329,7 @@ class OnnxCrossEncoder:
         if max_tokens < _LEAST_TOKENS:
             raise ConfigError(f"max_tokens is {max_tokens}, wanted at least {_LEAST_TOKENS}")
         folder = Path(directory)
-        self._model, self._folder = model_file(folder), folder
+        self._model, self._folder = find_model_file(folder), folder
         config = _config(folder / "config.json")
         # A model whose config names no outputs has one.
         self._labels = labels_of(config, "onnx") or ("label_0",)

@@ -373,7 +373,7 @@ class OpaEngine:
         import httpx
 
         self._url = url.rstrip("/")
-        self._shown = _without_password(self._url)
+        self._shown = _hide_password(self._url)
         self._timeout_s = timeout_s
         # No proxy of the environment sees who asks for what.
         self._client = httpx.Client(timeout=timeout_s, transport=transport, trust_env=False)
@@ -427,7 +427,7 @@ class OpaEngine:
         return EngineError(f"the OPA server at {self._shown} {why}", engine=OPA)
 
 
-def _without_password(url: str) -> str:
+def _hide_password(url: str) -> str:
     """The address as errors and reports name it."""
     import httpx
 

@@ -216,7 +216,7 @@ def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list
     ]
 
 
-def call_options(
+def resolve_judge(
     judge: JudgeSource, options: JudgeOptions, settings: Settings | None
 ) -> tuple[Settings, Judge | None, OnReport | None]:
     """The settings and the judge of `examine`, and who gets the report where no judge hands it on.
@@ -236,7 +236,7 @@ def call_options(
     return settings, resolved, on_report
 
 
-def examined_answer(
+def complete_report(
     judge: Judge | None,
     report: Report,
     dossier: Dossier,
@@ -257,7 +257,7 @@ def examined_answer(
     return done
 
 
-async def aexamined_answer(
+async def acomplete_report(
     judge: Judge | None,
     report: Report,
     dossier: Dossier,
@@ -265,7 +265,7 @@ async def aexamined_answer(
     context: Envelope | Sequence[Fact | str],
     on_report: OnReport | None,
 ) -> Report:
-    """The asynchronous twin of `examined_answer`."""
+    """The asynchronous twin of `complete_report`."""
     if judge is None:
         return _unjudged(report, settings, on_report)
     way = JudgedAnswer(judge, report, dossier, settings.dpe, left_out=barred_facts(judge, context))

@@ -222,9 +222,9 @@ def examine(
         RequestError: the answer, the context or the grounding mode has no usable value.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    from crp_integrations.relay.judged_answer import call_options, examined_answer
+    from crp_integrations.relay.judged_answer import complete_report, resolve_judge
 
-    settings, judging, on_report = call_options(judge, judge_options, settings)
+    settings, judging, on_report = resolve_judge(judge, judge_options, settings)
     report, dossier, chosen = screened_answer(
         answer,
         context,
@@ -239,7 +239,7 @@ def examine(
         system_prompt=system_prompt,
         rejected=rejected,
     )
-    return examined_answer(judging, report, dossier, chosen, context, on_report)
+    return complete_report(judging, report, dossier, chosen, context, on_report)
 
 
 async def aexamine(
@@ -259,14 +259,14 @@ async def aexamine(
     import asyncio
 
     from crp_integrations.relay.judge import JUDGE_OPTIONS
-    from crp_integrations.relay.judged_answer import aexamined_answer, call_options
+    from crp_integrations.relay.judged_answer import acomplete_report, resolve_judge
 
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    settings, judging, on_report = call_options(judge, options, settings)
+    settings, judging, on_report = resolve_judge(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
-    return await aexamined_answer(judging, report, dossier, chosen, context, on_report)
+    return await acomplete_report(judging, report, dossier, chosen, context, on_report)
 
 
 def screened_answer(
