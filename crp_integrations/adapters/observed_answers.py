@@ -31,10 +31,10 @@ from crp_integrations.relay.close_records import draft_maker, settings_in_force
 from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
-from crp_integrations.relay.judged_answer import barred_facts
+from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts, hand_report
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
-from crp_integrations.relay.storeless_functions import examine, hand_report, judged_answer
+from crp_integrations.relay.storeless_functions import examine
 from crp_integrations.relay.window_outcome import WindowEnd
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import GroundingMode
@@ -113,7 +113,9 @@ def observe_answer(
     way, halt = None, None
     if judge is not None:
         left_out = _withheld_facts(judge, relay, dossier, context, session_id)
-        way = judged_answer(judge, report, dossier, world.settings, session, left_out)
+        way = JudgedAnswer(
+            judge, report, dossier, world.settings.dpe, session_id=session, left_out=left_out
+        )
         try:
             with world.tracer.step(JUDGED):
                 report = way.play()

@@ -159,7 +159,7 @@ def _draw_levels(found: ServiceLevelTable) -> None:
     for level in found.levels:
         value = "–" if level.value is None else f"{level.value:.3f}"
         drawn.add_row(
-            level.name, value, f"{level.target:.2f}", _met_text(level.met), Text(level.said)
+            level.name, value, f"{level.target:.2f}", _met_text(level.met), Text(level.detail)
         )
     terminal.terminal().print(drawn)
     if found.hard_failure:

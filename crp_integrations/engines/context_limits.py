@@ -98,7 +98,7 @@ def context_limit(model: str, overrides: Mapping[str, int]) -> tuple[int, str]:
     # The model's own name before its provider's: mistral/mistral-large is more than a mistral.
     for name in reversed(_spellings(model)):
         for start, tokens in _BY_LENGTH:
-            if _starts(name.lower(), start):
+            if name.lower().startswith(start) and _FOLLOWS.match(name.lower(), len(start)):
                 return tokens, f"family {start}"
     return DEFAULT_LIMIT, "default"
 
@@ -113,10 +113,6 @@ def _spellings(model: str) -> list[str]:
     names = ["/".join(parts[place:]) for place in range(len(parts))]
     vendor = _VENDOR.match(parts[-1])
     return [*names, parts[-1][vendor.end() :]] if vendor else names
-
-
-def _starts(name: str, start: str) -> bool:
-    return name.startswith(start) and _FOLLOWS.match(name, len(start)) is not None
 
 
 def _positive(name: str, tokens: int) -> int:

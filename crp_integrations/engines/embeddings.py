@@ -23,10 +23,11 @@ from crp_integrations.engines.litellm_versions import library
 from crp_integrations.engines.onnx import (
     WINDOWS,
     OnnxEmbedder,
+    average_windows,
     failed,
     file_sha256,
+    find_model_file,
     opened,
-    windows,
 )
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 from crp_integrations.ports import Embedder
@@ -42,7 +43,7 @@ class _Adapted:
 
     Attributes:
         identity: the name given by the caller; change it when the model changes.
-        thresholds: similarity thresholds by name, as given by the caller.
+        thresholds: none; those of the shipped model hold for it alone.
     """
 
     def __init__(
@@ -52,7 +53,6 @@ class _Adapted:
         query: Callable[[str], Any],
         identity: str,
         dimensions: int | None,
-        thresholds: Mapping[str, float] | None,
         *,
         parallel: bool = False,
     ) -> None:
@@ -63,7 +63,7 @@ class _Adapted:
         self._query = query
         self.identity: Final = identity
         self._dimensions = dimensions
-        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(dict(thresholds or {}))
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType({})
         self._turn: AbstractContextManager[Any] = nullcontext() if parallel else threading.Lock()
 
     @property
@@ -120,7 +120,6 @@ class _FromObject(_Adapted):
         model: the object.
         identity: a name for model and version; stored vectors are told apart by it.
         dimensions: length of a vector, None to find out.
-        thresholds: similarity thresholds by name for this model.
     """
 
     library: ClassVar[str]
@@ -131,11 +130,9 @@ class _FromObject(_Adapted):
         model: Any,
         identity: str,
         dimensions: int | None = None,
-        *,
-        thresholds: Mapping[str, float] | None = None,
     ) -> None:
         passages, query = (getattr(model, name) for name in self.methods)
-        super().__init__(self.library, passages, query, identity, dimensions, thresholds)
+        super().__init__(self.library, passages, query, identity, dimensions)
 
 
 class LangChainEmbedder(_FromObject):
@@ -159,7 +156,6 @@ class LiteLLMEmbedder(_Adapted):
         model: LiteLLM's name of it, `provider/model`.
         identity: a name for model and version, `litellm/` and the model when empty.
         dimensions: length of a vector, None to find out.
-        thresholds: similarity thresholds by name for this model.
         batch_size: texts of one call; providers take 96 and more.
         options: further arguments of `litellm.embedding`, such as `api_base` or `timeout`.
     """
@@ -170,7 +166,6 @@ class LiteLLMEmbedder(_Adapted):
         identity: str = "",
         dimensions: int | None = None,
         *,
-        thresholds: Mapping[str, float] | None = None,
         batch_size: int = 96,
         **options: Any,
     ) -> None:
@@ -185,7 +180,6 @@ class LiteLLMEmbedder(_Adapted):
             lambda text: self._embed([text])[0],
             identity or f"litellm/{model}",
             dimensions,
-            thresholds,
             parallel=True,
         )
 
@@ -225,11 +219,6 @@ class OnnxFolderEmbedder(_Adapted):
         identity: a name for model and version; the folder's name and a hash of its files when
             empty.
         prefixes: what stands before a query and before a passage; None for the folder's.
-        thresholds: similarity thresholds by name for this model.
-
-    Raises:
-        EngineError: a file is missing or cannot be read.
-        ConfigError: the folder asks for another pooling, or for a further layer.
     """
 
     def __init__(
@@ -238,14 +227,11 @@ class OnnxFolderEmbedder(_Adapted):
         identity: str = "",
         *,
         prefixes: tuple[str, str] | None = None,
-        thresholds: Mapping[str, float] | None = None,
     ) -> None:
         folder = Path(directory)
-        places = (folder / "model.onnx", folder / "onnx" / "model.onnx")
-        model = next((place for place in places if place.is_file()), None)
-        if model is None or not (folder / "tokenizer.json").is_file():
-            missing = "model.onnx" if model is None else "tokenizer.json"
-            raise EngineError(f"there is no {missing} in {folder}", engine="onnx")
+        model = find_model_file(folder)
+        if not (folder / "tokenizer.json").is_file():
+            raise EngineError(f"there is no tokenizer.json in {folder}", engine="onnx")
         vocabulary = (folder / "tokenizer.json").read_bytes()
         pooling = _json(folder / "1_Pooling" / "config.json")
         ways = {n for n, on in pooling.items() if n.startswith("pooling_mode_") and on is True}
@@ -262,7 +248,7 @@ class OnnxFolderEmbedder(_Adapted):
             passage = prompts.get("passage") or prompts.get("document")
             prefixes = (str(prompts.get("query") or ""), str(passage or ""))
         # Opened by its path, since weights of large models lie beside it.
-        self._session, self._tokenizer = opened(str(model), vocabulary, threads=1)
+        self._session, self._tokenizer = opened(str(model), vocabulary)
         self._inputs = {tensor.name for tensor in self._session.get_inputs()}
         # Everything that decides a vector, with the weights that lie beside a large model.
         files = [*sorted(model.parent.glob("model.onnx*")), folder / "tokenizer.json"]
@@ -277,21 +263,15 @@ class OnnxFolderEmbedder(_Adapted):
             lambda text: self._row(query + text),
             name,
             None,
-            thresholds,
             parallel=True,
         )
 
     def _row(self, text: str) -> Any:
         try:
             tokens = self._tokenizer.encode(text).ids
-            first, body, last = tokens[:1], tokens[1:-1], tokens[-1:]
-            total: Any = 0.0
-            for start, end in windows(len(body), self._size - 2, _OVERLAP):
-                window = first + body[start:end] + last
-                total = total + self._pooled(window) * len(window)
+            return average_windows(tokens, self._size, _OVERLAP, self._pooled)
         except Exception as error:  # onnxruntime and tokenizers have no class of their own
             raise failed("a text cannot be embedded", np) from error
-        return total / max(1, len(tokens))
 
     def _pooled(self, tokens: Sequence[int]) -> Any:
         ids = np.array([tokens], dtype=np.int64)
@@ -326,10 +306,6 @@ def embedder_of(source: object) -> Embedder:
     Args:
         source: an object with the port's members; `litellm:MODEL`; `onnx:FOLDER`, or the folder
             itself; an `Embeddings` object of LangChain, or a `BaseEmbedding` of LlamaIndex.
-
-    Raises:
-        ConfigError: it is none of these.
-        EngineError: the folder has no such files.
     """
     if isinstance(source, str) and source.startswith(LITELLM):
         return LiteLLMEmbedder(source.removeprefix(LITELLM))

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.text import split_sentences
 from crp_integrations.language.words import content_stems, words
-from crp_integrations.messages import Message, ModelCall, Reply, Usage
-from crp_integrations.ports import TokenCounter
+from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.vocabulary import Purpose
 
 EXTRACTIVE = "extractive"
@@ -65,19 +64,9 @@ class ExtractedQuote:
 class ExtractiveModel:
     """Answers by quoting; needs no key, no network and no randomness."""
 
-    def __init__(
-        self,
-        counter_for: Callable[[str], TokenCounter] | None = None,
-        *,
-        most_quotes: int = MOST_QUOTES,
-    ) -> None:
-        """Choose how tokens are counted."""
-        self._counter_for = counter_for
-        self._most = most_quotes
-
     def call(self, call: ModelCall) -> Reply:
         """Answer with the best sentences of the call's context."""
-        return self._reply(call, "".join(_answered(call, self._most)))
+        return Reply(text="".join(_answered(call)), model=call.model)
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer as `call` does, in a thread."""
@@ -85,28 +74,17 @@ class ExtractiveModel:
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """One piece a quotation, then the whole reply."""
-        pieces = _answered(call, self._most)
+        pieces = _answered(call)
         yield from pieces
-        yield self._reply(call, "".join(pieces))
+        yield Reply(text="".join(pieces), model=call.model)
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
         for piece in await asyncio.to_thread(lambda: list(self.stream(call))):
             yield piece
 
-    def _reply(self, call: ModelCall, text: str) -> Reply:
-        usage = Usage()
-        if self._counter_for is not None:
-            counter = self._counter_for(call.model)
-            usage = Usage(
-                prompt_tokens=counter.count_messages(call.messages),
-                completion_tokens=counter.count(text),
-                cost_usd=0.0,
-            )
-        return Reply(text=text, model=call.model, usage=usage)
 
-
-def _answered(call: ModelCall, most: int) -> list[str]:
+def _answered(call: ModelCall) -> list[str]:
     """The pieces of a reply, by what the call is for.
 
     What it quotes is the context's own, so a draft needs no correction; it writes no bridge, and
@@ -119,7 +97,10 @@ def _answered(call: ModelCall, most: int) -> list[str]:
     if call.purpose is Purpose.SUMMARISE:
         text = question(call.messages)
         return [span.of(text) + " " for span in split_sentences(text)[:SUMMED_UP]]
-    return _pieces(call.messages, most)
+    chosen = quotes(question(call.messages), facts(call.messages))
+    if not chosen:
+        return [NO_ANSWER]
+    return [FRAME, *(f'\n\n"{quote.text}" [{quote.number}]' for quote in chosen)]
 
 
 def facts(messages: Sequence[Message]) -> list[str]:
@@ -160,14 +141,6 @@ def quotes(asked: str, contents: Sequence[str], most: int = MOST_QUOTES) -> list
         scored.append((round(score * _form(sentence.text), 9), place, sentence))
     scored.sort(key=lambda row: (-row[0], row[1]))
     return _distinct(scored, most)
-
-
-def _pieces(messages: Sequence[Message], most: int) -> list[str]:
-    """The answer's text in the pieces in which it is streamed."""
-    chosen = quotes(question(messages), facts(messages), most)
-    if not chosen:
-        return [NO_ANSWER]
-    return [FRAME, *(f'\n\n"{quote.text}" [{quote.number}]' for quote in chosen)]
 
 
 def _blocks(context: str) -> list[str]:

@@ -211,11 +211,7 @@ class GraspologicLeiden(LeidenEngine):
 
 
 class LeidenalgLeiden(LeidenEngine):
-    """Modularity with a resolution (`RBConfigurationVertexPartition`), by leidenalg.
-
-    Raises:
-        MissingExtra: leidenalg or igraph is not installed.
-    """
+    """Modularity with a resolution (`RBConfigurationVertexPartition`), by leidenalg."""
 
     def __init__(self) -> None:
         try:

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from crp_integrations.engines.rego import LIBRARY, RegoEngine, load_regopy, new_interpreter
+from crp_integrations.engines.rego import (
+    LIBRARY,
+    OpaEngine,
+    RegoEngine,
+    load_regopy,
+    new_interpreter,
+)
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.access import ENTRYPOINT, access
 from crp_integrations.guard.decisions import AllowAll, Guard, PolicyGuard
@@ -86,9 +92,6 @@ def guard_of(settings: GuardSettings) -> Guard:
     if not settings.wanted:
         return AllowAll()
     if settings.opa_url:
-        # Brings httpx, which takes longer to load than a store to open.
-        from crp_integrations.engines.opa import OpaEngine
-
         server = OpaEngine(settings.opa_url, timeout_s=settings.opa_timeout_s)
         # The server's policy is not known here, so the bundle holds its address only.
         remote = Bundle(
@@ -185,9 +188,9 @@ def _failure(engine: RegoEngine, bundle: Bundle, case: Any) -> str:
     return f"decided {json.dumps(wrong, sort_keys=True)}" if wrong else ""
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(value: Any, wanted: Any) -> bool:
     """Whether two values are one in JSON, where true is not 1."""
-    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
 
 
 def _cases(module: str, source: str) -> dict[str, Any]:

@@ -147,18 +147,18 @@ def answerer(client: Model, call: ModelCall) -> Model:
 def call_of(
     fields: ChatFields,
     messages: Iterable[Message],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     aside: Sequence[str] = (),
 ) -> tuple[ModelCall, dict[str, Any]]:
     """A call, and LiteLLM's further arguments for it."""
     of_call = {
-        name: given[name] if given.get(name) is not None else getattr(fields, name, None)
+        name: options[name] if options.get(name) is not None else getattr(fields, name, None)
         for name in _OF_CALL
     }
     further = {
         name: value
-        for name, value in given.items()
+        for name, value in options.items()
         if name not in (*_OF_CALL, *aside) and value is not None
     }
     if fields.stop:
@@ -176,19 +176,19 @@ def call_of(
     return call, further
 
 
-def tool_choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
+def tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
     """Which tool must be called, in the provider's form."""
-    if given is None or isinstance(given, dict) or given in _CHOICES:
-        return given
-    if given in _ANY:
+    if choice is None or isinstance(choice, dict) or choice in _CHOICES:
+        return choice
+    if choice in _ANY:
         return "required"
     names = [tool.get("function", {}).get("name") for tool in tools]
-    if given not in names:
+    if choice not in names:
         raise RequestError(
-            f"tool_choice {str(given)!r:.60} is no tool's name; wanted auto, none, any or one of "
+            f"tool_choice {str(choice)!r:.60} is no tool's name; wanted auto, none, any or one of "
             f"{', '.join(str(name) for name in names)}"
         )
-    return {"type": "function", "function": {"name": given}}
+    return {"type": "function", "function": {"name": choice}}
 
 
 # Where frameworks keep a model's name.

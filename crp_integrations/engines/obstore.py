@@ -15,10 +15,6 @@ class CloudObjects:
 
     `create` asks the store to refuse a name that is taken (`If-None-Match: *`), so a signed
     address is opened once over all processes. A store without that condition fails.
-
-    Raises:
-        MissingExtra: obstore is not installed.
-        ConfigError: the address is none of a store.
     """
 
     def __init__(self, address: str, **options: Any) -> None:

@@ -1,20 +1,22 @@
-"""The embedder that ships: all-MiniLM-L6-v2 on onnxruntime, one text a run.
+"""Models of ONNX files: the embedder that ships (all-MiniLM-L6-v2), and cross-encoders of a folder.
 
-A text's vector depends on its own characters, the files and the processor, never on what was
-embedded with it: a batch of equal lengths changes the last bits, so no batches are made (they
-save nothing here either). Text above the passage window is embedded in windows.
+Each text, and each pair of query and text, is a run of its own: a batch changes the last bits of a
+vector or a score, and saves nothing here. What is longer than a model takes is read in overlapping
+windows: their mean is the vector, the best of them the score.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,7 @@ from crp_integrations.vectors import FloatRows, unit_rows
 
 if TYPE_CHECKING:
     import onnxruntime
+
 
 WINDOWS: Final = "windows@1"
 
@@ -63,16 +66,35 @@ def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
     return [(i * slack // (number - 1), i * slack // (number - 1) + length) for i in range(number)]
 
 
+def average_windows(
+    tokens: Sequence[int],
+    size: int,
+    overlap: int,
+    embed: Callable[[Sequence[int]], npt.NDArray[np.floating]],
+) -> npt.NDArray[np.float64]:
+    """The mean of the vectors of a text's windows, each by its number of tokens.
+
+    Args:
+        tokens: with the mark in front and the one behind, which every window has.
+        size: the most tokens in a window, marks included.
+    """
+    first, body, last = tokens[:1], tokens[1:-1], tokens[-1:]
+    total: Any = 0.0
+    for start, end in windows(len(body), size - 2, overlap):
+        window = [*first, *body[start:end], *last]
+        total = total + embed(window).astype(np.float64) * len(window)
+    # Scaled back to one token, so that one window gives the model's own values.
+    return np.asarray(total / max(1, len(tokens)), dtype=np.float64)
+
+
 class OnnxEmbedder:
     """Turns text into unit vectors with the shipped model or another recipe's output.
 
     Safe under threads. The model is read, verified and loaded at the first text.
     """
 
-    def __init__(self, directory: Path | None = None, *, threads: int = 1) -> None:
+    def __init__(self, directory: Path | None = None) -> None:
         """Read the card."""
-        if threads < 1:
-            raise ConfigError(f"threads is {threads}, wanted at least 1")
         model_weights = (
             weights.describe_directory(directory) if directory else weights.describe("minilm")
         )
@@ -84,7 +106,6 @@ class OnnxEmbedder:
                 engine="onnx",
             )
         self._weights = model_weights
-        self._threads = threads
         self._thresholds = MappingProxyType(dict(card.thresholds))
         decisive = {
             "files": dict(card.files),
@@ -133,14 +154,10 @@ class OnnxEmbedder:
             tokens = tokenizer.encode(text).ids
         except Exception as error:  # tokenizers has no class of its own
             raise failed("a text cannot be cut into tokens", tokenizers) from error
-        first, body, last = tokens[:1], tokens[1:-1], tokens[-1:]
-        total: npt.NDArray[np.float64] | float = 0.0
-        for start, end in windows(len(body), card.passage - 2, card.overlap):
-            window = first + body[start:end] + last
-            total = total + _mean(session, window).astype(np.float64) * len(window)
-        # Scaled back to one token, so that one window gives the model's own values.
-        means = np.atleast_2d(total / len(tokens))
-        row: FloatRows = unit_rows(means, dimensions=card.dimensions)[0]
+        mean = average_windows(
+            tokens, card.passage, card.overlap, lambda window: _mean(session, window)
+        )
+        row: FloatRows = unit_rows(np.atleast_2d(mean), dimensions=card.dimensions)[0]
         return row
 
     def _load(self) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
@@ -150,11 +167,7 @@ class OnnxEmbedder:
             return self._loaded
 
     def _open(self) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
-        return opened(
-            self._weights.read("model.onnx"),
-            self._weights.read("tokenizer.json"),
-            threads=self._threads,
-        )
+        return opened(self._weights.read("model.onnx"), self._weights.read("tokenizer.json"))
 
 
 def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -167,12 +180,12 @@ def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.N
 
 
 def opened(
-    model: bytes | str, vocabulary: bytes, *, threads: int
+    model: bytes | str, vocabulary: bytes
 ) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
     """A model and its tokenizer, of the bytes that were hashed."""
     onnxruntime = library()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     # Idle threads wait instead of spinning; the caller has other work for the processor.
@@ -205,6 +218,14 @@ def failed(what: str, library: ModuleType) -> EngineError:
     return EngineError(f"{name} {version}: {what}", engine=name, version=version)
 
 
+def find_model_file(folder: Path) -> Path:
+    """The network of a folder as model hubs have them."""
+    for place in (folder / "model.onnx", folder / "onnx" / "model.onnx"):
+        if place.is_file():
+            return place
+    raise EngineError(f"there is no model.onnx in {folder}", engine="onnx")
+
+
 def file_sha256(place: Path) -> str:
     """The SHA-256 of a file of a model, which may be larger than the memory."""
     try:
@@ -212,3 +233,194 @@ def file_sha256(place: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
+
+
+# Names that published models give to the output that means "this text answers the query".
+_FITTING = ("relevant", "entailment", "yes", "true", "positive")
+_GENERIC = "label_"
+
+
+def labels_of(config: Mapping[str, Any], engine: str) -> tuple[str, ...]:
+    """The names of a model's outputs in their order, from `id2label`; empty when it has none."""
+    named = config.get("id2label")
+    if not isinstance(named, Mapping):
+        return ()
+    try:
+        by_place = {int(place): str(name) for place, name in named.items()}
+    except (TypeError, ValueError):
+        by_place = {}
+    if sorted(by_place) != list(range(len(named))):
+        raise EngineError("id2label of the model's config does not count from 0", engine=engine)
+    return tuple(by_place[place] for place in range(len(by_place)))
+
+
+def fitting(labels: Sequence[str], label: str | None) -> int:
+    """The place of the output that means that a text fits."""
+    lowered = [name.casefold() for name in labels]
+    if label is not None:
+        if label.casefold() in lowered:
+            return lowered.index(label.casefold())
+        raise ConfigError(f"label {label!r:.40} is not one of the model's labels {list(labels)}")
+    if len(labels) == 1:
+        return 0
+    known = [name for name in _FITTING if name in lowered]
+    if known:
+        return lowered.index(known[0])
+    if len(labels) == 2 and all(name.startswith(_GENERIC) for name in lowered):
+        # Unnamed outputs of a yes-or-no model: 1 means yes, wherever it stands.
+        return lowered.index(max(lowered))
+    raise ConfigError(
+        f"the model's labels are {list(labels)}; say with label= which one means that a text fits"
+    )
+
+
+def probability(logits: npt.ArrayLike, place: int) -> float:
+    """The probability of one output: logistic for a single output, softmax among several.
+
+    Args:
+        logits: raw outputs, shape (labels,).
+
+    Returns:
+        A number in [0, 1]; NaN for outputs that are not finite.
+
+    >>> probability([0.0], 0), probability([1.0, 1.0], 1)
+    (0.5, 0.5)
+    """
+    values = np.asarray(logits, dtype=np.float64)
+    if not np.isfinite(values).all():
+        return float("nan")
+    if len(values) == 1:
+        # A single output stands against a second one that is always 0.
+        values, place = np.array([values[0], 0.0]), 0
+    powers = np.exp(values - values.max())
+    return float(powers[place] / powers.sum())
+
+
+ALGORITHM: Final = "cross-encoder@1"
+# Tokens that neighbouring windows of a text share, and the share of a run that a query may take.
+_OVERLAP = 32
+_QUERY_SHARE = 0.5
+_LEAST_TOKENS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model ready to run, a tokenizer of single texts, and one of pairs in windows."""
+
+    session: onnxruntime.InferenceSession
+    single: tokenizers.Tokenizer
+    pairs: tokenizers.Tokenizer
+
+
+class OnnxCrossEncoder:
+    """A folder with `model.onnx`, `tokenizer.json` and `config.json`, as model hubs have them.
+
+    Safe under threads. The files are read at the first use.
+
+    Args:
+        directory: the folder; `model.onnx` may also lie in a folder `onnx` in it.
+        label: the output that means that a text fits; None to find it in `id2label`.
+        max_tokens: most tokens of one run, query and frame tokens included.
+    """
+
+    def __init__(
+        self, directory: str | Path, *, label: str | None = None, max_tokens: int = 512
+    ) -> None:
+        if max_tokens < _LEAST_TOKENS:
+            raise ConfigError(f"max_tokens is {max_tokens}, wanted at least {_LEAST_TOKENS}")
+        folder = Path(directory)
+        self._model, self._folder = find_model_file(folder), folder
+        config = _config(folder / "config.json")
+        # A model whose config names no outputs has one.
+        self._labels = labels_of(config, "onnx") or ("label_0",)
+        self._place = fitting(self._labels, label)
+        limit = config.get("max_position_embeddings")
+        self._max_tokens = min(max_tokens, limit) if isinstance(limit, int) else max_tokens
+        self._lock = threading.Lock()
+        self._name: str | None = None
+        self._loaded: _Loaded | None = None
+
+    @property
+    def identity(self) -> str:
+        """The folder's name and a hash over all that decides the scores."""
+        with self._lock:
+            if self._name is None:
+                # Weights of large models lie in files beside it.
+                files = [*self._model.parent.glob("model.onnx*"), self._folder / "tokenizer.json"]
+                decisive = {
+                    "files": {place.name: file_sha256(place) for place in sorted(files)},
+                    "place": self._place,
+                    "max_tokens": self._max_tokens,
+                    "algorithm": ALGORITHM,
+                }
+                self._name = f"{self._folder.resolve().name}+{seals.digest(decisive)}"
+            return self._name
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text fits the query, in [0, 1]."""
+        if not texts:
+            return []
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._open()
+            loaded = self._loaded
+        question = self._shortened(loaded, query)
+        return [self._score(loaded, question, text) for text in texts]
+
+    def _score(self, loaded: _Loaded, query: str, text: str) -> float:
+        try:
+            first = loaded.pairs.encode(query, text)
+        except Exception as error:  # tokenizers has no class of its own
+            raise failed("a text cannot be cut into tokens", tokenizers) from error
+        return max(self._run(loaded.session, run) for run in (first, *first.overflowing))
+
+    def _run(self, session: onnxruntime.InferenceSession, run: tokenizers.Encoding) -> float:
+        ready = {
+            "input_ids": run.ids,
+            "attention_mask": run.attention_mask,
+            "token_type_ids": run.type_ids,
+        }
+        wanted = [tensor.name for tensor in session.get_inputs()]
+        try:
+            feed = {name: np.array([ready[name]], dtype=np.int64) for name in wanted}
+            logits = session.run(None, feed)[0]
+        except Exception as error:  # the runtime's classes share no base but Exception
+            raise failed(f"a run over {len(run.ids)} tokens failed", library()) from error
+        shape = (1, len(self._labels))
+        if np.shape(logits) != shape:
+            raise EngineError(
+                f"the model gave shape {np.shape(logits)}, wanted {shape} for its labels",
+                engine="onnx",
+            )
+        return probability(logits[0], self._place)
+
+    def _shortened(self, loaded: _Loaded, query: str) -> str:
+        """The query, or its beginning where it would leave too little room for a text."""
+        most = int(self._max_tokens * _QUERY_SHARE)
+        try:
+            ends = [end for _, end in loaded.single.encode(query, add_special_tokens=False).offsets]
+        except Exception as error:
+            raise failed("a query cannot be cut into tokens", tokenizers) from error
+        return query if len(ends) <= most else query[: ends[most - 1]]
+
+    def _open(self) -> _Loaded:
+        try:
+            vocabulary = (self._folder / "tokenizer.json").read_bytes()
+        except OSError as error:
+            raise failed("the tokenizer cannot be loaded", tokenizers) from error
+        # By its path, since weights of large models lie in files beside it.
+        session, single = opened(str(self._model), vocabulary)
+        pairs = tokenizer_of(vocabulary)
+        pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
+        return _Loaded(session, single, pairs)
+
+
+def _config(place: Path) -> Mapping[str, Any]:
+    """What config.json holds; nothing for a folder without one."""
+    if not place.is_file():
+        return {}
+    try:
+        config = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
+    return config if isinstance(config, dict) else {}

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import httpx
 
-from crp_integrations.engines.litellm import message_json, refuse_crp
+from crp_integrations.engines.litellm import message_json
 from crp_integrations.errors import (
     ConfigError,
     MissingExtra,
@@ -57,18 +57,14 @@ class OpenAIServer:
         base_url: str,
         *,
         api_key: str = "",
-        headers: Mapping[str, str] | None = None,
         timeout_s: float = 60.0,
         connections: int = 256,
         most_bytes: int = 2_000_000,
     ) -> None:
         """Point at a server."""
-        refuse_crp(headers)
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
-        sent = {**(headers or {})}
-        if api_key:
-            sent["Authorization"] = f"Bearer {api_key}"
+        sent = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self._server = _Connections(
             base_url.rstrip("/") + "/chat/completions",
@@ -109,11 +105,7 @@ class OpenAIServer:
             return _whole(b"".join([piece async for piece in pieces]), call.model)
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Pieces of text as they come, then the whole reply.
-
-        Raises:
-            ModelError: the call failed, or the stream broke off before its end.
-        """
+        """Pieces of text as they come, then the whole reply."""
         events = _Events(call.model)
         with self._server.posted(self._body(call, stream=True), call.model) as pieces:
             for piece in pieces:
@@ -170,12 +162,7 @@ class OpenAIModels(OpenAIServer):
         self._without_key = not key and address == OPENAI_ADDRESS
 
     def known(self, model: str) -> None:
-        """Check that a name is one of OpenAI's, or goes to a server that was named.
-
-        Raises:
-            MissingExtra: another provider's models are called through LiteLLM.
-            ModelAuthError: OpenAI itself is asked without a key.
-        """
+        """Check that a name is one of OpenAI's, or goes to a server that was named."""
         provider, slash, _ = model.partition("/")
         if slash and provider != OPENAI and not self._any_name:
             raise MissingExtra("litellm", f"the model {model!r:.80}")
@@ -243,11 +230,7 @@ class _Connections:
             self._sync = None
 
     def fetched(self, url: str, timeout_s: float) -> bytes:
-        """The body of another address of the server.
-
-        Raises:
-            httpx.HTTPError: it cannot be had.
-        """
+        """The body of another address of the server."""
         if self._sync is None:
             self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         with self._sync.stream("GET", url, timeout=timeout_s) as response:
@@ -281,10 +264,10 @@ class _Connections:
                     raise self._refused(response, error_body, model)
                 yield self._asome(response)
 
-    def _refused(self, response: httpx.Response, said: bytes, model: str) -> ModelError:
+    def _refused(self, response: httpx.Response, body: bytes, model: str) -> ModelError:
         status = response.status_code
         summary = f"the upstream answered the call to model {model!r} with status {status}"
-        text = said.decode(errors="replace")
+        text = body.decode(errors="replace")
         for sent in self._options["headers"].values():
             # A key has any form; a shorter value may be an ordinary word of the message.
             secret = str(sent).removeprefix("Bearer ")
@@ -416,8 +399,8 @@ def _whole(data: bytes, model: str) -> Reply:
         raise _no_answer(model) from None
 
 
-def _usage(said: Mapping[str, Any]) -> Usage:
-    usage = said.get("usage") or {}
+def _usage(completion: Mapping[str, Any]) -> Usage:
+    usage = completion.get("usage") or {}
     return Usage(
         prompt_tokens=usage.get("prompt_tokens") or 0,
         completion_tokens=usage.get("completion_tokens") or 0,
@@ -435,10 +418,10 @@ def _no_answer(model: str) -> ModelError:
     return ModelError(f"what the upstream sent for model {model!r} is no OpenAI answer")
 
 
-def _error(told: str, status: int | None, said: str, retry_after: str = "") -> ModelError:
-    error: ModelError = provider_error(status, said)(told)
+def _error(summary: str, status: int | None, body: str, retry_after: str = "") -> ModelError:
+    error: ModelError = provider_error(status, body)(summary)
     error.provider_status = status
-    error.refusal, error.retry_after = provider_refusal(said), retry_after
+    error.refusal, error.retry_after = provider_refusal(body), retry_after
     return error
 
 

@@ -58,11 +58,6 @@ class PresidioRecogniser:
         pipeline: a loaded spaCy pipeline, None for a blank one.
         pin: SHA-256 that the pipeline's bytes must have; needed with a pipeline (decision D19).
         language: of the texts, two letters.
-
-    Raises:
-        MissingExtra: Presidio is not installed.
-        ConfigError: a pipeline has no pin.
-        EngineError: the pipeline is not the pinned one, or Presidio cannot be set up.
     """
 
     def __init__(self, pipeline: Any = None, *, pin: str = "", language: str = "en") -> None:

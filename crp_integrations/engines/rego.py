@@ -1,7 +1,11 @@
-"""Rego by regopy, in this process: a bundle is built once and its decisions are remembered.
+"""Rego by regopy in this process, or by an OPA server over HTTP.
 
-The library is loaded at the first decision. An interpreter holds its input, so one thread uses it
-at a time. A policy that regopy 1.5.2 evaluates to something else than it says is refused.
+regopy is loaded at the first decision. A bundle is built once and its decisions are remembered; an
+interpreter holds its input, so one thread uses it at a time. A policy that regopy 1.5.2 evaluates
+to something else than it says is refused.
+
+A server may be given another policy at any time, so nothing of it is remembered. One that cannot be
+reached, or answers something else than a decision, is an engine that failed.
 """
 
 from __future__ import annotations
@@ -9,15 +13,19 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from json.encoder import encode_basestring
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from crp_integrations.errors import EngineError, MissingExtra
+from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 from crp_integrations.guard.ports import Bundle
+
+if TYPE_CHECKING:
+    import httpx
 
 LIBRARY: Final = "regopy"
 # How the interpreter writes an error: file and place, and its complaint.
@@ -68,12 +76,7 @@ class RegoEngine:
 
 
 class _BuiltBundle:
-    """A bundle in an interpreter of its own; for one thread at a time.
-
-    Raises:
-        RegoError: the policy is no Rego.
-        EngineError: it would be evaluated to something else than it says.
-    """
+    """A bundle in an interpreter of its own; for one thread at a time."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._regopy = load_regopy()
@@ -380,8 +383,8 @@ def _unifies(body: str) -> bool:
     return False
 
 
-def _put_aside(found: re.Match[str]) -> str:
-    return "" if found[0].startswith("#") else '""'
+def _put_aside(match: re.Match[str]) -> str:
+    return "" if match[0].startswith("#") else '""'
 
 
 def _bodies(plain: str) -> Iterator[tuple[int, int]]:
@@ -420,7 +423,7 @@ def _comprehensions(plain: str) -> Iterator[_Comprehension]:
                 yield _Comprehension(start, place, head, body)
 
 
-def _unnamed(plain: str, given: list[_Comprehension]) -> Iterator[str]:
+def _unnamed(plain: str, comprehensions: list[_Comprehension]) -> Iterator[str]:
     """Variables that a comprehension gives, have a value around it and are not named in its body.
 
     A variable may get its value in many ways, as an argument and in brackets too; the name of a
@@ -428,7 +431,7 @@ def _unnamed(plain: str, given: list[_Comprehension]) -> Iterator[str]:
     """
     known = _KNOWN | {match[1] for match in _RULE.finditer(plain)}
     known |= {match[2] or match[1] for match in _IMPORT.finditer(plain)}
-    for comprehension in given:
+    for comprehension in comprehensions:
         around = _inner(plain[: comprehension.start] + plain[comprehension.end :])
         for match in _VARIABLE.finditer(comprehension.head):
             name = match[0]
@@ -457,3 +460,95 @@ def _closing(plain: str, start: int) -> int:
             if not waiting:
                 return place
     return len(plain)
+
+
+OPA: Final = "opa"
+# Bytes: what a decision takes is some hundred.
+LONGEST_ANSWER: Final = 1_000_000
+
+
+class OpaEngine:
+    """Asks an OPA server; safe between threads.
+
+    Args:
+        url: address of the server, without a path; what stands before an `@` is sent as name and
+            password and told nowhere.
+        timeout_s: seconds that it may take to begin an answer, and to end it; then it has failed.
+        transport: carries the requests; None for the network.
+    """
+
+    def __init__(
+        self, url: str, *, timeout_s: float = 2.0, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        # It takes longer to load than a store to open.
+        import httpx
+
+        self._url = url.rstrip("/")
+        self._shown = _hide_password(self._url)
+        self._timeout_s = timeout_s
+        # No proxy of the environment sees who asks for what.
+        self._client = httpx.Client(timeout=timeout_s, transport=transport, trust_env=False)
+
+    @property
+    def identity(self) -> str:
+        """`opa` and the server's address."""
+        return f"{OPA} {self._shown}"
+
+    def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The value of the entrypoint for an input, with the server's `decision_id` if it has
+        one.
+        """
+        import httpx
+
+        place = f"{self._url}/v1/data/{bundle.entrypoint}"
+        try:
+            answer = json.loads(self._answer(place, {"input": dict(question)}))
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            raise self._failed(f"answered with status {status}") from error
+        except httpx.HTTPError as error:
+            raise self._failed(f"cannot be reached ({type(error).__name__})") from error
+        except (ValueError, RecursionError) as error:
+            raise self._failed("answered with something else than JSON") from error
+        result = answer.get("result") if isinstance(answer, dict) else None
+        if not isinstance(result, dict):
+            raise self._failed(f"has no object at {bundle.entrypoint}; is the policy loaded?")
+        number = answer.get("decision_id")
+        return {**result, "decision_id": number} if isinstance(number, str) else result
+
+    def _answer(self, place: str, asked: Mapping[str, Any]) -> bytes:
+        """The body of an answer; httpx waits so long for each piece, this one for the whole."""
+        with self._client.stream("POST", place, json=asked) as answer:
+            answer.raise_for_status()
+            ends = time.monotonic() + self._timeout_s
+            body = bytearray()
+            for piece in answer.iter_bytes():
+                body += piece
+                if len(body) > LONGEST_ANSWER:
+                    raise self._failed(f"answered with more than {LONGEST_ANSWER} bytes")
+                if time.monotonic() > ends:
+                    raise self._failed(f"did not end its answer in {self._timeout_s:g} s")
+        return bytes(body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _failed(self, why: str) -> EngineError:
+        return EngineError(f"the OPA server at {self._shown} {why}", engine=OPA)
+
+
+def _hide_password(url: str) -> str:
+    """The address as errors and reports name it."""
+    import httpx
+
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        # It is not repeated: what is wrong in it may be the password.
+        raise ConfigError(
+            "guard.opa_url is no address of a server, wanted one such as http://127.0.0.1:8181"
+        )
+    return str(parsed.copy_with(userinfo=b"")).rstrip("/")

@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, cast, get_args
 
 import numpy as np
 
-from crp_integrations.engines.cross_encoders import (
+from crp_integrations.engines.embeddings import LITELLM, ONNX, is_folder, named_model
+from crp_integrations.engines.litellm_versions import library
+from crp_integrations.engines.onnx import (
     OnnxCrossEncoder,
     fitting,
     labels_of,
     probability,
 )
-from crp_integrations.engines.embeddings import LITELLM, ONNX, is_folder, named_model
-from crp_integrations.engines.litellm_versions import library
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import ConfigError, CRPError, EngineError
 from crp_integrations.ports import Embedder
@@ -91,15 +91,15 @@ class WrappedReranker:
             raise EngineError.of(f"the reranker {self._identity}", error, self._library) from error
         return self._spread(ranking, len(texts))
 
-    def _spread(self, kept: Kept, count: int) -> list[float]:
+    def _spread(self, ranking: Kept, count: int) -> list[float]:
         """Scores by place; of a text that came back in pieces the best one counts."""
-        unscored = sum(score is None for _, score in kept)
-        if 0 < unscored < len(kept):
+        unscored = sum(score is None for _, score in ranking)
+        if 0 < unscored < len(ranking):
             raise self._error("gave a score to some texts only")
         by_rank = self._scale == "rank" or unscored > 0
-        ranks = max(count, len(kept))
+        ranks = max(count, len(ranking))
         spread = [0.0] * count
-        for rank, (place, score) in enumerate(kept):
+        for rank, (place, score) in enumerate(ranking):
             if not 0 <= place < count:
                 raise self._error("gave back a text that it was not given")
             value = 1.0 - rank / ranks if by_rank or score is None else self._scaled(float(score))
@@ -130,25 +130,18 @@ class LiteLLMReranker(WrappedReranker):
     Args:
         model: LiteLLM's name of it, `provider/model`.
         identity: a name for model and version, `litellm/` and the model when empty.
-        scale, best: how scores are read, as in `WrappedReranker`.
         options: further arguments of `litellm.rerank`, such as `api_base` or `timeout`.
-
-    Raises:
-        ConfigError: an argument has no use.
     """
 
     def __init__(
         self,
         model: str,
         identity: str = "",
-        *,
-        scale: Scale = "given",
-        best: float = 1.0,
         **options: Any,
     ) -> None:
         self._model = model
         self._options = options
-        super().__init__("litellm", identity or f"litellm/{model}", self._scores, scale, best)
+        super().__init__("litellm", identity or f"litellm/{model}", self._scores, "given", 1.0)
 
     def _scores(self, query: str, texts: list[str]) -> Kept:
         answer = library("LiteLLMReranker").rerank(
@@ -170,11 +163,11 @@ _POSTPROCESSOR: Final = (
 )
 
 
-def _class_of(name: str, given: object, kind: tuple[tuple[str, str], tuple[str, str]]) -> Any:
+def _class_of(name: str, source: object, kind: tuple[tuple[str, str], tuple[str, str]]) -> Any:
     """The class of what a framework's object is handed, of the modules that it brought."""
     base, handed = (getattr(sys.modules.get(module), word, None) for module, word in kind)
-    if base is None or not isinstance(given, base):
-        raise ConfigError(f"{name} is {seen(given, hidden=False)}; give an object, a {kind[0][1]}")
+    if base is None or not isinstance(source, base):
+        raise ConfigError(f"{name} is {seen(source, hidden=False)}; give an object, a {kind[0][1]}")
     return handed
 
 
@@ -194,12 +187,8 @@ class LangChainReranker(WrappedReranker):
     Args:
         compressor: the object.
         identity: a name for what decides the scores, such as model and version.
-        scale: how scores are read: `given`, `logistic` or `rank`.
-        best: the score that means 1, for `given`.
+        scale, best: as in `WrappedReranker`.
         score_key: name of the score; None for the usual ones.
-
-    Raises:
-        ConfigError: an argument has no use, such as a text in the compressor's place.
     """
 
     def __init__(
@@ -248,13 +237,9 @@ class LlamaIndexReranker(WrappedReranker):
     Args:
         postprocessor: the object.
         identity: a name for what decides the scores, such as model and version.
-        scale: how scores are read: `given`, `logistic` or `rank`.
-        best: the score that means 1, for `given`; 10 for an `LLMRerank`.
+        scale, best: as in `WrappedReranker`; the best of an `LLMRerank` is 10.
         embedder: gives the nodes their cosine before, for an object that looks at scores, such as
             a `SimilarityPostprocessor`; None gives them no score.
-
-    Raises:
-        ConfigError: an argument has no use, such as a text in the postprocessor's place.
     """
 
     def __init__(
@@ -316,10 +301,9 @@ class SentenceTransformersReranker(WrappedReranker):
     Args:
         model: the object.
         identity: a name for model and version.
-        label: the output that means that a text fits; None to find it in the model's `id2label`.
     """
 
-    def __init__(self, model: Any, identity: str, *, label: str | None = None) -> None:
+    def __init__(self, model: Any, identity: str) -> None:
         inner = getattr(model, "config", None) or getattr(
             getattr(model, "model", None), "config", None
         )
@@ -328,7 +312,7 @@ class SentenceTransformersReranker(WrappedReranker):
         self._outputs = getattr(model, "num_labels", None) or len(labels) or 1
         if len(labels) != self._outputs:
             labels = tuple(f"label_{place}" for place in range(self._outputs))
-        self._fitting = fitting(labels, label)
+        self._fitting = fitting(labels, None)
         self._model = model
         super().__init__(SENTENCES, identity, self._scores, "given", 1.0)
 
@@ -354,9 +338,6 @@ def reranker_of(source: object) -> Reranker:
         source: an object with the port's members; `litellm:PROVIDER/MODEL`; `onnx:FOLDER`, or the
             folder itself; a LangChain compressor or cross-encoder, a LlamaIndex postprocessor,
             or a `CrossEncoder` of sentence-transformers.
-
-    Raises:
-        ConfigError: it is none of these.
     """
     if isinstance(source, str) and source.startswith(LITELLM):
         return LiteLLMReranker(source.removeprefix(LITELLM))

@@ -6,8 +6,8 @@ text, facts, tier, ETag and a drop report that names everything that was left ou
 
 Read `records`, `candidates` and `settings` first, then `decomposition` (a question's needs),
 `retrieval` (with memory tiers), `hybrid` (mixed scores) and `graph`, `near_duplicates`, `screen`,
-`assemble` (the whole path on one screen) and its steps `rank`, `pack`, `excerpts` (parts of facts),
-`layout`, `prompt`, `etag` and `tier`; `budget` says how much there may be. From one envelope to the
+`assemble` (the whole path on one screen) and its steps `rank`, `pack`, `passages` (parts of facts),
+`layout`, `prompt` and `tier`; `budget` says how much there may be. From one envelope to the
 next: `continuation` and `reuse`.
 
 The room never reads a clock, never computes with floats behind `Candidates`, never alters a fact's

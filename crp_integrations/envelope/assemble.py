@@ -14,16 +14,8 @@ from typing import NamedTuple
 
 from crp_integrations.envelope.budget import NEED, needed_places, needed_tokens
 from crp_integrations.envelope.caller_candidates import recount_tokens
-from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact, split_refused
+from crp_integrations.envelope.candidates import Candidate, Candidates, split_refused
 from crp_integrations.envelope.continuation import assess_pressure
-from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
-from crp_integrations.envelope.excerpts import (
-    EXCERPT,
-    add_parts,
-    choose_parts,
-    count_parts,
-    whole_budget,
-)
 from crp_integrations.envelope.layout import (
     Ordering,
     PreviousEnvelope,
@@ -34,7 +26,14 @@ from crp_integrations.envelope.layout import (
 )
 from crp_integrations.envelope.near_duplicates import WALK
 from crp_integrations.envelope.pack import PackResult, pack
-from crp_integrations.envelope.passages import CutTexts
+from crp_integrations.envelope.passages import (
+    EXCERPT,
+    CutTexts,
+    add_parts,
+    choose_parts,
+    count_parts,
+    whole_budget,
+)
 from crp_integrations.envelope.prompt import RENDER, render
 from crp_integrations.envelope.rank import (
     RANK,
@@ -51,6 +50,7 @@ from crp_integrations.envelope.records import (
     PackedFact,
     refused_drops,
 )
+from crp_integrations.envelope.reuse import ETAG, SALTED_ETAG, etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import (
     TIER,
@@ -126,7 +126,9 @@ class _Assembly:
         packing = self._packed(budget_tokens)
         # Under a cap on the number of facts none is shown in part, unless passages of texts are.
         whole = whole_budget(budget_tokens, hybrid, None if self.cut.owners else self.k)
-        if whole >= budget_tokens or not _has_parts(packing.over_budget):
+        # Some of a fact that did not fit can be shown without the rest.
+        divisible = any(len(fact.candidate.stretches) > 1 for fact in packing.over_budget)
+        if whole >= budget_tokens or not divisible:
             return self._fit(packing, budget_tokens), False
         fitted = self._fit(self._packed(whole, hybrid.passed_over), whole)
         fitted = self._with_excerpts(fitted, budget_tokens)
@@ -226,12 +228,6 @@ def assemble(
         salt: secret of the session that salts the ETag, empty for the plain one.
         pinned: ids that a cache-stable envelope begins with, as far as they are candidates.
         previous: the session's previous envelope, for what of its text can be used again.
-
-    Returns:
-        An envelope whose text never exceeds the budget under the counter.
-
-    Raises:
-        RequestError: `now` has no time zone, k is below 1, or the budget or k no whole number.
     """
     if now.tzinfo is None:
         raise RequestError(f"the time {now.isoformat()} has no time zone, wanted an aware one")
@@ -388,8 +384,3 @@ def _whole_number(name: str, value: object) -> int:
         return index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]
     except TypeError:
         raise RequestError(f"{name} is {value!r:.40}, wanted a whole number") from None
-
-
-def _has_parts(left: Sequence[RankedFact]) -> bool:
-    """Whether some of a fact that did not fit can be shown without the rest."""
-    return any(len(fact.candidate.stretches) > 1 for fact in left)

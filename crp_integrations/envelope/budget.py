@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from crp_integrations.envelope.candidates import Candidates, RankedFact
@@ -78,9 +79,6 @@ def budget(
         exactness: how far the counter can be trusted.
         asked: the caller's own cap, None for none.
         automatic: the envelope takes what its question needs, up to the settings' bound.
-
-    Returns:
-        Tokens, never below 0.
 
     >>> budget(16_384, 100, 20, None, Exactness.EXACT, EnvelopeSettings())
     13704
@@ -196,8 +194,54 @@ class EnvelopeInputs:
     previous: tuple[str, ...] = ()
 
 
-class RecordingCounter:
-    """A counter that remembers what it has counted.
+class LazyCounter:
+    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
+
+    Args:
+        make: is called at most once for each thread that comes first.
+    """
+
+    def __init__(self, make: Callable[[], TokenCounter]) -> None:
+        self._make = make
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return self._make()
+
+    @property
+    def identity(self) -> str:
+        """The tokenizer's name."""
+        return self._counter.identity
+
+    @property
+    def exactness(self) -> Exactness:
+        """How far to trust it."""
+        return self._counter.exactness
+
+    @property
+    def source(self) -> str:
+        """Where the vocabulary is from."""
+        return self._counter.source
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self._counter.count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        return self._counter.count_many(texts)
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of a conversation with the family's overhead."""
+        return self._counter.count_messages(messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of tool definitions."""
+        return self._counter.count_tools(tools)
+
+
+class RecordingCounter(LazyCounter):
+    """A counter that remembers what it has counted; no envelope asks for more than texts.
 
     Attributes:
         asked: every count of a text, in order.
@@ -205,43 +249,20 @@ class RecordingCounter:
 
     def __init__(self, counter: TokenCounter) -> None:
         """Count as another counter does."""
-        self._counter = counter
+        super().__init__(lambda: counter)
         self.asked: list[int] = []
-
-    @property
-    def identity(self) -> str:
-        """The counter's own."""
-        return self._counter.identity
-
-    @property
-    def exactness(self) -> Exactness:
-        """The counter's own."""
-        return self._counter.exactness
-
-    @property
-    def source(self) -> str:
-        """The counter's own."""
-        return self._counter.source
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
-        tokens = self._counter.count(text)
+        tokens = super().count(text)
         self.asked.append(tokens)
         return tokens
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text."""
-        counts = self._counter.count_many(texts)
+        counts = super().count_many(texts)
         self.asked += counts
         return counts
-
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a conversation; no envelope asks for it, so it is not remembered."""
-        return self._counter.count_messages(messages)
-
-    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of tool definitions; likewise."""
-        return self._counter.count_tools(tools)
 
 
 class RecordedCounter:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.hybrid import (
     HYBRID,
     build_pool,
@@ -38,13 +38,14 @@ from crp_integrations.fabric.ports.facts import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.ports import Embedder, TokenCounter
-from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.scores import to_fixed
 from crp_integrations.vectors import FloatRows, cosine
 from crp_integrations.vocabulary import RETRIEVABLE
 
 # Facts that are already at hand need no retrieval: tier 0 of the memory cascade.
 ACTIVE_TIER = 0
-CALLER_RELEVANCE = "caller-relevance@1"
+# A text that is cut has the cosine of its best passage.
+_NO_COSINE: FloatRows = np.zeros(1, dtype=np.float32)
 
 
 class _CutText(NamedTuple):
@@ -81,28 +82,23 @@ class CallerTexts:
         facts: Sequence[Fact | str],
         *,
         sub_queries: Sequence[str] = (),
-        relevance: Sequence[float] | None = None,
     ) -> Candidates:
-        """The candidates of a question; see `build_candidates`."""
-        whole = _read(facts)
-        if relevance is not None and len(relevance) != len(whole):
-            raise RequestError(f"relevance has {len(relevance)} entries, wanted {len(whole)}")
-        scores = None if relevance is None else _fixed(relevance)
-        places = _unique(whole, scores)
+        """The candidates of a question, unique by id.
+
+        Facts that are DELETED or QUARANTINED are no candidates, as in a fabric.
+
+        Spec: CRP-SPEC-003 §5.2, §6.3
+        """
         needs = tuple(sub_queries) or (query,)
         settings = self._settings
-        unique = [whole[place] for place in places]
+        unique = _unique(_read(facts))
         cut = self._cut([fact.content for fact in unique])
         briefs, rows = _briefs(unique, cut), self._rows(cut)
-        passages = iter(self._passages(query, needs, briefs, rows, cut, scores is None))
+        passages = iter(self._passages(query, needs, briefs, rows, cut))
         texts = []
-        for place, pieces in zip(places, cut, strict=True):
+        for fact, pieces in zip(unique, cut, strict=True):
             own = [next(passages) for _ in pieces.spans]
-            if scores is not None:
-                own = _keep_relevance(own, scores[place])
-            (text,) = cosine_candidates(
-                [FactBrief.of(whole[place])], _nothing(own[:1]), [pieces.tokens]
-            )
+            (text,) = cosine_candidates([FactBrief.of(fact)], _NO_COSINE, [pieces.tokens])
             texts.append(fold_passages(text, pieces.spans, own))
         owners = [at for at, pieces in enumerate(cut) for _ in pieces.spans]
         long = len(owners) > len(cut)
@@ -112,7 +108,7 @@ class CallerTexts:
             settings.duplicate_similarity,
             owners if long else None,
         )
-        named = ((HYBRID, settings.hybrid.enabled), (PASSAGES, long), (CALLER_RELEVANCE, scores))
+        deciding = ((HYBRID, settings.hybrid.enabled), (PASSAGES, long))
         return Candidates(
             query=query,
             sub_queries=needs,
@@ -122,8 +118,8 @@ class CallerTexts:
             conflicts=conflicts,
             memory_tier_hit=ACTIVE_TIER,
             tier_hits=(len(texts), 0, 0, 0),
-            algorithms=tuple(name for name, used in named if used not in (False, None)),
-            relevant_floor=relevant_floor(self._embedder) if scores is None else None,
+            algorithms=tuple(name for name, applied in deciding if applied),
+            relevant_floor=relevant_floor(self._embedder),
         )
 
     def further_questions(
@@ -135,8 +131,7 @@ class CallerTexts:
         the best passages, then the names one by one.
         """
         hybrid = self._settings.hybrid
-        whole = _read(facts)
-        unique = [whole[place] for place in _unique(whole, None)]
+        unique = _unique(_read(facts))
         if most < 1 or not unique or not hybrid.enabled:
             return ()
         cut = self._cut([fact.content for fact in unique])
@@ -154,17 +149,16 @@ class CallerTexts:
         briefs: Sequence[FactBrief],
         rows: FloatRows,
         cut: Sequence[_CutText],
-        compared: bool,
     ) -> tuple[Candidate, ...]:
-        """Each passage with its scores; where vectors are not compared, words alone decide."""
+        """Each passage with its scores."""
         if not briefs:
             return ()
         hybrid = self._settings.hybrid
         tokens = [count for pieces in cut for count in pieces.each]
-        near = self._cosines(rows, needs) if compared else _nothing(briefs)
+        near = self._cosines(rows, needs)
         if not hybrid.enabled:
             return cosine_candidates(briefs, near, tokens)
-        whole = self._cosines(rows, (query,)) if compared else near
+        whole = self._cosines(rows, (query,))
         pool = weigh_pool(build_pool(query, briefs, whole, hybrid), hybrid)
         return hybrid_candidates(
             briefs, near, tokens, score_pool(pool, hybrid), pool.profiles, hybrid
@@ -234,37 +228,6 @@ def _briefs(facts: Sequence[Fact], cut: Sequence[_CutText]) -> list[FactBrief]:
     return briefs
 
 
-def build_candidates(
-    query: str,
-    facts: Sequence[Fact | str],
-    *,
-    embedder: Embedder,
-    counter: TokenCounter,
-    settings: EnvelopeSettings,
-    chunking: ChunkingSettings | None = None,
-    relevance: Sequence[float] | None = None,
-    sub_queries: Sequence[str] = (),
-) -> Candidates:
-    """Candidates from a caller's own facts, unique by id.
-
-    Facts that are DELETED or QUARANTINED are no candidates, as in a fabric.
-
-    Spec: CRP-SPEC-003 §5.2, §6.3
-
-    Args:
-        chunking: how texts that are long for an embedder are cut; None for the defaults.
-        relevance: the caller's own score of each fact in [0, 1], by which facts are ranked; words
-            then decide among the passages of one fact alone. None scores the facts.
-    """
-    texts = CallerTexts(
-        embedder=embedder,
-        counter=counter,
-        settings=settings,
-        chunking=chunking or ChunkingSettings(),
-    )
-    return texts.candidates(query, facts, sub_queries=sub_queries, relevance=relevance)
-
-
 def relevant_floor(embedder: Embedder) -> int | None:
     """The relevance from which this embedder's card calls a fact relevant, in fixed point."""
     floor = embedder.thresholds.get("relevance_floor")
@@ -295,38 +258,6 @@ def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
     return replace(candidates, facts=facts, tokenizer=counter.identity)
 
 
-def _nothing(facts: Sequence[object]) -> FloatRows:
-    """A cosine of 0 for each."""
-    return np.zeros(len(facts), dtype=np.float32)
-
-
-def _keep_relevance(passages: Sequence[Candidate], relevance: int) -> list[Candidate]:
-    """Passages of one text with the caller's score of it, the best of them in full."""
-    best = max(passage.merit for passage in passages)
-    shares = [passage.merit * SCALE // best if best else SCALE for passage in passages]
-    return [
-        replace(
-            passage,
-            relevance=relevance,
-            score=None if len(passages) == 1 else relevance * share // SCALE,
-            lexical=0,
-            hop=0,
-            stretches=tuple(
-                ScoredSpan(part.start, part.end, part.score * relevance // SCALE)
-                for part in passage.stretches
-            ),
-        )
-        for passage, share in zip(passages, shares, strict=True)
-    ]
-
-
-def _fixed(relevance: Sequence[float]) -> list[int]:
-    try:
-        return [to_fixed(float(score)) for score in relevance]
-    except (TypeError, ValueError):
-        raise RequestError("relevance holds something else than numbers, wanted [0, 1]") from None
-
-
 def _read(facts: Sequence[Fact | str]) -> list[Fact]:
     """What a caller gives as facts."""
     if not isinstance(facts, Iterable):
@@ -348,22 +279,17 @@ def _fact(number: int, fact: Fact | str) -> Fact:
         raise FactRejected(f"fact {number} is not text that can be encoded as UTF-8") from None
 
 
-def _unique(facts: Sequence[Fact], scores: Sequence[int] | None) -> list[int]:
-    """Positions of the facts to keep, by id; of copies the best, whatever their order."""
-    best: dict[str, int] = {}
-
-    def merit(place: int) -> tuple[int, float, str]:
-        fact = facts[place]
-        score = 0 if scores is None else scores[place]
-        return score, fact.importance_weight, fact.model_dump_json()
-
-    for place, fact in enumerate(facts):
-        held = best.setdefault(fact.fact_id, place)
-        if held == place:
+def _unique(facts: Sequence[Fact]) -> list[Fact]:
+    """The facts that may be shown, by id; of copies the best, whatever their order."""
+    best: dict[str, Fact] = {}
+    for fact in facts:
+        held = best.setdefault(fact.fact_id, fact)
+        if held is fact:
             continue
-        if facts[held].content_hash != fact.content_hash:
+        if held.content_hash != fact.content_hash:
             raise RequestError(f"fact id {fact.fact_id} stands for two texts, wanted one each")
-        if merit(place) > merit(held):
-            best[fact.fact_id] = place
+        best[fact.fact_id] = max(
+            (held, fact), key=lambda copy: (copy.importance_weight, copy.model_dump_json())
+        )
     shut_out = {fact.fact_id for fact in facts if fact.status not in RETRIEVABLE}
     return [best[fact_id] for fact_id in sorted(best) if fact_id not in shut_out]

@@ -66,7 +66,6 @@ class Candidate:
         content_hash: of the whole fact where the content is a part of it, else empty.
         stale: STALE by status or older than `max-age`; its freshness is 0.
         tokens: tokens of the fact with its rendered marker and separator.
-        labels: access labels.
         decay: the decay function in the place of freshness, such as `half-life@1:P30D`; None for
             freshness.
         decision: id of the guard's decision that let it be read; empty where the guard numbers
@@ -109,7 +108,6 @@ class Candidates:
     """Everything that ranking, packing and rendering depend on. Order of facts is by id.
 
     Attributes:
-        query: the question as asked.
         sub_queries: what it was decomposed into; the question itself when it is one need.
         facts: unique by id and sorted by it.
         duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed
@@ -171,13 +169,13 @@ def pair_places(facts: Sequence[Candidate]) -> list[range]:
     return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def keep_candidates(candidates: Candidates, kept: Sequence[int]) -> Candidates:
+def keep_candidates(candidates: Candidates, chosen: Sequence[int]) -> Candidates:
     """The candidates at these positions, ascending, with the pairs among them."""
     places = pair_places(candidates.facts)
-    moved = {at: new for new, at in enumerate(at for place in kept for at in places[place])}
+    moved = {at: new for new, at in enumerate(at for place in chosen for at in places[place])}
     return replace(
         candidates,
-        facts=tuple([candidates.facts[place] for place in kept]),
+        facts=tuple([candidates.facts[place] for place in chosen]),
         duplicates=as_pairs(candidates.duplicates).among(moved),
         conflicts=as_pairs(candidates.conflicts).among(moved),
     )

@@ -110,9 +110,6 @@ def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings)
 
     Spec: CRP-SPEC-003 §14.3
 
-    Args:
-        tiers: of the session's windows, oldest first.
-
     >>> degradation_advice([QualityTier.A, QualityTier.B, QualityTier.C], EnvelopeSettings()).reason
     'the tier fell over 3 windows: A, B, C; the fabric may hold little on this'
     """

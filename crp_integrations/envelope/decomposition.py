@@ -57,12 +57,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
-    """The sub-queries of a question, in the order in which it asks for them.
+    """The sub-queries of a question, in the order in which it asks for them; of one need, itself.
 
     Spec: CRP-SPEC-003 §5.2, CRP-SPEC-005 §10.2
-
-    Returns:
-        At most `settings.most` texts; the question itself, unchanged, when it is one need.
 
     >>> decompose("Which is older, the Louvre or the Prado?", DecomposeSettings())
     ('Louvre older', 'Prado older')

@@ -138,9 +138,9 @@ class _GraphReader:
         self.edges: dict[tuple[str, str, str], Edge] = {}
         self.names: dict[Name, None] = {}
 
-    def take(self, found: Sequence[FactBrief], labels: LabelFilter) -> None:
+    def take(self, facts: Sequence[FactBrief], labels: LabelFilter) -> None:
         """Take facts that were read."""
-        for brief, profile in zip(found, profiles([brief.content for brief in found]), strict=True):
+        for brief, profile in zip(facts, profiles([brief.content for brief in facts]), strict=True):
             self.briefs[brief.fact_id] = brief
             if not labels.passes(brief.labels):
                 self.barred.add(brief.fact_id)

@@ -136,55 +136,55 @@ def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
     return WeighedPool(pool, read, terms, whole, mean, mix, best, held)
 
 
-def new_names(found: WeighedPool) -> list[str]:
+def new_names(weighed: WeighedPool) -> list[str]:
     """Names in the best facts that hold a word which the question does not have, each once."""
-    known = set(found.terms)
+    known = set(weighed.terms)
     names = {
         written: None
-        for position in found.best
-        for written, stems in named_stems(found.pool.contents[position])
+        for position in weighed.best
+        for written, stems in named_stems(weighed.pool.contents[position])
         if not known.issuperset(stems)
     }
     return list(names)
 
 
-def score_pool(found: WeighedPool, settings: HybridSettings) -> HybridScores:
+def score_pool(weighed: WeighedPool, settings: HybridSettings) -> HybridScores:
     """Score a pool.
 
     Spec: CRP-SPEC-003 §6.3
     """
-    pool, mix = found.pool, found.mix
+    pool, mix = weighed.pool, weighed.mix
     count = len(pool.contents)
     if not count:
         nothing = np.zeros(0)
         return HybridScores(nothing, nothing, nothing, nothing, [0])
-    sizes = [len(text.lengths) for text in found.profiles]
+    sizes = [len(text.lengths) for text in weighed.profiles]
     begins = [0, *accumulate(sizes)]
     owner = np.repeat(np.arange(count), sizes)
-    parts = _parts(found, begins)
+    parts = _parts(weighed, begins)
     base = _in_document(pool, mix, parts, owner, begins, settings)
     hop = np.zeros(count)
     if settings.hop_weight and settings.hop_sources:
-        hop = _hop(found, base, settings)
+        hop = _hop(weighed, base, settings)
     total = _with_best_ahead(_over_best(base + settings.hop_weight * hop), base)
     own = parts + settings.stretch_neighbour_share * _adjoining(parts, owner)
     share = settings.parent_share
     mixed = (1.0 - share) * own + share * base[owner]
     mixed += settings.stretch_hop_share * settings.hop_weight * hop[owner]
-    lexical, linked = _over_best(found.whole), np.minimum(hop, 1.0)
+    lexical, linked = _over_best(weighed.whole), np.minimum(hop, 1.0)
     return HybridScores(total, lexical, linked, _over_best(mixed), begins)
 
 
 # --- words ---------------------------------------------------------------------------------
 
 
-def _parts(found: WeighedPool, begins: Sequence[int]) -> Floats:
+def _parts(weighed: WeighedPool, begins: Sequence[int]) -> Floats:
     """BM25 of the stretches of all texts among one another, over the best."""
-    norm, _ = _lengths(list(chain.from_iterable(text.lengths for text in found.profiles)))
+    norm, _ = _lengths(list(chain.from_iterable(text.lengths for text in weighed.profiles)))
     places: list[int] = []
     often: list[int] = []
     holding: list[int] = []
-    for held in found.held:
+    for held in weighed.held:
         # Few texts hold a term, and only their stretches can.
         before = len(places)
         for at, where in held:
@@ -281,18 +281,18 @@ def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
 # --- the second hop ------------------------------------------------------------------------
 
 
-def _hop(found: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
+def _hop(weighed: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
     """For each fact the strongest link: a name in a good fact, rare, and frequent here."""
-    contents, count, known = found.pool.contents, len(base), set(found.terms)
+    contents, count, known = weighed.pool.contents, len(base), set(weighed.terms)
     links = np.zeros(count)
     named_in = [
         (
             position,
             [stems for _, stems in named_stems(contents[position]) if not known.issuperset(stems)],
         )
-        for position in found.best
+        for position in weighed.best
     ]
-    often = _often({stem for _, names in named_in for stems in names for stem in stems}, found)
+    often = _often({stem for _, names in named_in for stems in names for stem in stems}, weighed)
     if not often:
         return links
     top, scale = max(float(base.max()), 1e-9), math.log(1.0 + count)
@@ -323,13 +323,13 @@ def _with_best_ahead(total: Floats, base: Floats) -> Floats:
     return total
 
 
-def _often(stems: set[str], found: WeighedPool) -> dict[str, dict[int, float]]:
+def _often(stems: set[str], weighed: WeighedPool) -> dict[str, dict[int, float]]:
     """How much each text that holds a stem is about it, in [0, 1), by stem and position."""
     often: dict[str, dict[int, float]] = {}
-    for at, text in enumerate(found.profiles):
+    for at, text in enumerate(weighed.profiles):
         for stem in text.stems.keys() & stems:
             n = text.stems[stem].often
-            share = n / (n + _K1 * (1.0 - _B + _B * text.words / found.mean))
+            share = n / (n + _K1 * (1.0 - _B + _B * text.words / weighed.mean))
             often.setdefault(stem, {})[at] = share
     return often
 
@@ -364,14 +364,14 @@ def hybrid_candidates(
     facts: Sequence[FactBrief],
     relevance: Cosines,
     tokens: Sequence[int],
-    found: HybridScores,
+    scores: HybridScores,
     profiles: Sequence[LexicalProfile],
     settings: HybridSettings,
 ) -> tuple[Candidate, ...]:
     """Candidates with mixed scores and, where they can be shown in part, stretches."""
     pieces: list[tuple[ScoredSpan, ...]] = [()] * len(facts)
     if settings.whole_share < 1.0:
-        parts, begins = _fixed_list(found.parts), found.begins
+        parts, begins = _fixed_list(scores.parts), scores.begins
         pieces = [
             tuple(map(ScoredSpan, text.starts, text.ends, parts[start:end]))
             for text, start, end in zip(profiles, begins, begins[1:], strict=False)
@@ -381,9 +381,9 @@ def hybrid_candidates(
         _clamped(relevance),
         _importance(facts),
         tokens,
-        _fixed_list(found.total),
-        _fixed_list(found.lexical),
-        _fixed_list(found.hop),
+        _fixed_list(scores.total),
+        _fixed_list(scores.lexical),
+        _fixed_list(scores.hop),
         pieces,
         strict=True,
     )

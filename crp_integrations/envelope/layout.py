@@ -13,9 +13,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from crp_integrations.envelope.candidates import RankedFact
-from crp_integrations.envelope.etag import etag
 from crp_integrations.envelope.prompt import SEPARATOR, render
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact, Section
+from crp_integrations.envelope.reuse import etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import saturation, saturation_label
 from crp_integrations.ports import TokenCounter
@@ -126,13 +126,6 @@ def arrange_facts(
 
 def reusable_prefix(contents: Sequence[str], previous: str) -> str:
     r"""The rendered facts at the beginning that the previous text begins with as well.
-
-    Args:
-        contents: texts of the facts in their order.
-        previous: the previous envelope's text.
-
-    Returns:
-        Whole facts with the separators between them; empty when the first differs.
 
     >>> reusable_prefix(["A.", "B.", "C."], "[1] A.\n\n[2] B.\n\n[3] D.")
     '[1] A.\n\n[2] B.'

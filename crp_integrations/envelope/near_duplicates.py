@@ -161,15 +161,6 @@ def as_pairs(pairs: Sequence[tuple[int, int]]) -> PairRelation:
     return pairs if isinstance(pairs, PairRelation) else ListedPairs(pairs)
 
 
-def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], ...]:
-    """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs.
-
-    Spec: CRP-SPEC-003 §6.6
-    """
-    left, right = _all_pairs(vectors, threshold)
-    return tuple(zip(left.tolist(), right.tolist(), strict=True))
-
-
 def split_near_duplicates(
     contents: Sequence[str],
     vectors: FloatRows,
@@ -304,9 +295,9 @@ class NearDuplicates:
             if at not in self._near and at not in self._original and self._copy(original, at):
                 self._original[at] = original
 
-    def _copy(self, one: int, other: int) -> bool:
-        same = self._contents[one] == self._contents[other]
-        return same and np.array_equal(self._vectors[one], self._vectors[other])
+    def _copy(self, place: int, other: int) -> bool:
+        same = self._contents[place] == self._contents[other]
+        return same and np.array_equal(self._vectors[place], self._vectors[other])
 
     def _copies(self) -> list[list[int]]:
         """All positions in groups of the same text and vector, by their first."""
@@ -325,25 +316,25 @@ class _SimilarPairs(PairRelation):
     """Duplicates or conflicts: one of the two halves of what is near-identical."""
 
     def __init__(
-        self, found: NearDuplicates, which: int, owners: Sequence[int] | None = None
+        self, near: NearDuplicates, which: int, owners: Sequence[int] | None = None
     ) -> None:
-        self._found = found
+        self._near = near
         self._which = which
         self._owners = owners
 
     def of(self, position: int) -> tuple[int, ...]:
         """Positions paired with this one, ascending."""
-        near = self._found.split(position)[self._which]
+        near = self._near.split(position)[self._which]
         own = self._owners
         return near if own is None else tuple(at for at in near if own[at] != own[position])
 
     def fetch(self, positions: Sequence[int]) -> None:
         """Compare many candidates in one product."""
-        self._found.fetch(positions)
+        self._near.fetch(positions)
 
     def within(self, positions: Iterable[int]) -> list[tuple[int, int]]:
         """The pairs of which both are among these positions, sorted; nothing else is compared."""
-        pairs = self._found.within(positions)
+        pairs = self._near.within(positions)
         own = self._owners
         return [
             (left, right)
@@ -355,14 +346,14 @@ class _SimilarPairs(PairRelation):
         """The pairs of which at least one was compared with all others so far, sorted."""
         pairs = (
             (min(place, other), max(place, other))
-            for place in self._found.compared()
+            for place in self._near.compared()
             for other in self.of(place)
         )
         return sorted(set(pairs))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        self._found.fetch_all()
-        for left in self._found.compared():
+        self._near.fetch_all()
+        for left in self._near.compared():
             yield from ((left, right) for right in self.of(left) if right > left)
 
 

@@ -21,12 +21,12 @@ class PackItems:
 
     Attributes:
         tokens: of each fact, at least 0.
-        kept: whether the fact at a place is no near-duplicate of a higher one.
+        is_original: whether the fact at a place is no near-duplicate of a higher one.
         fetch: told which places will be asked about.
     """
 
     tokens: Sequence[int]
-    kept: Callable[[int], bool]
+    is_original: Callable[[int], bool]
     fetch: Callable[[Sequence[int]], None]
 
 
@@ -38,25 +38,9 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
 
     Spec: CRP-SPEC-003 §7.3
     """
-    places = range(len(offer.tokens))
     # Somewhat more, since near-duplicates leave room.
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
-    return _take_fitting(offer, places, room, most, offer.kept)
-
-
-def in_order(offer: PackItems, room: int, most: int) -> list[int]:
-    """Take facts in rank order up to the first that does not fit."""
-    places = range(len(offer.tokens))
-    offer.fetch(_take_fitting(offer, places, room, most))
-    taken: list[int] = []
-    for place, tokens in enumerate(offer.tokens):
-        if not offer.kept(place):
-            continue
-        if len(taken) >= most or tokens > room:
-            break
-        taken.append(place)
-        room -= tokens
-    return taken
+    offer.fetch(_take_fitting(offer, room + room // 8, most))
+    return _take_fitting(offer, room, most, offer.is_original)
 
 
 def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list[int]:
@@ -66,15 +50,14 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     for it. A near-duplicate of a higher fact is not counted as skipped.
     """
     # What `greedy` would ask about; this looks no further.
-    places = range(len(offer.tokens))
+    offer.fetch(_take_fitting(offer, room + room // 8, most))
     least = min(offer.tokens, default=0)
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
     taken: list[int] = []
     skipped = 0
     for place, tokens in enumerate(offer.tokens):
         if room < least or len(taken) == most:
             break
-        if not offer.kept(place):
+        if not offer.is_original(place):
             continue
         if tokens <= room:
             taken.append(place)
@@ -84,25 +67,23 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     return taken
 
 
-PACKERS: Mapping[str, Packer] = {"greedy": greedy, "in_order": in_order}
+PACKERS: Mapping[str, Packer] = {"greedy": greedy, "in_order": partial(patient, passed_over=0)}
 
 
 def _take_fitting(
     offer: PackItems,
-    places: Sequence[int],
     room: int,
     most: int,
-    kept: Callable[[int], bool] | None = None,
+    is_original: Callable[[int], bool] | None = None,
 ) -> list[int]:
-    """Places that fit, one after the other; without `kept`, nearly all that are looked at later."""
+    """Places that fit, one after the other; without `is_original`, nearly all looked at later."""
     taken: list[int] = []
-    tokens = offer.tokens
-    for place in places:
+    for place, tokens in enumerate(offer.tokens):
         if len(taken) == most:
             break
-        if tokens[place] <= room and (kept is None or kept(place)):
+        if tokens <= room and (is_original is None or is_original(place)):
             taken.append(place)
-            room -= tokens[place]
+            room -= tokens
     return taken
 
 
@@ -214,7 +195,7 @@ def _choose(
         return []
     offer = PackItems(
         tokens=[ranked[place].candidate.tokens for place in places],
-        kept=lambda number: walk.stands_for(places[number]) is None,
+        is_original=lambda number: walk.stands_for(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
     return [places[number] for number in by(offer, room, most)]

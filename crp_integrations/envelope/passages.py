@@ -1,15 +1,20 @@
-"""Long texts of a caller: cut into passages that are ranked and packed, shown as one fact each.
+"""Parts of facts: passages of a caller's long texts, and sentences of what does not fit whole.
 
-A text of more tokens than an embedder reads at once is cut as the fabric cuts documents. What is
-packed of it stands in the envelope under its own id, in the order of the text, with the characters
-that are shown. Nothing but offsets decides what adjoins, so a receipt that leaves a text out
-replays all the same.
+A text of more tokens than an embedder reads at once is cut as the fabric cuts documents, into
+passages that are ranked and packed (`passages@1`). What is packed of it stands in the envelope
+under its own id, in the order of the text, with the characters that are shown.
+
+A budget ends in the middle of a fact, and the next fact is often long for the one sentence that
+matters in it. So whole facts fill a share of the budget, and the best stretches of the others the
+rest (`excerpt@1`). What is shown is the fact's own text, never altered; an ellipsis stands between
+parts that do not adjoin. Nothing but offsets decides what adjoins, so a receipt that leaves a text
+out replays all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crp_integrations.envelope.candidates import (
     Candidate,
@@ -21,9 +26,10 @@ from crp_integrations.envelope.candidates import (
 )
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.envelope.pack import PackResult
-from crp_integrations.envelope.prompt import ELLIPSIS
+from crp_integrations.envelope.prompt import ELLIPSIS, marker_text
 from crp_integrations.envelope.rank import Ranking
 from crp_integrations.envelope.records import Conflict
+from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.fabric.ingest.chunker import cut_blocks
 from crp_integrations.fabric.records import Block
 from crp_integrations.fabric.settings import ChunkingSettings
@@ -207,8 +213,8 @@ class CutTexts:
     def _texts(self, facts: Iterable[RankedFact]) -> list[str]:
         return [self.text_id(fact.candidate.fact_id) for fact in facts]
 
-    def _in(self, kept: Collection[str], fact: RankedFact) -> bool:
-        return self.text_id(fact.candidate.fact_id) in kept
+    def _in(self, ids: Collection[str], fact: RankedFact) -> bool:
+        return self.text_id(fact.candidate.fact_id) in ids
 
     def _whole(self, fact: RankedFact) -> RankedFact:
         """The text of a passage at the passage's place in the ranking."""
@@ -216,13 +222,13 @@ class CutTexts:
         return fact if owner is None else fact._replace(candidate=self.texts.facts[owner[0]])
 
     def _unseen(
-        self, facts: Sequence[RankedFact], found: Collection[str]
+        self, facts: Sequence[RankedFact], settled: Collection[str]
     ) -> tuple[RankedFact, ...]:
         """The texts of passages, each once, without those of these ids."""
         first: dict[str, RankedFact] = {}
         for fact in facts:
             first.setdefault(self.text_id(fact.candidate.fact_id), fact)
-        return tuple(self._whole(fact) for id_, fact in first.items() if id_ not in found)
+        return tuple(self._whole(fact) for id_, fact in first.items() if id_ not in settled)
 
     def _join(self, facts: Sequence[RankedFact]) -> RankedFact:
         """What is packed of one text as one fact."""
@@ -319,3 +325,157 @@ def _passage(text: Candidate, number: int, passage: ScoredPassage) -> Candidate:
 
 def _by_rank(fact: RankedFact) -> tuple[int, str]:
     return -fact.composite, fact.candidate.fact_id
+
+
+EXCERPT = "excerpt@1"
+
+# Tokens below which nothing is looked for any more.
+_LEAST_ROOM = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PartChoice:
+    """Parts that were chosen, in the order of their choice.
+
+    Attributes:
+        facts: what was left out, in rank order.
+        chosen: number of the fact and of its stretch.
+    """
+
+    facts: Sequence[RankedFact]
+    chosen: tuple[tuple[int, int], ...]
+    # Excerpts by fact and parts: a lightened choice shows most of them again.
+    _excerpts: dict[tuple[int, ...], Candidate] = field(default_factory=dict, repr=False)
+
+    def lightened(self, excess: int) -> PartChoice:
+        """The same filling without the parts chosen last; at least one is removed.
+
+        Parts are removed until they come to half of the excess, as whole facts are.
+        """
+        count, freed = len(self.chosen), 0
+        while count and 2 * freed < excess:
+            count -= 1
+            fact, number = self.chosen[count]
+            candidate = self.facts[fact].candidate
+            stretch = candidate.stretches[number]
+            freed += _estimate_tokens(candidate, stretch.end - stretch.start)
+        return replace(self, chosen=self.chosen[:count])
+
+    def shown(self) -> dict[int, RankedFact]:
+        """The facts that are shown in part, or as a whole when all of it was chosen."""
+        numbers: dict[int, list[int]] = {}
+        for fact, number in self.chosen:
+            numbers.setdefault(fact, []).append(number)
+        shown: dict[int, RankedFact] = {}
+        for fact, parts in sorted(numbers.items()):
+            ranked, parts = self.facts[fact], sorted(parts)
+            excerpt = self._excerpts.get((fact, *parts))
+            if excerpt is None:
+                excerpt = _make_excerpt(ranked.candidate, parts)
+                self._excerpts[fact, *parts] = excerpt
+            shown[fact] = ranked._replace(candidate=excerpt)
+        return shown
+
+
+def whole_budget(budget_tokens: int, settings: HybridSettings, k: int | None) -> int:
+    """Tokens that whole facts may fill; all of them where no parts are shown.
+
+    A cap on the number of facts counts whole facts.
+    """
+    if not settings.enabled or k is not None:
+        return budget_tokens
+    return int(settings.whole_share * budget_tokens)
+
+
+def choose_parts(
+    left: Sequence[RankedFact], room: int, settings: HybridSettings, counter: TokenCounter
+) -> PartChoice:
+    """Choose parts of facts that were left out, best first, as long as they fit.
+
+    Spec: CRP-SPEC-003 §7.3 (decision E17)
+    """
+    marker, gap = (max(0, count) for count in counter.count_many([marker_text(""), ELLIPSIS]))
+    chosen: list[tuple[int, int]] = []
+    begun: dict[int, set[int]] = {}
+    texts: set[str] = set()
+    facts = [ranked.candidate for ranked in left]
+    for place, number in _best_spans(facts, settings.stretches_seen):
+        if room < _LEAST_ROOM:
+            break
+        fact, shown = facts[place], begun.get(place)
+        if shown is None:
+            extra = marker
+        else:
+            extra = 0 if number - 1 in shown or number + 1 in shown else gap
+        start, end, _ = fact.stretches[number]
+        tokens = extra + _estimate_tokens(fact, end - start)
+        if tokens > room:
+            continue
+        words = fact.content[start:end]
+        if words not in texts:
+            room -= tokens
+            begun.setdefault(place, set()).add(number)
+            texts.add(words)
+            chosen.append((place, number))
+    return PartChoice(left, tuple(chosen))
+
+
+def add_parts(packing: PackResult, shown: Mapping[int, RankedFact]) -> PackResult:
+    """The packing with facts that are shown in part behind the whole ones."""
+    left = [fact for place, fact in enumerate(packing.over_budget) if place not in shown]
+    return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=tuple(left))
+
+
+def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
+    """The packing with the tokens of facts that are shown in part counted."""
+    parts = [place for place, fact in enumerate(packing.packed) if fact.candidate.spans]
+    texts = [marker_text(packing.packed[place].candidate.content) for place in parts]
+    tokens = dict(zip(parts, counter.count_many(texts), strict=True))
+    return replace(
+        packing,
+        packed=tuple(
+            fact._replace(candidate=replace(fact.candidate, tokens=max(0, tokens[place])))
+            if place in tokens
+            else fact
+            for place, fact in enumerate(packing.packed)
+        ),
+    )
+
+
+def _best_spans(facts: Sequence[Candidate], most: int) -> list[tuple[int, int]]:
+    """Fact and number of the best spans, ties by these."""
+    spans = [
+        (-span.score, place, number)
+        for place, fact in enumerate(facts)
+        for number, span in enumerate(fact.stretches)
+    ]
+    return [(place, number) for _, place, number in sorted(spans)[:most]]
+
+
+def _estimate_tokens(fact: Candidate, characters: int) -> int:
+    """Tokens of so many characters of a fact, in proportion and rounded up."""
+    return -(-fact.tokens * characters // max(1, len(fact.content)))
+
+
+def _make_excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
+    if len(parts) == len(fact.stretches):
+        return fact
+    spans: list[tuple[int, int]] = []
+    previous = -2
+    for number in parts:
+        start, end, _ = fact.stretches[number]
+        if number == previous + 1:
+            # What stands between two sentences is shown with them.
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((start, end))
+        previous = number
+    content = ELLIPSIS.join(fact.content[start:end] for start, end in spans)
+    return replace(
+        fact,
+        content=content,
+        tokens=_estimate_tokens(fact, len(content)),
+        stretches=(),
+        spans=tuple(spans),
+        content_hash=sha256(fact.content),
+    )

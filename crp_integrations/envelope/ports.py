@@ -27,6 +27,31 @@ class Reranker(Protocol):
         ...
 
 
+class ContextTokenizer(Protocol):
+    """Counts the tokens of texts and cuts them. Equal identities count equally.
+
+    Spec: CFS-021 §4
+
+    Attributes:
+        identity: its name.
+        keeps_counts: counting costs so much that the fabric should keep the counts.
+    """
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def keeps_counts(self) -> bool: ...
+
+    def count_tokens(self, text: str) -> int: ...
+
+    def count_many(self, texts: Sequence[str]) -> list[int]: ...
+
+    def truncate_to_tokens(self, text: str, max_tokens: int) -> str:
+        """The text, or its beginning and three dots; a code point is never split."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """A relation between two nodes of a graph, walked both ways.
@@ -51,8 +76,8 @@ class Reached:
     """How a node is reached from the best facts.
 
     Attributes:
-        hop: facts that lie between, and one; at least 1.
-        strength: of where the way begins, times the weights on it, fixed point.
+        hop: steps from fact to fact, at least 1.
+        strength: of the fact that the way begins at, times the weights on the way, fixed point.
         via: kinds of the links on the way.
     """
 

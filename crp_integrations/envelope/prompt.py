@@ -35,12 +35,6 @@ _INSTRUCTIONS = {
 def render(contents: Sequence[str]) -> str:
     r"""The facts as numbered blocks; a fact's text is never altered.
 
-    Args:
-        contents: texts of the facts in their order.
-
-    Returns:
-        Empty without facts.
-
     >>> render(["First.", "Second."])
     '[1] First.\n\n[2] Second.'
     """

@@ -115,19 +115,6 @@ class Ranking:
     walk: Deduplication
     communities: tuple[str, ...] = ()
 
-    @property
-    def facts(self) -> tuple[RankedFact, ...]:
-        """`every` without near-duplicates."""
-        gone = self.walk.all()
-        return tuple(ranked for place, ranked in enumerate(self.every) if place not in gone)
-
-    @property
-    def duplicates(self) -> tuple[tuple[RankedFact, str], ...]:
-        """Each near-duplicate with the id of the one that stands for it, in order of the picks."""
-        every = self.every
-        gone = self.walk.all().items()
-        return tuple((every[place], every[stand_in].candidate.fact_id) for place, stand_in in gone)
-
 
 def age_microseconds(candidate: Candidate, now: datetime) -> int:
     """Age of a fact in microseconds; 0 for one that was never stored or lies in the future.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,137 +84,151 @@ def gather(
     while True:
         with namespace.moment() as view:
             if vectors or not view.size():
-                return _read_candidates(
-                    view, query, needs, vectors, counter, settings, nearest, also, walker, labels,
-                    RetrieverHits() if sightings is None else sightings,
-                )  # fmt: skip
+                hits = RetrieverHits() if sightings is None else sightings
+                selection = _Selection(view, query, needs, vectors, settings, labels, hits)
+                return selection.candidates(counter, nearest, also, walker)
         vectors = {need: embedded(need) for need in asked}
 
 
-def _read_candidates(
-    namespace: FabricView,
-    query: str,
-    needs: tuple[str, ...],
-    vectors: Mapping[str, FloatRows],
-    counter: TokenCounter,
-    settings: EnvelopeSettings,
-    k_nearest: int,
-    also: Sequence[str],
-    walker: Walker | None,
-    labels: LabelFilter,
-    sightings: RetrieverHits,
-) -> Candidates:
-    where = Where(labels=labels.require) if labels.require else None
-    fact_ids: set[str] = set(also)
-    beyond: list[tuple[FloatRows, float]] = []
-    early: list[EarlyTierHits] = []
-    # Without vectors the fabric was empty, and nothing is looked for.
-    for need, vector in vectors.items():
-        early.append(ask_early_tiers(namespace, vector, k_nearest, settings))
-        fact_ids.update(hit.fact_id for hit in early[-1].hits)
-        if not early[-1].cold:
-            continue
-        if where is None and settings.k_lexical:
-            namespace.foresee(vector, k_nearest + 1, need, settings.k_lexical)
-        # Asking for one more than wanted tells whether a fact that is as near was left out.
-        ranked = namespace.nearest(vector, k_nearest + 1, where)
-        hits = ranked[:k_nearest]
-        if len(ranked) > k_nearest:
-            least = hits[-1].score * settings.expansion_distance
-            if ranked[-1].score >= least > 0:
-                beyond.append((vector, least))
-        sightings.note("vector", [hit.fact_id for hit in hits])
-        if settings.k_lexical:
-            worded = namespace.search_text(need, settings.k_lexical, where)
-            sightings.note("keyword", [hit.fact_id for hit in worded])
-            hits = [*hits, *worded]
-        fact_ids.update(hit.fact_id for hit in hits)
-    if beyond:
-        fact_ids |= _expand_communities(namespace, beyond, fact_ids, k_nearest, settings)
-    facts, rows = _read_facts(namespace, fact_ids)
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """One question to one state of a fabric.
 
-    def weigh() -> WeighedPool:
-        cosines = cosine(rows, vectors[query])
-        return weigh_pool(build_pool(query, facts, cosines, settings.hybrid), settings.hybrid)
+    Attributes:
+        vectors: of the needs, and of the question where scores are mixed; none where the fabric
+            was empty, and then nothing is looked for.
+    """
 
-    mixed = None
-    if settings.hybrid.enabled and facts:
-        mixed = weigh()
-        if linked := _linked_ids(namespace, mixed, settings.hybrid) - fact_ids:
-            facts, rows = _join_facts((facts, rows), _read_facts(namespace, linked))
-            mixed = weigh()
-    reached: dict[str, Reached] = {}
-    if walker is not None and settings.graph.hops and facts:
-        merits = mixed.mix if mixed is not None else cosine(rows, next(iter(vectors.values())))
-        reached = _walk_graph(namespace, query, vectors, facts, merits, settings, labels, walker)
-        sightings.walked(reached)
-        if new := reached.keys() - {fact.fact_id for fact in facts}:
-            facts, rows = _join_facts((facts, rows), _read_facts(namespace, set(new)))
-            if mixed is not None:
-                mixed = weigh()
-    ids = [fact.fact_id for fact in facts]
-    contents = [fact.content for fact in facts]
-    counts = namespace.token_counts(
-        token_count_key(counter),
-        ids,
-        lambda texts: counter.count_many([marker_text(text) for text in texts]),
-    )
-    tokens = [counts[id_] for id_ in ids]
-    duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
-    candidates: tuple[Candidate, ...] = ()
-    if facts:
-        cosines = np.max([cosine(rows, vectors[need]) for need in needs], axis=0)
+    view: FabricView
+    query: str
+    needs: tuple[str, ...]
+    vectors: Mapping[str, FloatRows]
+    settings: EnvelopeSettings
+    labels: LabelFilter
+    sightings: RetrieverHits
+
+    def candidates(
+        self, counter: TokenCounter, k_nearest: int, also: Sequence[str], walker: Walker | None
+    ) -> Candidates:
+        """The candidates: searched, expanded, scored and counted, those without a label refused."""
+        view, settings = self.view, self.settings
+        fact_ids, early = self._search(k_nearest, also)
+        facts, rows = _read_facts(view, fact_ids)
+        mixed = None
+        if settings.hybrid.enabled and facts:
+            mixed = self._weigh(facts, rows)
+            if linked := _linked_ids(view, mixed, settings.hybrid) - fact_ids:
+                facts, rows = _join_facts((facts, rows), _read_facts(view, linked))
+                mixed = self._weigh(facts, rows)
+        reached: dict[str, Reached] = {}
+        if walker is not None and settings.graph.hops and facts:
+            vector = next(iter(self.vectors.values()))
+            merits = mixed.mix if mixed is not None else cosine(rows, vector)
+            reached = self._walk(facts, merits, walker)
+            if new := reached.keys() - {fact.fact_id for fact in facts}:
+                facts, rows = _join_facts((facts, rows), _read_facts(view, set(new)))
+                if mixed is not None:
+                    mixed = self._weigh(facts, rows)
+        contents = [fact.content for fact in facts]
+        duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
+        algorithms: tuple[str, ...] = (CASCADE,) if settings.cascade == "until_full" else ()
+        if settings.hybrid.enabled:
+            algorithms = (*algorithms, HYBRID)
+        if any(view.decision(labels).redact for labels in {fact.labels for fact in facts}):
+            algorithms = (*algorithms, REDACTION)
+        read = Candidates(
+            query=self.query,
+            sub_queries=self.needs,
+            facts=_with_decisions(view, self._score(facts, rows, mixed, counter)),
+            tokenizer=counter.identity,
+            duplicates=duplicates,
+            conflicts=conflicts,
+            state_hash=view.state_hash(),
+            memory_tier_hit=deepest_tier(view, early),
+            algorithms=algorithms,
+            relevant_floor=relevant_floor(view.embedder),
+        )
+        if reached:
+            read = blend_reached(read, reached, settings.graph)
+        if self.labels:
+            others = {fact.fact_id for fact in read.facts if not self.labels.passes(fact.labels)}
+            read = refuse_candidates(read, dict.fromkeys(others, DropReason.LABEL))
+        return read
+
+    def _search(self, k_nearest: int, also: Sequence[str]) -> tuple[set[str], list[EarlyTierHits]]:
+        """Ids of what is near to a need or holds its words, and what the early tiers gave."""
+        view, settings = self.view, self.settings
+        where = Where(labels=self.labels.require) if self.labels.require else None
+        fact_ids: set[str] = set(also)
+        beyond: list[tuple[FloatRows, float]] = []
+        early: list[EarlyTierHits] = []
+        for need, vector in self.vectors.items():
+            early.append(ask_early_tiers(view, vector, k_nearest, settings))
+            fact_ids.update(hit.fact_id for hit in early[-1].hits)
+            if not early[-1].cold:
+                continue
+            if where is None and settings.k_lexical:
+                view.foresee(vector, k_nearest + 1, need, settings.k_lexical)
+            # Asking for one more than wanted tells whether a fact that is as near was left out.
+            ranked = view.nearest(vector, k_nearest + 1, where)
+            hits = ranked[:k_nearest]
+            if len(ranked) > k_nearest:
+                least = hits[-1].score * settings.expansion_distance
+                if ranked[-1].score >= least > 0:
+                    beyond.append((vector, least))
+            self.sightings.note("vector", [hit.fact_id for hit in hits])
+            if settings.k_lexical:
+                worded = view.search_text(need, settings.k_lexical, where)
+                self.sightings.note("keyword", [hit.fact_id for hit in worded])
+                hits = [*hits, *worded]
+            fact_ids.update(hit.fact_id for hit in hits)
+        if beyond:
+            fact_ids |= _expand_communities(view, beyond, fact_ids, k_nearest, settings)
+        return fact_ids, early
+
+    def _weigh(self, facts: Sequence[FactBrief], rows: FloatRows) -> WeighedPool:
+        hybrid = self.settings.hybrid
+        cosines = cosine(rows, self.vectors[self.query])
+        return weigh_pool(build_pool(self.query, facts, cosines, hybrid), hybrid)
+
+    def _score(
+        self,
+        facts: Sequence[FactBrief],
+        rows: FloatRows,
+        mixed: WeighedPool | None,
+        counter: TokenCounter,
+    ) -> tuple[Candidate, ...]:
+        """The facts with their scores and tokens."""
+        counts = self.view.token_counts(
+            token_count_key(counter),
+            [fact.fact_id for fact in facts],
+            lambda texts: counter.count_many([marker_text(text) for text in texts]),
+        )
+        if not facts:
+            return ()
+        tokens = [counts[fact.fact_id] for fact in facts]
+        cosines = np.max([cosine(rows, self.vectors[need]) for need in self.needs], axis=0)
         if mixed is None:
-            candidates = cosine_candidates(facts, cosines, tokens)
-        else:
-            found_scores = score_pool(mixed, settings.hybrid)
-            candidates = hybrid_candidates(
-                facts, cosines, tokens, found_scores, mixed.profiles, settings.hybrid
-            )
-    algorithms: tuple[str, ...] = (CASCADE,) if settings.cascade == "until_full" else ()
-    if settings.hybrid.enabled:
-        algorithms = (*algorithms, HYBRID)
-    if any(namespace.decision(labels).redact for labels in {fact.labels for fact in facts}):
-        algorithms = (*algorithms, REDACTION)
-    read = Candidates(
-        query=query,
-        sub_queries=needs,
-        facts=_with_decisions(namespace, candidates),
-        tokenizer=counter.identity,
-        duplicates=duplicates,
-        conflicts=conflicts,
-        state_hash=namespace.state_hash(),
-        memory_tier_hit=deepest_tier(namespace, early),
-        algorithms=algorithms,
-        relevant_floor=relevant_floor(namespace.embedder),
-    )
-    if reached:
-        read = blend_reached(read, reached, settings.graph)
-    if labels:
-        others = {fact.fact_id for fact in read.facts if not labels.passes(fact.labels)}
-        read = refuse_candidates(read, dict.fromkeys(others, DropReason.LABEL))
-    return read
+            return cosine_candidates(facts, cosines, tokens)
+        hybrid = self.settings.hybrid
+        scores = score_pool(mixed, hybrid)
+        return hybrid_candidates(facts, cosines, tokens, scores, mixed.profiles, hybrid)
 
-
-def _walk_graph(
-    namespace: FabricView,
-    query: str,
-    vectors: Mapping[str, FloatRows],
-    facts: Sequence[FactBrief],
-    merits: npt.NDArray[Any],
-    settings: EnvelopeSettings,
-    labels: LabelFilter,
-    walker: Walker,
-) -> dict[str, Reached]:
-    """What the graph reaches from the best facts that policy lets in."""
-    open_ = [at for at, fact in enumerate(facts) if labels.passes(fact.labels)]
-    best = sorted(open_, key=lambda at: (-float(merits[at]), facts[at].fact_id))
-    seeds = {
-        facts[at].fact_id: to_fixed(min(1.0, max(0.0, float(merits[at]))))
-        for at in best[: settings.graph.seeds]
-    }
-    vector = vectors[query] if query in vectors else next(iter(vectors.values()))
-    return reach_facts(namespace, query, vector, seeds, settings.graph, labels, walker)
+    def _walk(
+        self, facts: Sequence[FactBrief], merits: npt.NDArray[Any], walker: Walker
+    ) -> dict[str, Reached]:
+        """What the graph reaches from the best facts that policy lets in."""
+        graph = self.settings.graph
+        open_ = [at for at, fact in enumerate(facts) if self.labels.passes(fact.labels)]
+        best = sorted(open_, key=lambda at: (-float(merits[at]), facts[at].fact_id))
+        seeds = {
+            facts[at].fact_id: to_fixed(min(1.0, max(0.0, float(merits[at]))))
+            for at in best[: graph.seeds]
+        }
+        vector = self.vectors.get(self.query, next(iter(self.vectors.values())))
+        reached = reach_facts(self.view, self.query, vector, seeds, graph, self.labels, walker)
+        self.sightings.walked(reached)
+        return reached
 
 
 def _with_decisions(
@@ -260,7 +274,7 @@ def _linked_ids(namespace: FabricView, mixed: WeighedPool, settings: HybridSetti
 def _expand_communities(
     namespace: FabricView,
     beyond: Sequence[tuple[FloatRows, float]],
-    found: set[str],
+    known: set[str],
     k_nearest: int,
     settings: EnvelopeSettings,
 ) -> set[str]:
@@ -271,7 +285,7 @@ def _expand_communities(
     Args:
         beyond: vectors of the needs with facts beyond their hits, and the least cosine of each.
     """
-    held = Counter(fact.community_label for fact in namespace.briefs(sorted(found)))
+    held = Counter(fact.community_label for fact in namespace.briefs(sorted(known)))
     islands = tuple(
         sorted(label for label, count in held.items() if label and count < settings.expansion_below)
     )
@@ -289,7 +303,7 @@ def _expand_communities(
             label = fact.community_label
             if (
                 label is not None
-                and fact.fact_id not in found
+                and fact.fact_id not in known
                 and reach[label] >= settings.expansion_reach
                 and brought[label] < settings.expansion_most
             ):

@@ -32,7 +32,7 @@ class RetrieverHit(Part):
         rank: place among what this retriever gave for any information need, from 1; 0 where it
             scored a fact that others had found.
         score: cosine, share of the best candidate's words, or strength of the way, [0, 1].
-        hop: facts on the way, and one; 0 for a retriever that walks nowhere.
+        hop: steps from fact to fact on the way; 0 for a retriever that does not walk.
         via: kinds of the links on the way.
     """
 
@@ -171,7 +171,7 @@ def tier_hits(
             counts[ACTIVE] += 1
         elif fact.fact_id in hot:
             counts[HOT] += 1
-        elif _warm(fact, shelf.communities, shelf.sources):
+        elif fact.community in shelf.communities or fact.source_id in shelf.sources:
             counts[WARM] += 1
         else:
             counts[COLD] += 1
@@ -210,19 +210,11 @@ def _read_early_tiers(
     yield WARM, warm
 
 
-def _warm(fact: Candidate, communities: frozenset[str], sources: frozenset[str]) -> bool:
-    return fact.community in communities or fact.source_id in sources
-
-
 def _nearest(ids: Sequence[str], rows: FloatRows, vector: FloatRows, k: int) -> list[Hit]:
     scores = cosine(rows, vector)
     return [Hit(ids[place], float(scores[place])) for place in top(scores, ids, k)]
 
 
-def _best(found: dict[str, float], k: int) -> tuple[Hit, ...]:
-    hits = sorted((Hit(id_, score) for id_, score in found.items()), key=_order)
-    return tuple(hits[:k])
-
-
-def _order(hit: Hit) -> tuple[float, str]:
-    return -hit.score, hit.fact_id
+def _best(scores: dict[str, float], k: int) -> tuple[Hit, ...]:
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Hit(id_, score) for id_, score in best[:k])

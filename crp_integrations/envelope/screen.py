@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from crp_integrations.envelope.candidates import (
     Candidate,
     Candidates,
-    ScoredSpan,
     refuse_candidates,
 )
 from crp_integrations.envelope.cfs.records import RetrievalResult
@@ -137,7 +136,12 @@ def rerank_candidates(
     scored = replace(
         candidates,
         facts=tuple(
-            _rescore_seen(fact, scores[n]) if n in scores else _rescore_unseen(fact, ceiling)
+            _rescore(fact, scores[n], scores[n], scores[n])
+            if n in scores
+            # Below the lowest of the reranker's scores.
+            else _rescore(
+                fact, ceiling, fact.relevance * ceiling // SCALE, fact.merit * ceiling // SCALE
+            )
             for n, fact in enumerate(facts)
         ),
         relevant_floor=None,
@@ -146,29 +150,14 @@ def rerank_candidates(
     return cut.folded(scored)
 
 
-def _rescore_seen(fact: Candidate, given: int) -> Candidate:
-    """A fact with the reranker's score; its stretches keep their order among themselves."""
+def _rescore(fact: Candidate, share: int, relevance: int, score: int) -> Candidate:
+    """A fact with other scores; its stretches keep their order among themselves."""
+    stretches = (part._replace(score=part.score * share // SCALE) for part in fact.stretches)
     return replace(
         fact,
-        relevance=given,
-        score=None if fact.score is None else given,
-        stretches=_scale_spans(fact, given),
-    )
-
-
-def _rescore_unseen(fact: Candidate, ceiling: int) -> Candidate:
-    """A fact below the lowest of the reranker's scores."""
-    return replace(
-        fact,
-        relevance=fact.relevance * ceiling // SCALE,
-        score=None if fact.score is None else fact.score * ceiling // SCALE,
-        stretches=_scale_spans(fact, ceiling),
-    )
-
-
-def _scale_spans(fact: Candidate, share: int) -> tuple[ScoredSpan, ...]:
-    return tuple(
-        stretch._replace(score=stretch.score * share // SCALE) for stretch in fact.stretches
+        relevance=relevance,
+        score=None if fact.score is None else score,
+        stretches=tuple(stretches),
     )
 
 

@@ -118,7 +118,7 @@ class GraphExpansionSettings(Part):
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        hops: facts on the way from one of the best, and one; 0 walks nowhere.
+        hops: steps from fact to fact that are followed from the best facts; 0 follows none.
         seeds: best facts that ways begin at.
         names: names that are looked up for each hop.
         hits: facts read for the names of a hop.

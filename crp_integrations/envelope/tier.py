@@ -6,7 +6,7 @@ the same side everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -156,10 +156,13 @@ def classify_tier(
         + to_fixed(settings.saturation_weight) * saturation
         + to_fixed(settings.relevance_mean_weight) * relevance
     ) / SCALE
+    # A fact of which a part is shown did not fit either.
+    unfitting = [fact for fact in included if fact.spans]
+    unfitting += [fact.candidate for fact in packing.over_budget]
     caps = (
         *_saturation_caps(saturation, grounding, settings, need is not None),
-        *_vital_caps(packing, settings),
-        *_refused_caps(refused, settings),
+        *_vital_caps(unfitting, "did not fit", settings),
+        *_vital_caps(refused, "may not be shown", settings),
         *_coverage_caps(coverage, countable, settings),
         *_community_caps(ranking, included),
         *(_freshness_caps(included, now, settings) if temporal else ()),
@@ -225,26 +228,13 @@ def _saturation_caps(
     return caps
 
 
-def _vital_caps(packing: PackResult, settings: EnvelopeSettings) -> list[Cap]:
+def _vital_caps(missing: Iterable[Candidate], why: str, settings: EnvelopeSettings) -> list[Cap]:
     least = to_fixed(settings.vital_importance)
-    # A fact of which a part is shown did not fit either.
-    missing = [fact for fact in packing.packed if fact.candidate.spans]
-    missing += packing.over_budget
-    count = sum(fact.candidate.importance >= least for fact in missing)
+    count = sum(fact.importance >= least for fact in missing)
     if not count:
         return []
     facts = "1 fact" if count == 1 else f"{count} facts"
-    reason = f"{facts} of importance {settings.vital_importance:.2f} or more did not fit"
-    return [Cap(ceiling=QualityTier.B, reason=reason)]
-
-
-def _refused_caps(refused: Sequence[Candidate], settings: EnvelopeSettings) -> list[Cap]:
-    least = to_fixed(settings.vital_importance)
-    count = sum(fact.importance >= least for fact in refused)
-    if not count:
-        return []
-    facts = "1 fact" if count == 1 else f"{count} facts"
-    reason = f"{facts} of importance {settings.vital_importance:.2f} or more may not be shown"
+    reason = f"{facts} of importance {settings.vital_importance:.2f} or more {why}"
     return [Cap(ceiling=QualityTier.B, reason=reason)]
 
 

@@ -25,7 +25,6 @@ from crp_integrations.fabric.ports import (
     DerivedContent,
     FactsFacet,
     GraphEngine,
-    LexicalEngine,
     Notify,
     Store,
     Transaction,
@@ -35,7 +34,6 @@ from crp_integrations.fabric.records import Notice
 from crp_integrations.fabric.search.fact_cache import FactCache
 from crp_integrations.fabric.search.namespace_state import NamespaceState
 from crp_integrations.fabric.search.vector_index import VectorIndex
-from crp_integrations.fabric.search.word_search import WordIndexes
 from crp_integrations.fabric.session_memory import RecentUses, SessionMemory
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared_namespace import check_configured, refuse_reserved, stored_name
@@ -83,7 +81,6 @@ class Fabric:
         regions: stores by the region whose data they keep (§7.2).
         graphs: builds the graphs of large namespaces; None searches exactly at any size.
         leiden: finds communities; None for a fabric that has none.
-        lexical: searches large namespaces for words; None leaves it to the store.
         notify: told of quarantines and changed sources; None for the log.
         elsewhere: what is kept outside of the store, by region, `""` for none.
         guard: of every namespace that is bound without one; None for the local guard that allows
@@ -105,7 +102,6 @@ class Fabric:
         graphs: GraphEngine | None = None,
         notify: Notify | None = None,
         leiden: CommunityEngine | None = None,
-        lexical: LexicalEngine | None = None,
         elsewhere: Mapping[str, DerivedContent] | None = None,
         guard: Guard | None = None,
         redactor: Redactor | None = None,
@@ -119,7 +115,6 @@ class Fabric:
         self.tracer: Tracer = tracer or Silent()
         self.notify: Notify = notify or log_notice
         self.leiden = leiden
-        self.lexical = lexical
         self.guard: Guard = guard or AllowAll()
         self.redactor = redactor
         derived = elsewhere or {}
@@ -131,7 +126,6 @@ class Fabric:
         self._under_way = threading.local()
         self.graphs = graphs
         self._states: dict[str, NamespaceState] = {}
-        self._words: dict[str, WordIndexes] = {}
         self.session_memory = SessionMemory(
             self.settings.hot, self.settings.lifecycle.session_idle_hours
         )
@@ -152,7 +146,6 @@ class Fabric:
                 graphs=graphs,
                 notify=notify,
                 leiden=leiden,
-                lexical=lexical,
                 elsewhere={"": derived[name]} if name in derived else None,
                 guard=guard,
                 redactor=redactor,
@@ -334,15 +327,6 @@ class Fabric:
                     self.check_embedder,
                 )
             return self._states[name]
-
-    def words(self, name: str, size: int) -> WordIndexes | None:
-        """What searches a namespace of so many facts for words; None for the store itself."""
-        if self.lexical is None or size < self.settings.lexical_from:
-            return None
-        with self._lock:
-            if name not in self._words:
-                self._words[name] = WordIndexes(self.lexical)
-            return self._words[name]
 
     def index(self, name: str) -> VectorIndex:
         """The index of a namespace's present state."""

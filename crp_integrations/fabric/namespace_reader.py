@@ -21,7 +21,6 @@ from crp_integrations.fabric.search.store_index import StoreIndex, store_index
 from crp_integrations.fabric.search.vector_index import Hit, VectorIndex
 from crp_integrations.fabric.search.word_search import (
     merge_by_rank,
-    search_one_by_one,
     search_redacted,
     search_words,
 )
@@ -248,8 +247,7 @@ class NamespaceReader:
         if self._moment is None or not (terms := self._terms(query)):
             return
         snapshot = self._snapshot(self._moment.transaction)
-        # Words that are searched in memory ask the store for nothing.
-        if isinstance(snapshot, StoreIndex) and not self._fabric.words(self.name, len(snapshot)):
+        if isinstance(snapshot, StoreIndex):
             snapshot.foresee(vector, k, terms, k_words, self._allowed(snapshot))
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
@@ -265,19 +263,17 @@ class NamespaceReader:
             whole = [decision.allowed and not decision.redact for decision in decided]
             cut = [decision.allowed and bool(decision.redact) for decision in decided]
             meant = None if where is None else set(facts.find(self.as_of(where)))
-            words = self._fabric.words(self.name, len(index))
-            search = facts.search_text if words is None else partial(words.search, facts)
 
             def passing(allowed: list[bool], ids: Sequence[str]) -> set[str]:
                 asked = ids if meant is None else [id_ for id_ in ids if id_ in meant]
                 return index.seen(asked, allowed)
 
-            hits = search_words(search, terms, k, partial(passing, whole))
+            hits = search_words(facts.search_text, terms, k, partial(passing, whole))
             if not any(cut):
                 return hits
             most = self._fabric.settings.redacted_hits
             redacted = search_redacted(
-                partial(search_each, facts) if words is None else search_one_by_one(search),
+                partial(search_each, facts),
                 terms,
                 k,
                 partial(passing, cut),

@@ -237,9 +237,6 @@ class FabricSettings(Part):
         query_terms: most distinct words of a query that the lexical search looks for.
         redacted_hits: most facts of one word search whose texts are redacted for whoever asks, to
             see whether the words are left in them; each distinct word of the query has its share.
-        lexical: engine of the word search: `fts5`, the store's own, or `tantivy`, an index in
-            memory that is built at the first search and takes its extra.
-        lexical_from: retrievable facts from which such an engine is used (measured crossover).
         shared: names of shared namespaces that every tenant reads (§9.2).
         maintain_on_open: whether opening a relay runs what time has made due.
     """
@@ -257,8 +254,6 @@ class FabricSettings(Part):
     ready_bytes: int = Field(default=64_000_000, ge=0)
     query_terms: int = Field(default=64, ge=1)
     redacted_hits: int = Field(default=128, ge=1)
-    lexical: Literal["fts5", "tantivy"] = "fts5"
-    lexical_from: int = Field(default=10_000, ge=0)
     shared: tuple[str, ...] = ()
     maintain_on_open: bool = True
 

@@ -114,20 +114,15 @@ class OpenTelemetry:
         self,
         tracers: TracerProvider | None = None,
         meters: MeterProvider | None = None,
-        *,
-        items: int = MOST_ITEMS,
-        details: bool = False,
     ) -> None:
         """Write through providers of the SDK."""
         release = version("crp-integrations")
         self._tracer = (tracers or trace.get_tracer_provider()).get_tracer(SCOPE, release)
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
-        self._items = items
-        self._details = details
 
-        def histogram(name: str, unit: str, told: str, bounds: Sequence[float]) -> Histogram:
+        def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
             return meter.create_histogram(
-                name, unit, told, explicit_bucket_boundaries_advisory=bounds
+                name, unit, description, explicit_bucket_boundaries_advisory=bounds
             )
 
         self._duration = histogram(
@@ -156,7 +151,7 @@ class OpenTelemetry:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """A span around a step, the parent of those within it."""
-        if name.startswith(DETAILS) and name != WAITING and not self._details:
+        if name.startswith(DETAILS) and name != WAITING:
             yield
             return
         with self._tracer.start_as_current_span(
@@ -253,7 +248,7 @@ class OpenTelemetry:
             span = self._tracer.start_span("retrieval context_pack", within, attributes=PACK)
             # What a sampler left out is not put together.
             if span.is_recording():
-                span.set_attributes({**identity, **pack_attributes(trace.pack, self._items)})
+                span.set_attributes({**identity, **pack_attributes(trace.pack)})
             span.end()
         if trace.evaluated is not None:
             self._evaluated(trace.evaluated, identity, within)
@@ -271,9 +266,9 @@ class OpenTelemetry:
                 self._judge_tokens.record(count, {TOKEN_TYPE: kind})
 
     def _evaluated(
-        self, found: WindowEvaluation, identity: Mapping[str, Value], within: Context
+        self, evaluation: WindowEvaluation, identity: Mapping[str, Value], within: Context
     ) -> None:
-        values = scores(found)
+        values = scores(evaluation)
         for name, score in values.items():
             self._scores.record(score, {EVALUATION_NAME: name})
         span = self._tracer.start_span("evaluation context_pack", within, attributes=EVALUATION)
@@ -281,14 +276,14 @@ class OpenTelemetry:
             span.set_attributes(
                 {
                     **identity,
-                    "crp.risk.level": found.risk_level.value,
-                    "crp.quality.tier": found.quality_tier.value,
-                    "crp.citations": found.citations,
-                    "crp.citations.held": found.citations_held,
+                    "crp.risk.level": evaluation.risk_level.value,
+                    "crp.quality.tier": evaluation.quality_tier.value,
+                    "crp.citations": evaluation.citations,
+                    "crp.citations.held": evaluation.citations_held,
                 }
             )
-            consistency = "consistent" if found.consistent else "inconsistent"
-            labels = {"risk": found.risk_level.value, "consistency": consistency}
+            consistency = "consistent" if evaluation.consistent else "inconsistent"
+            labels = {"risk": evaluation.risk_level.value, "consistency": consistency}
             for name, score in values.items():
                 attributes: dict[str, Value] = {
                     EVALUATION_NAME: name,
@@ -338,14 +333,14 @@ def _window_attributes(trace: WindowTrace) -> dict[str, Value]:
     return {**attributes, ERROR_TYPE: trace.error} if trace.error else attributes
 
 
-def scores(found: WindowEvaluation) -> dict[str, float]:
+def scores(evaluation: WindowEvaluation) -> dict[str, float]:
     """The scores of an evaluation by name; what could not be counted is left out."""
-    values: dict[str, float | None] = {name: getattr(found, name) for name in SCORES}
-    values |= {"risk": found.risk_score, "consistency": float(found.consistent)}
+    values: dict[str, float | None] = {name: getattr(evaluation, name) for name in SCORES}
+    values |= {"risk": evaluation.risk_score, "consistency": float(evaluation.consistent)}
     return {name: score for name, score in values.items() if score is not None}
 
 
-def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
+def pack_attributes(pack: PackTrace, most: int = MOST_ITEMS) -> dict[str, Value]:
     """A pack's trace as attributes of a span."""
     items = pack.items
     scored = [{"id": item.id, "score": item.score} for item in items]

@@ -53,11 +53,13 @@ class Metrics:
         """Count into a registry."""
         into = self.registry = registry or CollectorRegistry()
 
-        def counter(name: str, told: str, *labels: str) -> Counter:
-            return Counter(name, told, labels, registry=into)
+        def counter(name: str, description: str, *labels: str) -> Counter:
+            return Counter(name, description, labels, registry=into)
 
-        def histogram(name: str, told: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(name, told, labels, buckets=bounds, registry=into)
+        def histogram(
+            name: str, description: str, bounds: tuple[float, ...], *labels: str
+        ) -> Histogram:
+            return Histogram(name, description, labels, buckets=bounds, registry=into)
 
         self._windows = counter("crp_windows", "Windows by how they ended.", "outcome")
         self._steps = histogram("crp_step_seconds", "Time of a step.", STEP_BOUNDS, "step")
@@ -141,12 +143,12 @@ class Metrics:
         if trace.judged is not None:
             self._judged_one(trace.judged)
 
-    def feedback(self, said: Feedback) -> None:
+    def feedback(self, feedback: Feedback) -> None:
         """Count what a user said of an answer."""
-        if said.completed is not None:
-            self._completed.labels(str(said.completed).lower()).inc()
-        if said.csat is not None:
-            self._csat.observe(said.csat)
+        if feedback.completed is not None:
+            self._completed.labels(str(feedback.completed).lower()).inc()
+        if feedback.csat is not None:
+            self._csat.observe(feedback.csat)
 
     def _packed_one(self, pack: PackTrace) -> None:
         self._packed.observe(pack.token_count)
@@ -169,20 +171,20 @@ class Metrics:
         self._judge_tokens.labels("completion").inc(judged.completion_tokens)
         self._judge_cost.inc(judged.cost_usd or 0.0)
 
-    def _evaluated(self, found: WindowEvaluation) -> None:
-        self._checked.labels(str(found.consistent).lower()).inc()
-        self._citations.labels("true").inc(found.citations_held)
-        self._citations.labels("false").inc(found.citations - found.citations_held)
-        self._risk.labels(found.risk_level.value).inc()
-        if found.precision_proxy is not None:
-            self._precision.observe(found.precision_proxy)
-        self._recall.observe(found.recall_proxy)
-        self._tokens.labels("prompt").inc(found.prompt_tokens)
-        self._tokens.labels("completion").inc(found.completion_tokens)
-        if found.cost_usd is None:
+    def _evaluated(self, evaluation: WindowEvaluation) -> None:
+        self._checked.labels(str(evaluation.consistent).lower()).inc()
+        self._citations.labels("true").inc(evaluation.citations_held)
+        self._citations.labels("false").inc(evaluation.citations - evaluation.citations_held)
+        self._risk.labels(evaluation.risk_level.value).inc()
+        if evaluation.precision_proxy is not None:
+            self._precision.observe(evaluation.precision_proxy)
+        self._recall.observe(evaluation.recall_proxy)
+        self._tokens.labels("prompt").inc(evaluation.prompt_tokens)
+        self._tokens.labels("completion").inc(evaluation.completion_tokens)
+        if evaluation.cost_usd is None:
             self._unpriced.inc()
         else:
-            self._cost.inc(found.cost_usd)
+            self._cost.inc(evaluation.cost_usd)
 
 
 class LevelGauges:
@@ -196,8 +198,8 @@ class LevelGauges:
         """Hold gauges in a registry."""
         into = self.registry = registry or CollectorRegistry()
 
-        def gauge(name: str, told: str, *labels: str) -> Gauge:
-            return Gauge(name, told, labels, registry=into)
+        def gauge(name: str, description: str, *labels: str) -> Gauge:
+            return Gauge(name, description, labels, registry=into)
 
         self._value = gauge("crp_slo_value", "A level, as measured.", "slo")
         self._met = gauge("crp_slo_met", "1 where a level is met.", "slo")

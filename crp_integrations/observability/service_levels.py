@@ -126,7 +126,7 @@ class ServiceLevel(Part):
         target: what it is to be at least, or for latency at most.
         met: None where it was not measured.
         counted: windows, citations or packs that it was measured on.
-        said: what it rests on, in words.
+        detail: what it rests on, in words.
     """
 
     name: str
@@ -134,7 +134,7 @@ class ServiceLevel(Part):
     target: float
     met: bool | None
     counted: int = Field(ge=0)
-    said: str
+    detail: str
 
 
 class CitationLink(Part):
@@ -324,11 +324,13 @@ def _latency_level(packs: Sequence[PackTrace], baseline: LatencyBaseline | None)
         target=MOST_LATENCY,
         met=None if factor is None else factor <= MOST_LATENCY,
         counted=len(times),
-        said=detail,
+        detail=detail,
     )
 
 
-def _share_level(name: str, part: int, whole: int, target: float, said: str) -> ServiceLevel:
+def _share_level(name: str, part: int, whole: int, target: float, detail: str) -> ServiceLevel:
     value = part / whole if whole else None
     met = value >= target if value is not None else None
-    return ServiceLevel(name=name, value=value, target=target, met=met, counted=whole, said=said)
+    return ServiceLevel(
+        name=name, value=value, target=target, met=met, counted=whole, detail=detail
+    )

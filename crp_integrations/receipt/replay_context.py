@@ -11,8 +11,8 @@ from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import RecordedCounter
 from crp_integrations.envelope.budget import budget as tokens_left
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.excerpts import EXCERPT
 from crp_integrations.envelope.layout import PreviousEnvelope, reusable_prefix
+from crp_integrations.envelope.passages import EXCERPT
 from crp_integrations.envelope.prompt import build_messages, marker_text, system_parts
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.dpe.ports import Recogniser, Verifier
-from crp_integrations.engines import search_engines
+from crp_integrations.engines import hnsw
 from crp_integrations.engines.graphs import NetworkxWalker, available_engine
 from crp_integrations.engines.guards import guard_of, read_exceptions
 from crp_integrations.engines.models import Models, model_object, model_object_name
-from crp_integrations.engines.search_engines import lexical_for
 from crp_integrations.engines.system import RandomIds, clock_of
-from crp_integrations.engines.tokens import LazyCounter
 from crp_integrations.engines.violation_reports import HttpReports
+from crp_integrations.envelope.budget import LazyCounter
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric
@@ -188,8 +187,7 @@ def open_relay(
             tracer=reading,
             regions=regions,
             # A database searches vectors with an index of its own.
-            graphs=None if is_database(opened) else search_engines.available(),
-            lexical=lexical_for(chosen.fabric.lexical),
+            graphs=None if is_database(opened) else hnsw.available(),
             leiden=available_engine(chosen.fabric.communities.engine),
             elsewhere={
                 name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()
@@ -288,7 +286,7 @@ def moving_fabric(place: str, model: str = "") -> Iterator[Fabric]:
             clock_of(chosen.clock),
             keyring_of(chosen, root),
             settings=chosen.fabric,
-            graphs=None if is_database(store) else search_engines.available(),
+            graphs=None if is_database(store) else hnsw.available(),
         )
 
 

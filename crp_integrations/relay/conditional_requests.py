@@ -16,9 +16,13 @@ from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.continuation import has_relevant, relevance_floor
-from crp_integrations.envelope.etag import Validators, decomposition_hash
 from crp_integrations.envelope.records import Cap, Envelope
-from crp_integrations.envelope.reuse import EnvelopeScope, ReuseMatch
+from crp_integrations.envelope.reuse import (
+    EnvelopeScope,
+    ReuseMatch,
+    Validators,
+    decomposition_hash,
+)
 from crp_integrations.errors import NoRelevantFacts
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import FabricView

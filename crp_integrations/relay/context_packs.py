@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import nullcontext
+from typing import Any
 
 from pydantic import ValidationError
 
 from crp_integrations.audit.drafts import EventDraft, name_or_hash
 from crp_integrations.envelope.cfs.assembly import ContextCache, assemble_context
+from crp_integrations.envelope.cfs.pack import ModelTokenizer, SimpleTokenizer
 from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings, TokenBudget
-from crp_integrations.envelope.cfs.search import run_in_turn
-from crp_integrations.envelope.cfs.tokens import ContextTokenizer, ModelTokenizer, SimpleTokenizer
+from crp_integrations.envelope.ports import ContextTokenizer
 from crp_integrations.envelope.screen import ResultScreen
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
@@ -129,10 +130,6 @@ class ArtifactSandboxes(Questions):
         return sandbox_of(world, region, session_id=session_id, labels=checked, keep=keep)
 
 
-Left = TypeVar("Left")
-Right = TypeVar("Right")
-
-
 def assemble_for(
     world: World,
     cache: ContextCache,
@@ -157,7 +154,9 @@ def assemble_for(
     else:
         tokenizer = ModelTokenizer(world.counter_for(model or world.settings.model))
     subject, screening = namespace.subject, world.settings.envelope.screening
-    with world.tracer.step("assemble"):
+    # One search in a thread of its own, the other one here.
+    pool = ThreadPoolExecutor(max_workers=1) if settings.parallel_search else nullcontext()
+    with world.tracer.step("assemble"), pool as searcher:
         return assemble_context(
             query,
             view,
@@ -165,22 +164,11 @@ def assemble_for(
             tokenizer,
             now=world.clock.now(),
             settings=settings,
-            both=run_parallel if settings.parallel_search else run_in_turn,
+            pool=searcher,
             cache=None if session_id else cache,
             scope="\u241f".join((subject.tenant, subject.name, residency.lower())),
             screen=ResultScreen(screening, world.detector) if screening.enabled else None,
         )
-
-
-def run_parallel(left: Callable[[], Left], right: Callable[[], Right], /) -> tuple[Left, Right]:
-    """The left one in a thread of its own, the right one here.
-
-    Spec: CFS-021 §Parallel
-    """
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        running = pool.submit(left)
-        right_gave = right()
-        return running.result(), right_gave
 
 
 def _assembly_settings(settings: AssemblySettings, choices: Mapping[str, Any]) -> AssemblySettings:

@@ -7,19 +7,30 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
-from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
-from crp_integrations.relay.settings import JudgeSettings
+from crp_integrations.relay.judge import (
+    BACKGROUND,
+    LATER,
+    Judge,
+    JudgeOptions,
+    JudgeSource,
+    OnReport,
+    call_receivers,
+    check_options,
+    refuse_own,
+)
+from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.vocabulary import HaltReason
 
 
@@ -203,3 +214,91 @@ def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list
         for item in context
         if isinstance(item, Fact) and withheld.intersection(item.labels)
     ]
+
+
+def resolve_judge(
+    judge: JudgeSource, options: JudgeOptions, settings: Settings | None
+) -> tuple[Settings, Judge | None, OnReport | None]:
+    """The settings and the judge of `examine`, and who gets the report where no judge hands it on.
+
+    The settings are read here and once, since the environment is looked through each time.
+    """
+    settings = settings or load()
+    check_options("examine", options)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    on_report: Any = chosen.get("on_report")
+    refuse_own(judge, "examine")
+    if isinstance(judge, Judge):
+        chosen.pop("on_report", None)
+    resolved = judges_of(settings.judge).of(judge, chosen)
+    if resolved is not None and not isinstance(judge, Judge):
+        on_report = None
+    return settings, resolved, on_report
+
+
+def complete_report(
+    judge: Judge | None,
+    report: Report,
+    dossier: Dossier,
+    settings: Settings,
+    context: Envelope | Sequence[Fact | str],
+    on_report: OnReport | None,
+) -> Report:
+    """A caller's report, judged where there is a judge and handed to its receivers."""
+    if judge is None:
+        return _unjudged(report, settings, on_report)
+    way = JudgedAnswer(judge, report, dossier, settings.dpe, left_out=barred_facts(judge, context))
+    try:
+        done = finish(way.play(), settings_digest=settings.digest)
+    except SafetyHalt as halt:
+        _finish_withheld(halt, way, settings, on_report)
+        raise
+    hand_report(way, done, on_report)
+    return done
+
+
+async def acomplete_report(
+    judge: Judge | None,
+    report: Report,
+    dossier: Dossier,
+    settings: Settings,
+    context: Envelope | Sequence[Fact | str],
+    on_report: OnReport | None,
+) -> Report:
+    """The asynchronous twin of `complete_report`."""
+    if judge is None:
+        return _unjudged(report, settings, on_report)
+    way = JudgedAnswer(judge, report, dossier, settings.dpe, left_out=barred_facts(judge, context))
+    try:
+        done = finish(await way.aplay(), settings_digest=settings.digest)
+    except SafetyHalt as halt:
+        _finish_withheld(halt, way, settings, on_report)
+        raise
+    hand_report(way, done, on_report)
+    return done
+
+
+def _unjudged(report: Report, settings: Settings, on_report: OnReport | None) -> Report:
+    done = finish(report, settings_digest=settings.digest)
+    call_receivers(done, on_report)
+    return done
+
+
+def _finish_withheld(
+    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
+) -> None:
+    report = finish(cast("Report", halt.report), settings_digest=settings.digest)
+    halt.report = report
+    way.judge.hand(report, on_report)
+
+
+def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
+    """Give a judged report to its receivers, in the background once the judge has answered."""
+    judge = way.judge
+    if way.later:
+        digest = report.settings_digest
+        judge.later(
+            lambda: judge.hand(finish(way.now(report).play(), settings_digest=digest), on_report)
+        )
+    else:
+        judge.hand(report, on_report)

@@ -5,52 +5,30 @@ What a verb works with is imported when it is first called, so that importing it
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
-from crp_integrations.dpe.dossier import Dossier, PriorWindow
-from crp_integrations.dpe.ports import Verifier
-from crp_integrations.dpe.records import RejectedClaim, Report
-from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import RequestError, SafetyHalt
-from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.ports import InjectionModel
-from crp_integrations.messages import Message
-from crp_integrations.relay.defaults import (
-    EmbedderSource,
-    RerankerSource,
-    chosen_embedder,
-    chosen_reranker,
-    clock,
-    default_policy,
-    default_verifier,
-    limits,
-    tokenizers,
-    verified_engine,
-)
-from crp_integrations.relay.judge import (
-    JUDGE_OPTIONS,
-    Judge,
-    JudgeOptions,
-    JudgeSource,
-    OnReport,
-    call_receivers,
-    check_options,
-    refuse_own,
-)
-from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts, judges_of
-from crp_integrations.relay.question_fields import admit, check_model_name
-from crp_integrations.relay.records import TokenCount, conversation_of
-from crp_integrations.relay.settings import Settings, load
-from crp_integrations.vocabulary import BudgetTokens, GroundingMode
+from crp_integrations.errors import RequestError
+from crp_integrations.vocabulary import GroundingMode
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from crp_integrations.dpe.dossier import Dossier, PriorWindow
+    from crp_integrations.dpe.ports import Verifier
+    from crp_integrations.dpe.records import RejectedClaim, Report
+    from crp_integrations.envelope.records import Envelope
+    from crp_integrations.fabric.records import Fact
     from crp_integrations.governance.compaction.records import CompactHistory
+    from crp_integrations.guard.ports import InjectionModel
+    from crp_integrations.messages import Message
+    from crp_integrations.relay.defaults import EmbedderSource, RerankerSource
+    from crp_integrations.relay.judge import JudgeOptions, JudgeSource
     from crp_integrations.relay.prompt import Conversation
+    from crp_integrations.relay.records import TokenCount
+    from crp_integrations.relay.settings import Settings
+    from crp_integrations.vocabulary import BudgetTokens
 
 
 # An answer as a caller has it: a text, or a structure with the values of its fields.
@@ -129,7 +107,10 @@ class CallerSelection:
     ) -> None:
         """Check the arguments and take the question apart."""
         from crp_integrations.envelope.caller_candidates import CallerTexts
+        from crp_integrations.relay.defaults import chosen_embedder, chosen_reranker, tokenizers
         from crp_integrations.relay.prompt import InformationNeeds
+        from crp_integrations.relay.question_fields import admit
+        from crp_integrations.relay.settings import load
 
         self._settings = settings or load()
         self._request = admit(
@@ -156,6 +137,7 @@ class CallerSelection:
         from crp_integrations.envelope.assemble import assemble
         from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
         from crp_integrations.guard.injection.detection import InjectionDetector
+        from crp_integrations.relay.defaults import clock, limits
         from crp_integrations.relay.prompt import reckon_room
 
         if isinstance(facts, str):
@@ -240,9 +222,9 @@ def examine(
         RequestError: the answer, the context or the grounding mode has no usable value.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    # Read once: the environment is looked through each time.
-    settings = settings or load()
-    judging, on_report = _judge_of(judge, judge_options, settings)
+    from crp_integrations.relay.judged_answer import complete_report, resolve_judge
+
+    settings, judging, on_report = resolve_judge(judge, judge_options, settings)
     report, dossier, chosen = screened_answer(
         answer,
         context,
@@ -257,14 +239,7 @@ def examine(
         system_prompt=system_prompt,
         rejected=rejected,
     )
-    if judging is None:
-        done = _finished(report, chosen.digest)
-        call_receivers(done, on_report)
-        return done
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
-    done = _finish(way, chosen, on_report)
-    hand_report(way, done, on_report)
-    return done
+    return complete_report(judging, report, dossier, chosen, context, on_report)
 
 
 async def aexamine(
@@ -281,91 +256,17 @@ async def aexamine(
     Args:
         how: the other arguments of `examine`.
     """
+    import asyncio
+
+    from crp_integrations.relay.judge import JUDGE_OPTIONS
+    from crp_integrations.relay.judged_answer import acomplete_report, resolve_judge
+
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    settings = settings or load()
-    judging, on_report = _judge_of(judge, options, settings)
+    settings, judging, on_report = resolve_judge(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
-    if judging is None:
-        done = _finished(report, chosen.digest)
-        call_receivers(done, on_report)
-        return done
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
-    done = await _afinish(way, chosen, on_report)
-    hand_report(way, done, on_report)
-    return done
-
-
-def judged_answer(
-    judge: Judge,
-    report: Report,
-    dossier: Dossier,
-    settings: Settings,
-    session_id: str = "",
-    left_out: Sequence[tuple[str, str]] = (),
-) -> JudgedAnswer:
-    """The way through a judge of an answer that somebody else asked for."""
-    return JudgedAnswer(
-        judge, report, dossier, settings.dpe, session_id=session_id, left_out=left_out
-    )
-
-
-def _judge_of(
-    judge: JudgeSource, options: JudgeOptions, settings: Settings
-) -> tuple[Judge | None, OnReport | None]:
-    """The judge of a call, and who gets its report where that judge does not call it."""
-    check_options("examine", options)
-    chosen = {name: value for name, value in options.items() if value is not None}
-    on_report: Any = chosen.get("on_report")
-    refuse_own(judge, "examine")
-    if isinstance(judge, Judge):
-        chosen.pop("on_report", None)
-    resolved = judges_of(settings.judge).of(judge, chosen)
-    return resolved, on_report if resolved is None or isinstance(judge, Judge) else None
-
-
-def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
-    """Give a judged report to its receivers, in the background once the judge has answered."""
-    judge = way.judge
-    if way.later:
-        digest = report.settings_digest
-        judge.later(lambda: judge.hand(_finished(way.now(report).play(), digest), on_report))
-    else:
-        judge.hand(report, on_report)
-
-
-def _finished(report: Report, digest: str) -> Report:
-    """The report with its identity."""
-    from crp_integrations.dpe.stages.report import finish
-
-    return finish(report, settings_digest=digest)
-
-
-def _finish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
-    """The judged report."""
-    try:
-        return _finished(way.play(), settings.digest)
-    except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, on_report)
-        raise
-
-
-async def _afinish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
-    """The asynchronous twin of `_finish`."""
-    try:
-        return _finished(await way.aplay(), settings.digest)
-    except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, on_report)
-        raise
-
-
-def _finish_withheld(
-    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
-) -> None:
-    report = _finished(cast("Report", halt.report), settings.digest)
-    halt.report = report
-    way.judge.hand(report, on_report)
+    return await acomplete_report(judging, report, dossier, chosen, context, on_report)
 
 
 def screened_answer(
@@ -386,8 +287,16 @@ def screened_answer(
 ) -> tuple[Report, Dossier, Settings]:
     """The report of the stages without a model call, what it is of, and the settings."""
     from crp_integrations.dpe.pipeline import examine as run_stages
+    from crp_integrations.relay.defaults import (
+        chosen_embedder,
+        default_policy,
+        default_verifier,
+        verified_engine,
+    )
     from crp_integrations.relay.evidence import answer_text
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
+    from crp_integrations.relay.records import conversation_of
+    from crp_integrations.relay.settings import load
 
     answer = answer_text(answer)
     for name, text in (("question", question), ("system_prompt", system_prompt)):
@@ -447,7 +356,10 @@ def count_tokens(
         RequestError: what is given is neither a text nor messages of text.
         ConfigError: the model's tokenizer file cannot be read.
     """
+    from crp_integrations.relay.defaults import tokenizers
     from crp_integrations.relay.prompt import count_tokens_of
+    from crp_integrations.relay.question_fields import check_model_name
+    from crp_integrations.relay.settings import load
 
     check_model_name(model)
     return count_tokens_of(what, tokenizers(settings or load())(model), tools)
@@ -483,9 +395,11 @@ def compact(
         RequestError: a call has no result, a result no call, or the budget is not above 0.
         CompactionRefused: what came out does not account for what was left out.
     """
-    # Packing and examining need none of this.
     from crp_integrations.governance.compaction.compactor import AutoCompactor
     from crp_integrations.governance.compaction.records import budget_share
+    from crp_integrations.relay.defaults import clock, limits, tokenizers
+    from crp_integrations.relay.records import conversation_of
+    from crp_integrations.relay.settings import load
 
     chosen = settings or load()
     own = chosen.compaction.model_copy(update={"enabled": True})

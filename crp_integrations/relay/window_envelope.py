@@ -15,12 +15,11 @@ from crp_integrations.envelope.continuation import (
     next_window_number,
     seen_hashes,
 )
-from crp_integrations.envelope.etag import Validators
 from crp_integrations.envelope.layout import PreviousEnvelope
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.retrieval import gather, recount_stored
 from crp_integrations.envelope.retriever_hits import count_tier_hits
-from crp_integrations.envelope.reuse import ReuseMatch
+from crp_integrations.envelope.reuse import ReuseMatch, Validators
 from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView

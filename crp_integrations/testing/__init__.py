@@ -13,8 +13,6 @@ import pytest
 pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance",
     "crp_integrations.testing.conformance_facts",
-    "crp_integrations.testing.conformance_journal",
-    "crp_integrations.testing.conformance_search",
     "crp_integrations.testing.conformance_sessions",
     "crp_integrations.testing.conformance_transactions",
 )

@@ -10,10 +10,13 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.testing.conformance_facts import FactsConformance
-from crp_integrations.testing.conformance_journal import JournalConformance, ReceiptsConformance
-from crp_integrations.testing.conformance_search import SearchConformance
-from crp_integrations.testing.conformance_sessions import SessionsConformance, WithdrawalConformance
+from crp_integrations.testing.conformance_facts import FactsConformance, SearchConformance
+from crp_integrations.testing.conformance_sessions import (
+    JournalConformance,
+    ReceiptsConformance,
+    SessionsConformance,
+    WithdrawalConformance,
+)
 from crp_integrations.testing.conformance_transactions import (
     SECRET,
     TransactionsConformance,

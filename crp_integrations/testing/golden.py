@@ -32,22 +32,17 @@ class SeenContext:
 
     Attributes:
         prompt: role and text of each message; empty where only the context is known.
-        told: what is told beside a difference and not compared, such as the number of tokens.
+        figures: named beside a difference and not compared, such as the number of tokens.
     """
 
     question: str
     context: str
     prompt: tuple[tuple[str, str], ...]
-    told: tuple[tuple[str, str], ...]
+    figures: tuple[tuple[str, str], ...]
 
 
 def read_context(recorded: Recorded) -> SeenContext:
-    """What the model saw.
-
-    Raises:
-        RequestError: it is of another kind, or a receipt without its texts.
-        ReceiptBroken: the file is no receipt.
-    """
+    """What the model saw."""
     recorded = _opened(recorded)
     if isinstance(recorded, Receipt):
         return _of_receipt(recorded)
@@ -62,11 +57,7 @@ def read_context(recorded: Recorded) -> SeenContext:
 
 
 def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
-    """Write a golden; nothing where the one that is there says the same.
-
-    Returns:
-        The files that were written.
-    """
+    """Write a golden; nothing where the one that is there says the same."""
     recorded = _opened(recorded)
     path = folder / (name + (RECEIPT if isinstance(recorded, Receipt) else CONTEXT))
     now = read_context(recorded)
@@ -80,7 +71,7 @@ def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
             "schema": SCHEMA,
             "question": now.question,
             "context": now.context.split("\n"),
-            **dict(now.told),
+            **dict(now.figures),
         }
         path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return [path]
@@ -100,7 +91,7 @@ def compare(recorded: Recorded, folder: Path, name: str) -> str:
         return ""
     differences = [
         f"{label}: {old} before, {new} now"
-        for (label, old), (_, new) in zip(before.told, now.told, strict=False)
+        for (label, old), (_, new) in zip(before.figures, now.figures, strict=False)
         if old != new
     ]
     head = f"the model would see something else than in {path}:"
@@ -167,11 +158,7 @@ def _text(receipt: Receipt, number: int) -> str:
 
 
 def _read(path: Path) -> SeenContext:
-    """A golden.
-
-    Raises:
-        ConfigError: it is damaged, or of a newer format.
-    """
+    """A golden."""
     if path.name.endswith(RECEIPT):
         try:
             return read_context(path)

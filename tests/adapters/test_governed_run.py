@@ -13,8 +13,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.extractive import ExtractiveModel
-from crp_integrations.engines.opa import OpaEngine
-from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.engines.rego import OpaEngine, RegoEngine
 from crp_integrations.errors import AccessDenied, FactRejected
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import item

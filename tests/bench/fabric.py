@@ -155,13 +155,11 @@ def table(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             for store in measured[section].values():
                 if isinstance(store, dict):
                     yield (size, *_row(what, store, ours["query_ms"]))
-        for key, name in (("words", "FTS5"), ("words_tantivy", "tantivy")):
-            if key in measured:
-                mine, raw = measured[key]["ours"], measured[key]["fts5"]
-                again = f"{mine['query_ms'] / raw['query_ms']:.2f} × raw FTS5"
-                first = f"first {mine['first_ms']:.0f} ms"
-                row = (f"words, {name}", f"{mine['query_ms']:.3f}", "", "", f"{again}, {first}")
-                yield (size, *row)
+        if "words" in measured:
+            mine, raw = measured["words"]["ours"], measured["words"]["fts5"]
+            again = f"{mine['query_ms'] / raw['query_ms']:.2f} × raw FTS5"
+            first = f"first {mine['first_ms']:.0f} ms"
+            yield (size, "words, FTS5", f"{mine['query_ms']:.3f}", "", "", f"{again}, {first}")
         for key, name in (("first", "first"), ("after_growth", "after 1 % growth")):
             found = measured["reclustering"][key]
             remark = f"modularity {found['modularity']:.5f}, {found['edges']} edges"
@@ -212,7 +210,6 @@ PEERS = (
     "leidenalg",
     "igraph",
     "graspologic-native",
-    "tantivy",
     "numpy",
     "onnxruntime",
 )
@@ -323,9 +320,6 @@ def _size(folder: Path, material: Material, kind: Kind, say: Say) -> dict[str, A
         report["filter"] = {"package": package, **filtered_search(ours, data)}
         say("  searching for words")
         report["words"] = word_search(ours, data)
-        if "tantivy" in versions("tantivy"):
-            with opened(folder, embedder, lexical="tantivy") as other:
-                report["words_tantivy"] = word_search(other, data)
         say("  finding communities")
         report["reclustering"] = {"first": fabric_measures.first(ours)}
         more = facts_of(fabric_corpus.spread(material.later, max(1, len(base.passages) // GROWTH)))

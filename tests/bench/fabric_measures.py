@@ -96,14 +96,13 @@ class Opened:
 
 
 @contextmanager
-def opened(folder: Path, embedder: Embedder, *, lexical: str = "fts5") -> Iterator[Opened]:
+def opened(folder: Path, embedder: Embedder) -> Iterator[Opened]:
     """A store opened as a user opens it, but for reclustering by itself."""
     settings = Settings(
         fabric=FabricSettings.model_validate(
             {
                 "communities": CommunitySettings(recluster_after=NEVER),
                 "maintain_on_open": False,
-                "lexical": lexical,
             }
         )
     )

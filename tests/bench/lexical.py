@@ -1,4 +1,4 @@
-"""Lexical search: our store's FTS5 beside raw FTS5, tantivy and bm25s, on the same real text.
+"""Lexical search: our store's FTS5 beside raw FTS5 and bm25s, on the same real text.
 
 `python -m tests.bench.lexical --facts 1000,10000,100000 --json OUT`. Each answers the
 same queries of 3 to 6 terms with its 50 best. Time is processor time of all threads.
@@ -22,9 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from crp_integrations.engines.search_engines import TantivyLexical
 from crp_integrations.errors import MissingExtra
-from crp_integrations.fabric.ports import LexicalIndex
 from crp_integrations.fabric.records import Fact, fact_id
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.seals import sha256
@@ -44,7 +42,7 @@ from tests.bench.measure import (
 K = 50
 QUERIES = 200
 NAMESPACE = "bench"
-KINDS = ("store", "fts5", "tantivy", "bm25s")
+KINDS = ("store", "fts5", "bm25s")
 MODULE = "tests.bench.lexical"
 Hits = list[tuple[str, float]]
 
@@ -91,23 +89,6 @@ class OurStore:
             transaction.facts.add(facts, rows)
 
 
-class Tantivy:
-    """The engine of the extra `lexical`."""
-
-    def __init__(self, ids: Sequence[str], texts: Sequence[str]) -> None:
-        engine = TantivyLexical()
-        self.name = engine.name
-        self._index: LexicalIndex = engine.build(zip(ids, texts, strict=True))
-
-    def search(self, terms: Sequence[str], k: int) -> Hits:
-        """Ids and BM25 scores."""
-        return self._index.search(terms, k)
-
-    def change(self, ids: Sequence[str], texts: Sequence[str], gone: Sequence[str]) -> None:
-        """Take texts out and put others in."""
-        self._index = self._index.changed(gone, zip(ids, texts, strict=True))
-
-
 def queries(texts: Sequence[str], count: int = QUERIES, seed: int = 7) -> list[list[str]]:
     """Queries of 3 to 6 distinct words out of one text each, little words left out."""
     draw = random.Random(seed)
@@ -140,8 +121,6 @@ def made(kind: str, ids: Sequence[str], texts: Sequence[str], folder: Path) -> E
     match kind:
         case "store":
             return OurStore(texts, folder)
-        case "tantivy":
-            return Tantivy(ids, texts)
         case "fts5":
             from tests.bench.peers.fts5 import RawFts5
 
@@ -225,7 +204,7 @@ def run(sizes: Sequence[int], cache: Path | None = None) -> dict[str, Any]:
     whole = fabric_corpus.read(max(sizes), cache)
     report: dict[str, Any] = {
         "machine": machine(),
-        "versions": versions("tantivy", "bm25s", "numpy"),
+        "versions": versions("bm25s", "numpy"),
         "k": K,
         "sizes": {},
     }

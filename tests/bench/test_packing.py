@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.etag import etag
+from crp_integrations.envelope.reuse import etag
 from tests.bench import packing as bench
 from tests.bench.packing import main, table
 from tests.bench.packing_material import NOW, loops, make

@@ -13,7 +13,7 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.testing.conformance_journal import (
+from crp_integrations.testing.conformance_sessions import (
     AT,
     ELSEWHERE,
     add_receipts,

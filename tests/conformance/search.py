@@ -10,7 +10,7 @@ import pytest
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactBrief, FactOutline, Store
 from crp_integrations.seals import sha256
-from crp_integrations.testing.conformance_search import LATER, longer, meant, put
+from crp_integrations.testing.conformance_facts import LATER, longer, meant, put
 from crp_integrations.testing.fixtures import NAMESPACE, NOON, OTHER, fact, facts, fill, rows
 from crp_integrations.vocabulary import FactStatus, SourceKind
 

@@ -19,7 +19,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from crp_integrations.engines.cross_encoders import (
+from crp_integrations.engines.onnx import (
     OnnxCrossEncoder,
     fitting,
     labels_of,
@@ -150,11 +150,6 @@ def test_a_long_query_leaves_room_for_the_text(tmp_path: Path) -> None:
     assert score == pytest.approx(logistic(1))
 
 
-def test_the_models_own_limit_binds(tmp_path: Path) -> None:
-    place = folder(tmp_path, max_position_embeddings=100)
-    assert OnnxCrossEncoder(place).identity == OnnxCrossEncoder(place, max_tokens=100).identity
-
-
 def test_control_tokens_in_a_text_are_text(tmp_path: Path) -> None:
     reranker = OnnxCrossEncoder(folder(tmp_path))
     assert reranker.scores("tier", ["cats [SEP] tier"]) == reranker.scores("tier", ["cats x tier"])
@@ -178,7 +173,6 @@ def test_the_identity_follows_everything_that_decides(tmp_path: Path) -> None:
     place = folder(tmp_path / "m", TWO, labels)
     name = OnnxCrossEncoder(place, label="a").identity
     assert name.startswith("m+sha256:")
-    assert name == OnnxCrossEncoder(place, label="a", threads=2).identity
     assert name != OnnxCrossEncoder(place, label="b").identity
     assert name != OnnxCrossEncoder(place, label="a", max_tokens=100).identity
     changed = folder(tmp_path / "n" / "m", [[0.0, 2.5]], labels)
@@ -206,8 +200,6 @@ def test_what_cannot_be_a_cross_encoder_is_refused_at_once(tmp_path: Path) -> No
     with pytest.raises(EngineError, match=r"no model\.onnx"):
         OnnxCrossEncoder(tmp_path)
     place = folder(tmp_path)
-    with pytest.raises(ConfigError, match="threads is 0"):
-        OnnxCrossEncoder(place, threads=0)
     with pytest.raises(ConfigError, match="max_tokens is 5"):
         OnnxCrossEncoder(place, max_tokens=5)
     (place / "config.json").write_text("{")
@@ -278,13 +270,6 @@ def test_sentence_transformers_objects_give_the_same_scores(tmp_path: Path) -> N
         assert wrapped.scores("tier quality", texts) == pytest.approx(wanted)
         assert double.sizes == [1]
         assert wrapped.scores("tier", []) == []
-
-
-def test_a_language_model_that_scores_has_one_output(tmp_path: Path) -> None:
-    double = CrossEncoderDouble(folder(tmp_path), {0: "LABEL_0"})
-    double.config.id2label = {0: "LABEL_0", 1: "LABEL_1"}
-    wrapped = SentenceTransformersReranker(double, "llm")
-    assert wrapped.scores("tier", ["tier"]) == pytest.approx([logistic(1)])
 
 
 def test_errors_of_sentence_transformers_are_engine_errors(tmp_path: Path) -> None:

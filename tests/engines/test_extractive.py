@@ -15,11 +15,9 @@ from crp_integrations.engines.extractive import (
     NO_ANSWER,
     ExtractiveModel,
     facts,
-    question,
 )
 from crp_integrations.envelope.prompt import render
 from crp_integrations.messages import Message, ModelCall, Reply
-from crp_integrations.ports import Model
 from crp_integrations.vocabulary import RiskLevel
 
 FACTS = (
@@ -54,10 +52,6 @@ def answer(asked: str, contents: tuple[str, ...] = FACTS) -> str:
     return ExtractiveModel().call(call(asked, contents)).text
 
 
-def test_it_is_a_model() -> None:
-    assert isinstance(ExtractiveModel(), Model)
-
-
 def test_it_quotes_the_sentence_that_answers_and_says_so() -> None:
     text = answer("How is the quality tier computed?")
     assert text.startswith(FRAME + "\n\n")
@@ -70,22 +64,12 @@ def test_it_quotes_the_sentence_that_answers_and_says_so() -> None:
     assert not any("computed" in quote for quote, _ in quotes)
 
 
-def test_it_reads_the_last_question() -> None:
-    assert "Tomatoes" not in answer("What is saturation?")
-    assert "Tomatoes ripen in July." in answer("When do tomatoes ripen?")
-
-
 @pytest.mark.parametrize(
     "asked", ["Who won the chess championship in Reykjavik?", "", "?", "what is the of and"]
 )
 def test_it_says_when_the_context_has_no_answer(asked: str) -> None:
     assert answer(asked) == NO_ANSWER
     assert answer("How is the quality tier computed?", ()) == NO_ANSWER
-
-
-def test_without_a_context_there_is_no_answer() -> None:
-    messages = (Message(role="user", content="What is saturation?"),)
-    assert ExtractiveModel().call(ModelCall(model="m", messages=messages)).text == NO_ANSWER
 
 
 WORDS = st.sampled_from(
@@ -115,11 +99,6 @@ def test_facts_are_found_whatever_stands_in_them() -> None:
     assert tuple(facts(call("?", contents).messages)) == contents
 
 
-def test_the_question_is_the_last_user_message() -> None:
-    assert question(call("What?").messages) == "What?"
-    assert question(()) == ""
-
-
 async def test_all_four_ways_say_the_same() -> None:
     engine, made = ExtractiveModel(), call("How is the quality tier computed?")
     whole = engine.call(made)
@@ -129,30 +108,6 @@ async def test_all_four_ways_say_the_same() -> None:
         assert isinstance(parts[-1], Reply)
         assert "".join(parts[:-1]) == whole.text
         assert len(parts) > 2
-
-
-def test_tokens_are_reported_only_when_counted() -> None:
-    class Words:
-        identity, exactness, source = "words", "estimate", "test"
-
-        def count(self, text: str) -> int:
-            return len(text.split())
-
-        def count_many(self, texts: list[str]) -> list[int]:
-            return [self.count(text) for text in texts]
-
-        def count_messages(self, messages: tuple[Message, ...]) -> int:
-            return sum(self.count(message.content) for message in messages)
-
-        def count_tools(self, tools: tuple[dict[str, object], ...]) -> int:
-            return 7 * len(tools)
-
-    made = call("What is saturation?")
-    assert ExtractiveModel().call(made).usage.total_tokens == 0
-    assert ExtractiveModel().call(made).usage.cost_usd is None
-    counted = ExtractiveModel(lambda model: Words()).call(made)
-    assert counted.usage.completion_tokens == len(counted.text.split())
-    assert counted.usage.prompt_tokens == sum(len(m.content.split()) for m in made.messages)
 
 
 def test_its_answer_is_grounded_and_makes_no_claims_of_its_own() -> None:

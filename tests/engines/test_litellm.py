@@ -233,13 +233,6 @@ def test_the_import_is_late_and_downloads_nothing() -> None:
     assert done.stdout == "True\n"
 
 
-def test_a_failure_prints_nothing(server: Double, capsys: pytest.CaptureFixture[str]) -> None:
-    server.fault = "broken"
-    with pytest.raises(ModelError):
-        model(server).call(call())
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.requirement("CARD-3")
 @pytest.mark.parametrize("how", WAYS)
 async def test_extractive_is_a_litellm_provider(how: str) -> None:
@@ -261,19 +254,6 @@ def test_a_name_taken_by_another_handler_is_not_overwritten(
     with pytest.raises(ConfigError, match="extractive"):
         register_extractive()
     assert library().custom_provider_map == [other]
-
-
-def test_text_parts_are_read_by_the_extractive_provider() -> None:
-    register_extractive()
-    content = [{"type": "text", "text": "<context>\n[1] Tiers go from S to D.\n</context>"}]
-    response = library().completion(
-        model="extractive/best",
-        messages=[
-            {"role": "system", "content": content},
-            {"role": "user", "content": "Which tiers?"},
-        ],
-    )
-    assert response.choices[0].message.content.startswith("Quoted")
 
 
 @pytest.mark.parametrize("how", WAYS)

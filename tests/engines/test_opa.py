@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.engines.guards import guard_of
-from crp_integrations.engines.opa import LONGEST_ANSWER, OpaEngine
-from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.engines.rego import LONGEST_ANSWER, OpaEngine, RegoEngine
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import Subject, require

@@ -15,9 +15,9 @@ from crp_integrations.engines.verifiers.model_catalogue import (
     PUBLISHED,
     RECORD,
     fetch,
+    model_hash,
     published_verifier,
 )
-from crp_integrations.engines.verifiers.model_files import model_hash
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.relay.defaults import default_verifier
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.engines.verifiers.lettuce import LettuceVerifier, _groups
-from crp_integrations.engines.verifiers.model_files import model_hash
+from crp_integrations.engines.verifiers.model_catalogue import model_hash
 from crp_integrations.engines.verifiers.pair_verifiers import NetworkRun
 from crp_integrations.errors import ConfigError, EngineError
 

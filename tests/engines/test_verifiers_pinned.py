@@ -1,9 +1,8 @@
-"""What a verifier's files are compared with, and objects that a caller has loaded."""
+"""What a verifier's files are compared with, and which window of a passage decides."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.engines.verifiers.lettuce import LettuceVerifier
-from crp_integrations.engines.verifiers.model_files import model_hash, pinned_files
+from crp_integrations.engines.verifiers.lettuce import LettuceVerifier, pieces
+from crp_integrations.engines.verifiers.model_catalogue import model_hash, pinned_files
 from crp_integrations.engines.verifiers.pair_verifiers import (
     FAMILIES,
-    LoadedVerifier,
     NetworkVerifier,
     WindowScore,
     best,
     judgement,
-    pieces,
     weakest,
 )
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
@@ -143,73 +140,6 @@ def test_a_wrong_hash_is_seen_before_any_library_is_needed(
     for number, kind in enumerate(KINDS):
         with pytest.raises(EngineError, match="wanted sha256:0000"):
             kind(folder(tmp_path / str(number)), sha256=NOTHING)
-
-
-class Shares:
-    """An object with the doors of three libraries: the share of the claim's words in a text."""
-
-    def __init__(self) -> None:
-        self.read: list[str] = []
-
-    def of(self, text: str, claim: str) -> float:
-        self.read.append(text)
-        words = claim.split()
-        return sum(word in text.split() for word in words) / len(words)
-
-    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        return [self.of(*pair) for pair in pairs]
-
-    def score(self, claims: list[str], docs: Any = None, contexts: Any = None) -> Any:
-        texts = docs if docs is not None else contexts
-        found = [self.of(*pair) for pair in zip(texts, claims, strict=True)]
-        return found if docs is None else ([round(x) for x in found], found, texts, [])
-
-
-@pytest.mark.parametrize("name", ["hhem", "minicheck", "alignscore"])
-def test_an_object_of_a_library_judges(name: str) -> None:
-    verifier = LoadedVerifier(name, Shares(), "mine/1", passage=40)
-    found = verifier.judge("tier is S", ["cats sleep", "the tier is S today", "tier"])
-    assert (found.entailment, found.contradiction, found.passage) == (1.0, 0.0, 1)
-    assert verifier.identity == f"{name}@1 with mine/1 (files not checked)"
-    assert verifier.thresholds == {f"{name}_supported": 0.5, f"{name}_passage": 40.0}
-    assert verifier.judge(" ", ["tier"]).neutral == 1.0
-    with pytest.raises(ConfigError, match="identity is empty"):
-        LoadedVerifier(name, Shares(), "")
-    for family in ("nli", "other"):
-        with pytest.raises(ConfigError, match="family"):
-            LoadedVerifier(family, Shares(), "mine/1")
-    with pytest.raises(ConfigError, match="no passage"):
-        verifier.judge("tier", [])
-
-
-def test_a_long_passage_is_given_whole_in_pieces() -> None:
-    shares = Shares()
-    text = " ".join(f"word{number}" for number in range(100))
-    found = LoadedVerifier("hhem", shares, "mine/1", passage=60).judge("word99", [text])
-    assert found.entailment == 1.0
-    assert max(map(len, shares.read)) <= 60
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([0.5], "1 scores for 2 pairs"),
-        ([0.5, 1.5], "score 1.5"),
-        ([0.5, float("nan")], "score nan"),
-    ],
-)
-def test_scores_that_are_none_are_refused(given: list[float], message: str) -> None:
-    class Odd:
-        def predict(self, pairs: Any) -> list[float]:
-            return given
-
-    with pytest.raises(EngineError, match=message):
-        LoadedVerifier("hhem", Odd(), "mine/1").judge("tier", ["a", "b"])
-
-
-def test_a_failing_object_is_named() -> None:
-    with pytest.raises(EngineError, match="mine/1 failed with AttributeError"):
-        LoadedVerifier("hhem", object(), "mine/1").judge("tier", ["a"])
 
 
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.integers(1, 20))

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 import torch
 import transformers
 
-from crp_integrations.engines.verifiers.model_files import model_hash
+from crp_integrations.engines.verifiers.model_catalogue import model_hash
 from crp_integrations.engines.verifiers.pair_verifiers import NetworkRun, NetworkVerifier
 from crp_integrations.errors import ConfigError, EngineError
 from tests.dpe.helpers import check
@@ -174,14 +174,6 @@ def test_the_identity_names_model_hash_and_versions(tmp_path: Path) -> None:
     assert verifier.thresholds["nli_entailed"] == 0.5
 
 
-def test_a_network_without_its_last_layer_is_refused(tmp_path: Path) -> None:
-    folder = tiny.headless_bert(tmp_path / "bert")
-    with pytest.raises(EngineError, match="lacks") as caught:
-        nli(folder, labels=["entailment", "neutral"])
-    assert caught.value.engine == "transformers"
-    assert caught.value.version == transformers.__version__
-
-
 def test_changed_weights_are_refused_before_they_are_loaded(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "nli", NLI)
     pin = model_hash(folder)
@@ -225,12 +217,6 @@ def test_minicheck_frames_as_minicheck_does(tmp_path: Path) -> None:
     assert 0.0 <= long.entailment <= 1.0
 
 
-def test_minicheck_wants_two_outputs(tmp_path: Path) -> None:
-    folder = tiny.bert(tmp_path / "nli", NLI)
-    with pytest.raises(ConfigError, match="3 outputs, wanted 2"):
-        verifier_of("minicheck", folder, run=None)
-
-
 def test_a_cross_encoder_of_one_output_is_read_as_hhem(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "one", ["LABEL_0"])
     wanted = torch.sigmoid(logits(folder, PREMISE, CLAIM))[0].item()
@@ -239,19 +225,6 @@ def test_a_cross_encoder_of_one_output_is_read_as_hhem(tmp_path: Path) -> None:
     several = tiny.bert(tmp_path / "nli", NLI)
     with pytest.raises(ConfigError, match="'nli' reads several"):
         verifier_of("hhem", several)
-
-
-def test_alignscore_takes_the_mean_over_the_sentences(tmp_path: Path) -> None:
-    folder = tiny.bert(tmp_path / "align", ["aligned", "neutral", "contradict"])
-    one, two = "The tier is S.", "The cats sleep long."
-    passages = [PREMISE, "cats sleep long ."]
-    verifier = verifier_of("alignscore", folder)
-    parts = [nli(folder).judge(sentence, passages) for sentence in (one, two)]
-    found = verifier.judge(f"{one} {two}", passages)
-    mean = sum(part.entailment for part in parts) / 2
-    assert found.entailment == pytest.approx(mean, abs=2e-6)
-    assert found.passage == min(parts, key=lambda part: part.entailment).passage
-    assert verifier.identity.startswith("alignscore@1 with ")
 
 
 @pytest.mark.parametrize("kind", ["nli", "minicheck", "hhem"])

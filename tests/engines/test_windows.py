@@ -35,11 +35,6 @@ def test_the_table_of_litellm_is_read(name: str) -> None:
     assert context_limit(name, {}) == (128_000, "litellm")
 
 
-def test_a_number_for_output_is_not_taken_for_input() -> None:
-    # LiteLLM's `max_tokens` of this model is the output's 4,096.
-    assert context_limit("gpt-4", {})[0] == 8_192
-
-
 @pytest.mark.usefixtures("no_table")
 @pytest.mark.parametrize(
     ("name", "limit", "source"),
@@ -80,15 +75,6 @@ def test_any_name_has_a_limit_above_zero(name: str) -> None:
     limit, source = context_limit(name, {})
     assert limit > 0
     assert source in ("litellm", "default") or source.removeprefix("family ") in dict(FAMILIES)
-
-
-def test_a_missing_table_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_limits, "LITELLM_TABLE", "no-such-file.json")
-    context_limits._litellm_table.cache_clear()
-    try:
-        assert context_limit("gpt-4o", {}) == (128_000, "family gpt-4o")
-    finally:
-        context_limits._litellm_table.cache_clear()
 
 
 def test_litellm_is_not_imported() -> None:

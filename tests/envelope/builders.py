@@ -8,14 +8,24 @@ from datetime import datetime
 from typing import Any
 
 from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.caller_candidates import CallerTexts
 from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
+from crp_integrations.envelope.near_duplicates import _all_pairs
+from crp_integrations.envelope.rank import Ranking
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.settings import ChunkingSettings
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.messages import Message
-from crp_integrations.ports import TokenCounter
+from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.scores import to_fixed
+from crp_integrations.stores.keys import FixedKeyRing
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Exactness, GroundingMode
-from tests.doubles import NOON
+from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
 
 SETTINGS = EnvelopeSettings()
 LITERAL = EnvelopeSettings.preset("literal")
@@ -95,3 +105,57 @@ def made(
         now=now,
         **fields,
     )
+
+
+def build_candidates(
+    query: str,
+    facts: Sequence[Fact | str],
+    *,
+    embedder: Embedder,
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+    chunking: ChunkingSettings | None = None,
+    sub_queries: Sequence[str] = (),
+) -> Candidates:
+    texts = CallerTexts(
+        embedder=embedder,
+        counter=counter,
+        settings=settings,
+        chunking=chunking or ChunkingSettings(),
+    )
+    return texts.candidates(query, facts, sub_queries=sub_queries)
+
+
+def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], ...]:
+    """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs."""
+    left, right = _all_pairs(vectors, threshold)
+    return tuple(zip(left.tolist(), right.tolist(), strict=True))
+
+
+def originals(result: Ranking) -> list[RankedFact]:
+    """What is ranked without near-duplicates."""
+    gone = result.walk.all()
+    return [ranked for place, ranked in enumerate(result.every) if place not in gone]
+
+
+def open_fabric(
+    embedder: Embedder | None = None, clock: FixedClock | None = None, **parts: Any
+) -> Fabric:
+    return Fabric(
+        MemoryStore(),
+        embedder or HashEmbedder(),
+        WordCounter(),
+        clock or FixedClock(),
+        FixedKeyRing(b"k" * 32),
+        **parts,
+    )
+
+
+class NoSecrets:
+    """A guard that shows facts with the label `secret` to Ann alone."""
+
+    name = "no-secrets"
+
+    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
+        allowed = action != "read" or "secret" not in labels or subject.name == "ann"
+        return Decision(allowed=allowed, guard=self.name, reason="label")

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations import RequestError, pack
+from crp_integrations import pack
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.records import Envelope
@@ -96,12 +95,6 @@ def test_the_settings_and_the_literal_preset_have_another_default(tmp_path: Path
     letter = load(tmp_path, preset="literal")
     literal = pack(QUESTION, notes, model="gpt-4o", settings=letter, embedder=hashed)
     assert literal.total_facts_included == len(notes)
-
-
-@pytest.mark.parametrize("wrong", ["big", "", True])
-def test_a_budget_that_is_none_is_named_with_what_is_wanted(wrong: Any) -> None:
-    with pytest.raises(RequestError, match=r"budget_tokens.*wanted a (whole )?number"):
-        pack(QUESTION, [FERRY], model="gpt-4o", budget_tokens=wrong)
 
 
 SCORES = st.lists(st.tuples(st.integers(1, 100), st.integers(20, 900)), min_size=1, max_size=25)

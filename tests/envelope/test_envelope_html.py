@@ -7,7 +7,6 @@ import re
 import pytest
 
 from crp_integrations import Envelope, Relay, pack
-from crp_integrations.envelope.envelope_html import REASONS
 from crp_integrations.envelope.records import Drop
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import DropReason
@@ -40,10 +39,6 @@ def test_without_the_facts_a_drop_has_its_id(envelope: Envelope) -> None:
     assert all(drop.fact_id in text for drop in envelope.dropped)
 
 
-def test_each_reason_has_words() -> None:
-    assert set(REASONS) == set(DropReason)
-
-
 def test_long_tables_and_long_facts_are_folded(envelope: Envelope) -> None:
     long = envelope.facts[0].model_copy(update={"content": "word " * 900})
     drops = tuple(
@@ -57,12 +52,6 @@ def test_long_tables_and_long_facts_are_folded(envelope: Envelope) -> None:
     assert page.text.count("word … word") == 0 or "…" in page.text
     # A bar of many facts has one part.
     assert big.to_html().count("<i style") == 1
-
-
-def test_an_empty_envelope_is_shown() -> None:
-    page = read(pack(QUESTION, PASSAGES, model="gpt-4o", budget_tokens=0).to_html())
-    assert "0 tokens of facts, 0 free" in page.text
-    assert "Tier D" in page.text
 
 
 def test_strangers_texts_stay_texts() -> None:

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations import Relay
 from crp_integrations.dpe.verifier.values import read
 from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.continuation import evolve
-from crp_integrations.envelope.excerpts import whole_budget
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.screen import rerank_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
-from crp_integrations.errors import FactRejected
 from crp_integrations.language.lexical_overlap import sentence_spans
 from crp_integrations.language.memo import forget
 from crp_integrations.ports import TokenCounter
@@ -134,13 +131,6 @@ def test_a_short_fact_far_down_does_not_go_before_the_best_sentences() -> None:
     assert "patient@1" in made(given, budget_tokens=300).algorithms
 
 
-def test_equal_sentences_are_shown_once() -> None:
-    same = f"{SENTENCES[0]} {SENTENCES[1]}", f"{SENTENCES[0]} {SENTENCES[2]}"
-    given = candidates(*(parted(f"f{n}", text, (0.9, 0.1)) for n, text in enumerate(same)))
-    envelope = made(given, budget_tokens=100)
-    assert envelope.text.count(SENTENCES[0]) == 1
-
-
 @pytest.mark.parametrize(
     "fields",
     [{"settings": using(whole_share=1.0)}, {"settings": using(enabled=False)}, {"k": 5}],
@@ -152,22 +142,6 @@ def test_whole_facts_alone_where_parts_are_not_wanted(fields: dict[str, Any]) ->
     assert [one.fact_id for one in envelope.facts] == ["a"]
     assert not any(one.spans for one in envelope.facts)
     assert "excerpt@1" not in envelope.algorithms
-
-
-def test_a_cap_counts_whole_facts() -> None:
-    assert whole_budget(1_000, HybridSettings(), None) == 800
-    assert whole_budget(1_000, HybridSettings(), 3) == 1_000
-    assert whole_budget(1_000, HybridSettings(enabled=False), None) == 1_000
-    assert whole_budget(1_000, HybridSettings(whole_share=1.0), None) == 1_000
-
-
-def test_facts_of_one_sentence_fill_what_parts_leave() -> None:
-    """One long fact among short ones does not leave a fifth of the budget empty."""
-    short = [parted(f"s{n:02d}", f"{SENTENCES[n % 6][:-1]} {n:02d}.", (), 0.8) for n in range(30)]
-    huge = parted("z", " ".join("x" * 400 for _ in range(5)), (0.1,), 0.1)
-    assert huge.stretches
-    envelope = made(candidates(*short, huge), budget_tokens=1_000)
-    assert envelope.saturation > 0.9
 
 
 def test_what_is_left_of_a_vital_fact_caps_the_tier() -> None:
@@ -352,8 +326,3 @@ def test_what_is_remembered_of_texts_is_forgotten_at_an_erasure() -> None:
     assert read(text) is reading
     forget()
     assert read(text) is not reading
-
-
-def test_one_text_instead_of_a_list_of_facts_is_refused() -> None:
-    with Relay.open() as relay, pytest.raises(FactRejected, match="into a list"):
-        relay.fabric.add("The Meridian reactor delivers 412 megawatts to the grid of the north.")

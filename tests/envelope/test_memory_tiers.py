@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,20 +22,18 @@ from crp_integrations.envelope.retriever_hits import (
     deepest_tier,
     tier_hits,
 )
-from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.session_memory import FactUse, RecentUse
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.guard.decisions import Decision, Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
-from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, QualityTier
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
-from tests.envelope.builders import SETTINGS, candidates, fact
+from tests.doubles import NOON, HashEmbedder
+from tests.envelope.builders import SETTINGS, NoSecrets, candidates, fact, open_fabric
 
 MINE, YOURS = "crp_sess_0000000000000001", "crp_sess_0000000000000002"
 UNTIL_FULL = SETTINGS.model_copy(update={"cascade": "until_full"})
@@ -53,14 +50,8 @@ def wind(count: int, source: str = "wind") -> list[Fact]:
     ]
 
 
-def fabric(**parts: Any) -> Fabric:
-    return Fabric(
-        MemoryStore(), HashEmbedder(), WordCounter(), FixedClock(), FixedKeyRing(b"k" * 32), **parts
-    )
-
-
 def filled(*facts: Fact) -> Namespace:
-    namespace = fabric().bind()
+    namespace = open_fabric().bind()
     namespace.add(list(facts))
     return namespace
 
@@ -156,9 +147,7 @@ def test_what_is_below_the_floor_fills_nothing() -> None:
     class Calibrated(HashEmbedder):
         thresholds = {"relevance_floor": 0.05}
 
-    lower = Fabric(
-        MemoryStore(), Calibrated(), WordCounter(), FixedClock(), FixedKeyRing(b"k" * 32)
-    ).bind()
+    lower = open_fabric(Calibrated()).bind()
     lower.add([far])
     used(lower, [far])
     # The embedder's own floor counts where its card names one.
@@ -191,16 +180,8 @@ def test_what_may_not_be_read_any_more_comes_from_no_tier(how: str) -> None:
     assert bool(early.hits) == (how != "erase")
 
 
-class NoSecrets:
-    name = "no-secrets"
-
-    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
-        allowed = action != "read" or "secret" not in labels or subject.name == "ann"
-        return Decision(allowed=allowed, guard=self.name, reason="label")
-
-
 def test_shelves_show_a_subject_nothing_that_the_guard_withholds() -> None:
-    made = fabric()
+    made = open_fabric()
     ann = made.bind(Subject(tenant="acme", name="ann"), NoSecrets())
     bob = made.bind(Subject(tenant="acme", name="bob"), NoSecrets())
     secret = Fact(content=WIND, source_id="s", labels=("secret",))
@@ -231,12 +212,6 @@ def test_the_largest_tier_asked_for_any_need_is_recorded() -> None:
     assert deepest_tier(view, [warm, active]) == 2
     assert deepest_tier(view, [hot, cold, warm]) == 3
     assert deepest_tier(view, []) == 3
-
-
-def test_an_empty_fabric_with_a_sessions_facts_goes_no_deeper_than_these() -> None:
-    namespace = fabric().bind()
-    namespace.hold(MINE, [WIND])
-    assert deepest_tier(namespace.view(MINE), [ask(namespace.view(MINE), 9)]) == HOT
 
 
 def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
@@ -276,7 +251,7 @@ def test_the_tiers_add_up_to_the_candidates(
     assert sum(tier_hits(given, view, active=active)) == len(facts)
 
 
-EMPTY_NAMESPACE = fabric().bind()
+EMPTY_NAMESPACE = open_fabric().bind()
 
 
 def relay(*texts: str, **options: Any) -> Relay:
@@ -333,24 +308,6 @@ def test_an_earlier_windows_summary_is_of_tier_0_and_no_hit_of_the_fabric() -> N
     assert answer.headers[names.CKF_HITS] == "4"
 
 
-def test_shelves_leave_an_envelope_as_it_is() -> None:
-    texts = [f"{WIND} {'more ' * n}" for n in range(6)]
-    fresh, experienced = relay(*texts), relay(*texts)
-    for question in (MILK, WIND):
-        experienced.ask(question, session_id=MINE)
-    one, other = (opened.ask(WIND, session_id=MINE).envelope for opened in (fresh, experienced))
-    # Only the count says that a fact was met earlier.
-    assert one.tier_hits != other.tier_hits
-    # What was said before caps the tier by repetition; the context is the same.
-    same = {"tier_hits": (0, 0, 0, 0), "window_number": 1, "quality_tier": "A", "caps": ()}
-    assert one.changed(**same) == other.changed(**same)
-
-
-def test_rows_of_active_facts_may_be_none_at_all() -> None:
-    assert ActiveFacts().rows.shape == (0, 0)
-    assert ActiveFacts().rows.dtype == np.float32
-
-
 def test_until_full_reads_no_further_than_what_was_used_lately_fills() -> None:
     near = [f"{WIND} and {n}" for n in range(4)]
     opened = relay(*near, envelope={"cascade": "until_full", "k_nearest": 2, "k_lexical": 0})
@@ -368,21 +325,3 @@ def test_until_full_reads_no_further_than_what_was_used_lately_fills() -> None:
     whole = opened.ask(nearer, session_id=MINE, k=1, sub_queries=[nearer, MILK]).envelope
     assert whole.memory_tier_hit == 3
     assert whole.facts[0].content == nearer
-
-
-def test_until_full_goes_on_where_too_little_is_near_enough() -> None:
-    opened = relay(
-        *(f"{WIND} and {n}" for n in range(4)),
-        *(f"{MILK} and {n}" for n in range(4)),
-        envelope={"cascade": "until_full", "k_nearest": 3, "k_lexical": 0},
-    )
-    opened.ask(WIND, session_id=MINE, k=3)
-    other = opened.ask(MILK, session_id=MINE, k=3).envelope
-    plain = relay(
-        *(f"{WIND} and {n}" for n in range(4)),
-        *(f"{MILK} and {n}" for n in range(4)),
-        envelope={"k_nearest": 3, "k_lexical": 0},
-    ).ask(MILK, k=3)
-    assert {one.content for one in other.facts} == {one.content for one in plain.envelope.facts}
-    assert all(one.content.startswith(MILK) for one in other.facts)
-    assert "cascade@1" not in plain.envelope.algorithms

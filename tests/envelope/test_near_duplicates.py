@@ -17,14 +17,13 @@ from crp_integrations.envelope.near_duplicates import (
     ListedPairs,
     NearDuplicates,
     as_pairs,
-    near_pairs,
     split_near_duplicates,
 )
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.language import differences
 from crp_integrations.language.differences import differ
 from crp_integrations.vectors import FloatRows, unit_rows
-from tests.envelope.builders import SETTINGS, candidates, fact, made
+from tests.envelope.builders import SETTINGS, candidates, fact, made, near_pairs
 
 ALL = EnvelopeSettings(duplicates_told="all")
 PACKINGS = ("greedy", "in_order")
@@ -195,23 +194,11 @@ def test_who_is_known_to_be_alone_is_walked_past_as_before(
     assert walk.duplicates() == walk.all()
 
 
-def test_rows_of_zeros_are_near_to_nothing() -> None:
-    rows = np.zeros((3, 2), dtype=np.float32)
-    duplicates, conflicts = split_near_duplicates(["same"] * 3, rows, 0.95)
-    assert tuple(duplicates) == () and tuple(conflicts) == ()
-    assert duplicates.of(1) == ()
-
-
 def test_equal_texts_with_different_vectors_are_compared_by_their_vectors() -> None:
     rows = unit_rows([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     duplicates, _ = split_near_duplicates(["same"] * 3, rows, 0.95)
     assert tuple(duplicates) == ((0, 2),)
     assert duplicates[0] == (0, 2) and len(duplicates) == 1
-
-
-def test_nothing_has_no_pairs() -> None:
-    duplicates, conflicts = split_near_duplicates([], np.zeros((0, 4), np.float32), 0.95)
-    assert list(duplicates) == list(conflicts) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda p: p[0] != p[1])))

@@ -21,7 +21,7 @@ from crp_integrations.envelope.continuation import (
     next_window_number,
     seen_hashes,
 )
-from crp_integrations.envelope.pack import PackResult, pack
+from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.records import EarlierWindow, SeenFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
@@ -31,7 +31,6 @@ from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import AdviceWord, DropReason, GroundingMode, QualityTier
 from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, candidates, fact, made, ranked
-from tests.headers.header_samples import envelope as envelope_of
 from tests.headers.header_samples import report
 
 ETAG = "sha256:" + "ab" * 32
@@ -128,23 +127,8 @@ def test_deferred_facts_summary_and_new_facts_are_packed_together() -> None:
     ]
 
 
-def test_a_summary_is_told_once() -> None:
-    first = window(1, A, summary="The first answer named a.")
-    second = made(evolved(candidates(A, B), first), window_number=2).as_prior("And then b.")
-    assert {one.fact_id for one in second.facts_seen} == {"b", *_summary_ids(first)}
-    third = evolved(candidates(A, B, C), first, second)
-    assert [one.content for one in third.facts if one.source_id.startswith(SUMMARY_SOURCE)] == [
-        EARLIER + "And then b."
-    ]
-
-
 def _summary_ids(prior: EarlierWindow) -> set[str]:
     return {one.fact_id for one in evolved(candidates(), prior).facts}
-
-
-def test_without_prior_windows_nothing_changes() -> None:
-    given = candidates(A, B)
-    assert evolved(given) is given
 
 
 def test_an_envelope_leaves_what_the_next_window_needs() -> None:
@@ -247,10 +231,6 @@ def test_a_continuation_is_suggested_when_the_question_needs_more_than_fits(
     found = pressed(saturation, *left)
     assert (WORDS.CONTINUE in words(found)) == goes_on
     assert found.deferred == (("r",) if goes_on else ())
-
-
-def test_a_fact_that_the_callers_own_cap_cut_off_is_not_missing() -> None:
-    assert words(pressed(Fraction(1), over_k=(RELEVANT,))) == {WORDS.REUSE_CKF}
 
 
 @pytest.mark.requirement("003-9.3-1")
@@ -360,24 +340,3 @@ def test_three_falling_tiers_suggest_aggregation(history: str, falling: bool) ->
     assert (advice is not None) == falling
     if advice:
         assert advice.word is WORDS.HIERARCHICAL
-
-
-def test_the_advice_reads_back_and_an_empty_envelope_has_none() -> None:
-    whole = made(candidates(fact("a", content="x" * 20)), budget_tokens=100)
-    assert whole.advice
-    assert type(whole).model_validate_json(whole.model_dump_json()) == whole
-    assert envelope_of().advice == ()
-
-
-def test_packing_and_pressure_agree_on_what_is_over_budget() -> None:
-    order = [ranked("a", 0.9, tokens=50), ranked("b", 0.8, tokens=60), ranked("c", 0.7, tokens=50)]
-    packing = pack(order, 100)
-    given = candidates(*(one.candidate for one in order))
-    found = assess_pressure(
-        given,
-        packing,
-        saturation=Fraction(1),
-        grounding=GroundingMode.PREFERRED,
-        settings=SETTINGS,
-    )
-    assert found.deferred == ("b",)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from crp_integrations.envelope.pack import PACKERS, pack
 from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from tests.doubles import NOON
 from tests.envelope.builders import SETTINGS, LetterCounter, candidates, fact, made, ranked
 
 STABLE = EnvelopeSettings(layout="cache-stable")
@@ -59,15 +57,6 @@ def test_each_packing_takes_what_it_says() -> None:
     ]
     assert ids(pack(facts, 100).packed) == ["a", "c", "d"]
     assert ids(pack(facts, 100, packing="in_order").packed) == ["a"]
-
-
-@pytest.mark.parametrize("name", list(PACKERS))
-def test_an_envelope_names_its_packing(name: str) -> None:
-    using = SETTINGS.model_copy(update={"packing": name})
-    facts = [fact(f"f{n}", 0.9 - n / 20, tokens=20 + 9 * (n % 4)) for n in range(12)]
-    envelope = made(candidates(*facts), budget_tokens=120, settings=using)
-    assert f"{name}@1" in envelope.algorithms
-    assert 0 < envelope.token_count <= 120
 
 
 # --- orders --------------------------------------------------------------------------------
@@ -193,12 +182,6 @@ def test_what_is_reusable_begins_both_texts(new: list[str], old: list[str]) -> N
     prefix = reusable_prefix(new, render(old))
     assert render(new).startswith(prefix) and render(old).startswith(prefix)
     assert prefix in {render(new[:count]) for count in range(len(new) + 1)}
-
-
-def test_time_has_no_part_in_a_cache_stable_prefix() -> None:
-    first = made(some("abc"), settings=STABLE, pinned="abc")
-    later = made(some("abc"), settings=STABLE, pinned="abc", now=NOON + timedelta(days=300))
-    assert first.text == later.text
 
 
 def patiently(facts: list[RankedFact], room: int, passed_over: int) -> list[str]:

@@ -107,13 +107,6 @@ def test_with_mixed_scores_it_sees_the_best_of_these_and_decides_all_the_same() 
     assert shown == {"a": 0.05, "b": 0.75, "c": 0.5}
 
 
-def test_ties_for_the_last_seat_go_by_id() -> None:
-    given = candidates(*(fact(name, 0.5) for name in "dbca"))
-    reranker = Scripted(lambda _: 1.0)
-    rerank_candidates(given, reranker, top(2))
-    assert reranker.asked[0][1] == ["text of a", "text of b"]
-
-
 @given(
     scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12),
     most=st.integers(1, 12),
@@ -137,12 +130,6 @@ def test_the_order_of_candidates_changes_nothing(
         assert one.content in seen or one.relevance <= lowest
 
 
-def test_nothing_to_rerank_is_left_alone() -> None:
-    reranker = Scripted(lambda _: 1.0)
-    assert rerank_candidates(candidates(), reranker, SETTINGS) == candidates()
-    assert reranker.asked == []
-
-
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
@@ -164,15 +151,6 @@ def test_scores_that_are_none_are_refused(scores: Any, message: str) -> None:
     with pytest.raises(EngineError, match=message) as caught:
         rerank_candidates(candidates(fact("a"), fact("b")), Wrong(), SETTINGS)
     assert caught.value.engine == "wrong/1"
-
-
-def test_the_envelope_names_the_reranker() -> None:
-    given = candidates(fact("a", 0.9), fact("b", 0.2))
-    envelope = made(rerank_candidates(given, Scripted(lambda text: float("b" in text)), SETTINGS))
-    assert "rerank@1:scripted/1" in envelope.algorithms
-    assert not any(name.startswith("rerank") for name in made(given).algorithms)
-    shown = {one.fact_id: one.relevance_score for one in envelope.facts}
-    assert shown == {"a": 0.0, "b": 1.0}
 
 
 def cats(text: str) -> float:
@@ -230,14 +208,6 @@ def test_scores_that_fail_while_they_are_read_are_wrapped_as_well() -> None:
 
     with pytest.raises(EngineError, match="late/1 failed with OSError"):
         rerank_candidates(candidates(fact("a"), fact("b")), Late(), SETTINGS)
-
-
-def test_a_reranker_that_is_interrupted_is_not_wrapped() -> None:
-    def stop(_: str) -> float:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        rerank_candidates(candidates(fact("a")), Scripted(stop), SETTINGS)
 
 
 def test_a_failing_reranker_ends_the_window_as_refused() -> None:

@@ -10,23 +10,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.envelope.caller_candidates import build_candidates, recount_tokens
+from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.near_duplicates import near_pairs, split_near_duplicates
+from crp_integrations.envelope.near_duplicates import split_near_duplicates
 from crp_integrations.envelope.retrieval import gather, recount_stored, token_count_key
-from crp_integrations.errors import FactRejected, RequestError, StoreError
-from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.scores import SCALE, to_fixed
-from crp_integrations.stores.keys import FixedKeyRing
-from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import FloatRows, cosine, unit_rows
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
-from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, made
+from tests.doubles import NOON, HashEmbedder, WordCounter
+from tests.envelope.builders import (
+    LITERAL,
+    SETTINGS,
+    LetterCounter,
+    build_candidates,
+    made,
+    near_pairs,
+    open_fabric,
+)
 
 TEXTS = [
     f"the {n}th note speaks of subject number {n} and of nothing else at all" for n in range(80)
@@ -45,14 +50,7 @@ class Watching(HashEmbedder):
 
 
 def bound(texts: Sequence[str | Fact] = TEXTS, embedder: HashEmbedder | None = None) -> Namespace:
-    fabric = Fabric(
-        MemoryStore(),
-        embedder or HashEmbedder(),
-        WordCounter(),
-        FixedClock(),
-        FixedKeyRing(b"k" * 32),
-    )
-    namespace = fabric.bind(LOCAL)
+    namespace = open_fabric(embedder).bind(LOCAL)
     if texts:
         namespace.add(list(texts))
     return namespace
@@ -123,12 +121,6 @@ def test_lexical_hits_join_and_are_scored_by_their_vectors() -> None:
     assert contents[texts[-1]].relevance == expected
     vectors_alone = narrow.model_copy(update={"k_lexical": 0})
     assert len(select(bound(texts), query, settings=vectors_alone).facts) == 1
-
-
-def test_an_empty_fabric_gives_no_candidates() -> None:
-    found = select(bound([]))
-    assert found.facts == ()
-    assert made(found).quality_tier.value == "D"
 
 
 def test_tokens_are_stored_under_counter_and_rendering() -> None:
@@ -218,15 +210,6 @@ def test_facts_that_come_to_an_empty_fabric_are_embedded_for() -> None:
     assert len(select(namespace).facts) == 3
 
 
-def test_an_error_of_the_store_is_passed_on() -> None:
-    class Broken(Between):
-        def vectors(self, ids: Sequence[str]) -> FloatRows:
-            raise StoreError("the disk is gone")
-
-    with pytest.raises(StoreError, match="the disk is gone"):
-        select(Broken(bound(TEXTS[:5]), lambda: None))  # type: ignore[arg-type]
-
-
 def test_counting_again_leaves_out_what_was_withdrawn_meanwhile() -> None:
     note = "the same long note about one subject and its many units in all"
     twins = [note, f"{note} again", f"{note} once"]
@@ -302,7 +285,6 @@ def test_near_duplicates_that_say_different_things_are_conflicts() -> None:
         embedder=SameDirection(),
         counter=LetterCounter(),
         settings=SETTINGS,
-        relevance=[0.9, 0.9],
     )
     envelope = made(found)
     assert envelope.total_facts_included == 2
@@ -343,7 +325,6 @@ def test_copies_of_a_fact_keep_the_best_whatever_their_order() -> None:
     high = Fact(content="the tier", importance_weight=0.8)
     assert offer([low, high]) == offer([high, low])
     assert offer([low, high]).facts[0].importance == 800_000
-    assert offer([low, high], relevance=[0.9, 0.3]).facts[0].relevance == 900_000
 
 
 @pytest.mark.parametrize("status", [FactStatus.DELETED, FactStatus.QUARANTINED])
@@ -368,23 +349,6 @@ def test_texts_that_cannot_be_facts_are_refused_without_showing_them(text: str) 
         offer(["fine", text])
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_scores_of_a_retriever_are_clamped() -> None:
-    found = offer(["a", "b", "c", "d"], relevance=[1.7, -0.2, float("nan"), 0.25])
-    by_text = {fact.content: fact.relevance for fact in found.facts}
-    assert by_text == {"a": SCALE, "b": 0, "c": 0, "d": 250_000}
-
-
-def test_a_list_of_scores_of_another_length_is_refused() -> None:
-    with pytest.raises(RequestError, match="relevance has 1 entries, wanted 2"):
-        offer(["a", "b"], relevance=[0.5])
-
-
-def test_nothing_offered_is_nothing_found() -> None:
-    found = offer([])
-    assert found.facts == ()
-    assert made(found, budget_tokens=100).quality_tier.value == "D"
 
 
 @pytest.mark.requirement("003-2-1")
@@ -416,8 +380,6 @@ def test_the_embedders_card_names_the_floor() -> None:
 
     assert floor(Calibrated()) == 310_000
     assert floor(HashEmbedder()) is None
-    # The card says nothing about scores that are not its cosines.
-    assert floor(Calibrated(), relevance=[0.5]) is None
 
 
 def test_counting_again_for_another_model() -> None:
@@ -429,22 +391,3 @@ def test_counting_again_for_another_model() -> None:
         "four": WordCounter().count("[10] four\n\n"),
     }
     assert recount_tokens(again, LetterCounter()) == found
-
-
-def test_each_information_need_is_embedded_once() -> None:
-    asked: list[str] = []
-
-    class Counting(HashEmbedder):
-        def embed_query(self, text: str) -> FloatRows:
-            asked.append(text)
-            return super().embed_query(text)
-
-    select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"), settings=LITERAL)
-    assert asked == ["one", "two"]
-    asked.clear()
-    # The mix compares with the question as asked.
-    select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"))
-    assert asked == ["one", "two", "whole"]
-    asked.clear()
-    select(bound(embedder=Counting()), "one", sub_queries=("one", "two"))
-    assert asked == ["one", "two"]

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.etag import WORDS, Validators, decomposition_hash, etag
 from crp_integrations.envelope.reuse import (
     ANY,
     CANDIDATE_BYTES,
     PACKED_BYTES,
+    WORDS,
     EnvelopeScope,
     KnownEnvelopes,
+    Validators,
+    decomposition_hash,
+    etag,
 )
 from crp_integrations.envelope.settings import ReuseSettings
 from crp_integrations.vocabulary import CacheStatus, Changed, GroundingMode, Strategy
@@ -139,17 +142,6 @@ def test_no_cache_and_held_facts_go_before_any_etag() -> None:
     assert (said.status, said.reasons, said.known) == (CacheStatus.MISS, (Changed.NO_CACHE,), None)
     said = kept.match(MINE, ENVELOPE.etag, validators(), NOON, holds=True)
     assert (said.status, said.reasons, said.known) == (CacheStatus.MISS, (Changed.HELD,), None)
-
-
-def test_a_request_without_a_condition_has_no_status() -> None:
-    assert known().match(MINE, "", validators(), NOON).status is None
-
-
-def test_any_finds_the_envelope_that_still_holds() -> None:
-    kept = known()
-    assert kept.match(MINE, ANY, validators(), NOON).known is not None
-    missed = kept.match(MINE, ANY, validators(k=3), NOON)
-    assert missed.reasons == (Changed.K,)
 
 
 def test_one_etag_may_be_that_of_several_envelopes() -> None:

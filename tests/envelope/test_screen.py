@@ -12,7 +12,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.candidates import Candidates, refuse_candidates, split_refused
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.screen import rerank_candidates, screen_candidates
@@ -23,6 +22,7 @@ from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.settings import ScreeningSettings
 from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier
 from tests.doubles import NOON, HashEmbedder, WordCounter
+from tests.envelope.builders import build_candidates
 
 COUNTER = WordCounter()
 EMBEDDER = HashEmbedder()

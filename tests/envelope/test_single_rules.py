@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
-from pydantic import ValidationError
 
 from crp_integrations.envelope.budget import budget, safety_margin
 from crp_integrations.envelope.candidates import RankedFact
-from crp_integrations.envelope.etag import etag
 from crp_integrations.envelope.layout import Ordering, order_facts
 from crp_integrations.envelope.pack import pack
 from crp_integrations.envelope.prompt import grounding_instruction, marker_text, render
 from crp_integrations.envelope.rank import is_temporal, temporal_triggers
+from crp_integrations.envelope.reuse import etag
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import saturation, saturation_label
 from crp_integrations.errors import ConfigError
@@ -87,10 +86,6 @@ def test_k_is_a_cap_behind_which_nothing_is_looked_at() -> None:
     assert ids(packing.packed) == ["a", "c"]
     assert ids(packing.over_budget) == ["b"]
     assert ids(packing.over_k) == ["d"]
-
-
-def test_nothing_is_packed_without_a_budget_even_if_it_costs_nothing() -> None:
-    assert pack([ranked("a", 0.5, tokens=0)], 0).packed == ()
 
 
 def shown(scores: list[float], settings: EnvelopeSettings = SETTINGS) -> Ordering:
@@ -262,12 +257,6 @@ def test_presets() -> None:
     assert LITERAL.coverage_of == "all"
     with pytest.raises(ConfigError, match="'brave'"):
         EnvelopeSettings.preset("brave")
-
-
-@pytest.mark.parametrize("fields", [{"relevance_weight": 1.1}, {"k_nearest": 0}, {"unknown": 1}])
-def test_settings_refuse_what_makes_no_sense(fields: dict[str, float]) -> None:
-    with pytest.raises(ValidationError):
-        EnvelopeSettings(**fields)
 
 
 def test_every_setting_is_documented() -> None:

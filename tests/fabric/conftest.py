@@ -11,6 +11,6 @@ from tests.fabric.test_namespace_state import Spy
 def spy() -> Spy:
     """The engine of graphs, counting what it is asked for."""
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.search_engines import HnswEngine
+    from crp_integrations.engines.hnsw import HnswEngine
 
     return Spy(HnswEngine())

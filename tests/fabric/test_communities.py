@@ -580,7 +580,7 @@ def test_an_erasure_leaves_no_file_with_its_facts(tmp_path: Path, when: str) -> 
 
 def test_above_the_exact_size_the_graph_finds_neighbours(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.search_engines import HnswEngine
+    from crp_integrations.engines.hnsw import HnswEngine
 
     base = FabricSettings()
     found = {}

@@ -326,7 +326,7 @@ def test_slices_of_a_move_are_embedded_side_by_side() -> None:
 @pytest.mark.requirement("009-3.4-2")
 def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.search_engines import HnswEngine
+    from crp_integrations.engines.hnsw import HnswEngine
 
     chosen = FabricSettings(embed_slice=32, graph=VectorGraphSettings(exact_up_to=10))
     with closing(SqliteStore(tmp_path / "kb")) as opened:

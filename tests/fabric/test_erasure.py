@@ -315,7 +315,7 @@ def test_no_byte_is_in_the_files_of_graph_and_communities_either(tmp_path: Path)
     pytest.importorskip("hnswlib")
     pytest.importorskip("graspologic_native")
     from crp_integrations.engines.graphs import GraspologicLeiden
-    from crp_integrations.engines.search_engines import HnswEngine
+    from crp_integrations.engines.hnsw import HnswEngine
 
     before, after, files = erased_bytes(
         tmp_path / "kb",

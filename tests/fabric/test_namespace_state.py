@@ -42,7 +42,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def engine() -> Any:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.search_engines import HnswEngine
+    from crp_integrations.engines.hnsw import HnswEngine
 
     return HnswEngine()
 

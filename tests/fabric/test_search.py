@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def graphs() -> Any:
     pytest.importorskip("hnswlib")
-    from crp_integrations.engines.search_engines import HnswEngine
+    from crp_integrations.engines.hnsw import HnswEngine
 
     return HnswEngine()
 

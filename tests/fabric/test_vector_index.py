@@ -290,7 +290,7 @@ class BringingWithGraph(BringingOnDisk):
     """The same with a graph from the first fact on, built now and then, and with new processes."""
 
     def watch(self) -> NamespaceState:
-        from crp_integrations.engines.search_engines import HnswEngine
+        from crp_integrations.engines.hnsw import HnswEngine
 
         begin, cache = (lambda: self.store.begin(NAME, write=False)), self.store.cache(NAME)
         return NamespaceState(begin, cache, VectorGraphSettings(exact_up_to=0), HnswEngine())

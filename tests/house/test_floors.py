@@ -56,7 +56,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "igraph": ("engines/",),
     "leidenalg": ("engines/",),
     "sqlite3": ("stores/", "testing/"),
-    "tantivy": ("engines/",),
     "obstore": ("engines/",),
     # Peers of the benchmarks, which are outside the package.
     "bm25s": (),

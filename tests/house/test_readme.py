@@ -245,7 +245,7 @@ def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
     extras = project["optional-dependencies"]
     every = [re.fullmatch(r"crp-integrations\[([\w,-]+)\]", line) for line in extras["all"]]
     names = [name for line in every if line for name in line[1].split(",")]
-    assert len(names) == 13
+    assert len(names) == 12
     plain = [*project["dependencies"]]
     for name in (*names, "test"):
         plain += extras[name]

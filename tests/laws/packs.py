@@ -16,14 +16,13 @@ from typing import get_args
 
 import numpy as np
 
-from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON
-from tests.envelope.builders import LetterCounter, made
+from tests.envelope.builders import LetterCounter, build_candidates, made
 
 MODES = tuple(GroundingMode)
 COMMUNITIES = (None, "harbour", "council", "energy")
@@ -89,19 +88,17 @@ def pack(number: int, order: int) -> Envelope:
         )
         for place in range(dice.randint(0, 8))
     ]
-    relevance = [dice.randint(0, 10) / 10 for _ in facts]
     budget = dice.randint(-3, 220)
     k = dice.choice((None, None, 1, 3))
     query, mode, using = dice.choice(QUERIES), dice.choice(MODES), dice.choice(USED)
-    arriving = list(zip(facts, relevance, strict=True))
+    arriving = list(facts)
     random.Random(f"{number}:{order}").shuffle(arriving)
     found = build_candidates(
         query,
-        [fact for fact, _ in arriving],
+        arriving,
         embedder=Compass(),
         counter=LetterCounter(),
         settings=using,
-        relevance=[score for _, score in arriving],
     )
     envelope = made(found, budget_tokens=budget, grounding=mode, settings=using, k=k)
     assert envelope.token_count == len(envelope.text) <= max(0, budget)

@@ -25,7 +25,6 @@ from tests.laws.samples import KINDS, NASTY, SAMPLES
 
 # One model for each vocabulary; what the machine lacks is an estimate and not counted as exact.
 MODELS = {
-    "p50k_base": "text-davinci-003",
     "cl100k_base": "gpt-4",
     "o200k_base": "gpt-4o",
     "claude-2": "claude-2.1",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.caller_candidates import CallerTexts, build_candidates
+from crp_integrations.envelope.caller_candidates import CallerTexts
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.passages import cut_text
 from crp_integrations.envelope.prompt import ELLIPSIS
@@ -20,7 +20,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.vocabulary import DropReason
 from tests.doubles import HashEmbedder
-from tests.envelope.builders import made
+from tests.envelope.builders import build_candidates, made
 
 COUNTER = counter_for("gpt-4o")
 EMBEDDER = HashEmbedder()
@@ -123,26 +123,6 @@ def test_passages_hold_every_character_once_and_in_order(text: str) -> None:
     assert ends == sorted(ends)
     held = "".join("".join(text[start:end].split()) for start, end in spans)
     assert held == "".join(text.split())
-
-
-@given(st.lists(texts(), min_size=1, max_size=6), st.data())
-@settings(max_examples=60, deadline=None)
-def test_the_callers_relevance_ranks_whole_texts(contents: list[str], data: st.DataObject) -> None:
-    given_facts = facts(contents)
-    scores = data.draw(
-        st.lists(
-            st.sampled_from([0.0, 0.25, 0.5, 1.0]),
-            min_size=len(contents),
-            max_size=len(contents),
-        )
-    )
-    found = selected(given_facts, relevance=scores)
-    assert "caller-relevance@1" in found.algorithms
-    for fact, score in zip(found.facts, scores, strict=True):
-        assert fact.relevance == fact.merit == score * 1_000_000
-        assert all(one.relevance == fact.relevance for one in fact.passages)
-        if fact.passages:
-            assert max(one.score for one in fact.passages) == fact.merit
 
 
 def test_a_text_that_fits_is_shown_whole_however_it_was_cut() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.caller_candidates import build_candidates, recount_tokens
+from crp_integrations.envelope.caller_candidates import recount_tokens
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.rank import rank, rank_weights
@@ -28,7 +28,16 @@ from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON, HashEmbedder
-from tests.envelope.builders import LITERAL, SETTINGS, LetterCounter, candidates, fact, made
+from tests.envelope.builders import (
+    LITERAL,
+    SETTINGS,
+    LetterCounter,
+    build_candidates,
+    candidates,
+    fact,
+    made,
+    originals,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 MODES = st.sampled_from(list(GroundingMode))
@@ -157,9 +166,9 @@ def test_the_ranking_is_an_ordered_part_of_the_candidates(
         share=to_fixed(SETTINGS.diversity_share),
         now=NOON,
     )
-    keys = [(-item.composite, item.candidate.fact_id) for item in result.facts]
+    keys = [(-item.composite, item.candidate.fact_id) for item in originals(result)]
     assert keys == sorted(keys)
-    ids = {item.candidate.fact_id for item in result.facts}
+    ids = {item.candidate.fact_id for item in originals(result)}
     names = [item.fact_id for item in given_facts.facts]
     assert len(ids) == len(keys) and ids <= set(names)
     assert sorted(result.picks) == list(range(len(names)))

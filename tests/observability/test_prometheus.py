@@ -33,7 +33,7 @@ from crp_integrations.governance.window_trace import (
     WindowTrace,
 )
 from crp_integrations.observability.evaluations import Feedback
-from crp_integrations.observability.prometheus import ASSEMBLY, LevelGauges, Metrics
+from crp_integrations.observability.prometheus import LevelGauges, Metrics
 from crp_integrations.vocabulary import DropReason, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.observability.conftest import ANSWER, QUESTION, WRONG, Opener
@@ -147,33 +147,10 @@ def test_what_a_relay_does_is_counted(opener: Opener) -> None:
     assert found["crp_step_seconds_count", (("step", "gather"),)] == 3
 
 
-def test_a_pack_above_its_budget_is_counted() -> None:
-    counted = Metrics()
-    over = trace()
-    assert over.pack is not None
-    pack = over.pack.model_copy(update={"token_count": 1_001})
-    counted.sealed(over.model_copy(update={"pack": pack}))
-    assert samples(counted.text())["crp_pack_over_budget_total", ()] == 1
-
-
 def step(counted: Metrics, name: str, times: int = 1) -> None:
     for _ in range(times):
         with counted.step(name):
             pass
-
-
-def test_steps_are_counted_for_whoever_reads_although_no_window_was_sealed() -> None:
-    counted = Metrics()
-    step(counted, "gather", 3)
-    step(counted, ASSEMBLY)
-    found = samples(counted.text())
-    assert found["crp_step_seconds_count", (("step", "gather"),)] == 3
-    assert found["crp_assembly_seconds_count", ()] == 1
-    # One histogram alone, as another registry reads it.
-    step(counted, ASSEMBLY)
-    alone = counted.registry.restricted_registry(["crp_assembly_seconds_count"])
-    (metric,) = alone.collect()
-    assert {one.name: one.value for one in metric.samples}["crp_assembly_seconds_count"] == 2
 
 
 def test_each_step_of_many_threads_is_counted_once() -> None:

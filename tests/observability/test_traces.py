@@ -170,14 +170,10 @@ def test_the_trace_of_a_pack_stands_in_the_ledger_and_is_the_one_that_was_export
     assert gone == {one.fact_id for one in drops}
 
 
-def test_stages_have_spans_where_they_are_asked_for(opener: Opener, recorded: Recorded) -> None:
+def test_stages_within_a_step_have_no_spans(opener: Opener, recorded: Recorded) -> None:
     with opener(tracer=recorded.observer) as relay:
         relay.ask(QUESTION)
     assert recorded.named("crp.dpe.") == []
-    recorded.observer = OpenTelemetry(recorded.tracers, details=True)
-    with opener(tracer=recorded.observer) as relay:
-        relay.ask(QUESTION)
-    assert len(recorded.named("crp.dpe.")) > 10
 
 
 def test_a_large_pack_fits_the_limits_of_the_sdk(recorded: Recorded) -> None:
@@ -215,35 +211,6 @@ def test_a_large_pack_fits_the_limits_of_the_sdk(recorded: Recorded) -> None:
         "security_label": "internal",
         "tokens": 299,
     }
-
-
-def test_another_prompt_or_parameter_is_another_invocation(opener: Opener) -> None:
-    seen = Seen()
-    with opener(tracer=seen) as relay:
-        for asking in ({}, {"temperature": 0.3}, {"system_prompt": "Be brief."}, {"seed": 7}, {}):
-            relay.ask(QUESTION, **asking)
-    hashes = [trace.pack.invocation_hash for trace in seen.traces if trace.pack]
-    assert len(hashes) == 5
-    assert len(set(hashes)) == 4
-    assert hashes[0] == hashes[4]
-
-
-def test_labels_stand_beside_their_items(opener: Opener) -> None:
-    from crp_integrations import Fact
-
-    seen = Seen()
-    with opener(tracer=seen) as relay:
-        relay.fabric.add(
-            [
-                Fact(
-                    content="The Meridian reactor has two turbines, built by Aldmoor Works in 2018.",
-                    labels=("internal", "ops"),
-                )
-            ]
-        )
-        relay.ask("How many turbines does the Meridian reactor have?")
-    labels = {item.label for trace in seen.traces for item in trace.pack.items}
-    assert labels == {"internal+ops", "unlabelled"}
 
 
 def test_a_failed_call_is_traced_by_the_name_of_its_error(
@@ -568,47 +535,3 @@ def test_attributes_that_are_json_hold_whatever_an_id_holds() -> None:
         assert ("crp.pack.documents" in told) == (len(hostile) > most)
     every = json.loads(str(pack_attributes(pack, 0)["crp.pack.documents"]))
     assert every[0] == {**scored[0], "source": 'a"bs', "security_label": 'a"bl', "tokens": 3}
-
-
-class Noting(Seen):
-    """An observer that notes when its steps begin and end, and may fail at one of them."""
-
-    def __init__(self, name: str, seen: list[str], fails: str = "") -> None:
-        super().__init__()
-        self.name, self.seen, self.fails = name, seen, fails
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        self.seen.append(f"{self.name} begins")
-        if self.fails == "begins":
-            raise RuntimeError(self.name)
-        try:
-            yield
-        finally:
-            self.seen.append(f"{self.name} ends")
-            if self.fails == "ends":
-                raise RuntimeError(self.name)
-
-
-@pytest.mark.parametrize("fails", ["", "begins", "ends", "within"])
-def test_each_of_several_observers_has_its_step_ended(fails: str) -> None:
-    seen: list[str] = []
-    both = ObserverGroup(Noting("a", seen), Wordless(), Noting("b", seen, fails), Noting("c", seen))
-
-    def stepped() -> None:
-        with both.step("gather"):
-            seen.append("within")
-            if fails == "within":
-                raise RuntimeError("within")
-
-    if fails:
-        with pytest.raises(RuntimeError):
-            stepped()
-    else:
-        stepped()
-    whole = ["a begins", "b begins", "c begins", "within", "c ends", "b ends", "a ends"]
-    assert seen == (["a begins", "b begins", "a ends"] if fails == "begins" else whole)
-
-
-class Wordless(Seen):
-    """An observer to which no step is worth a word."""

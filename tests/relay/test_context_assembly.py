@@ -11,7 +11,6 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.cfs.assembly import verify_properties
 from crp_integrations.envelope.cfs.records import TokenBudget
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.relay.context_packs import run_parallel
 from crp_integrations.relay.settings import load
 from tests.doubles import NOON
 from tests.relay.conftest import FACTS, Opener
@@ -89,16 +88,10 @@ def test_a_sessions_facts_are_found_in_that_session_alone(relay: Relay) -> None:
 def test_searching_at_once_gives_the_same_context(relay: Relay) -> None:
     settings = {"parallel_search": True}
     assert relay.assemble(QUESTION, **settings).text == relay.assemble(QUESTION).text
-    assert run_parallel(lambda: 1, lambda: "two") == (1, "two")
-
-    def fails() -> int:
-        raise ValueError("left")
-
-    with pytest.raises(ValueError, match="left"):
-        run_parallel(fails, lambda: 2)
-    context = verify_properties(
-        QUESTION, relay.fabric, TokenBudget.new(2000), now=NOON, both=run_parallel
-    )
+    with ThreadPoolExecutor(1) as pool:
+        context = verify_properties(
+            QUESTION, relay.fabric, TokenBudget.new(2000), now=NOON, pool=pool
+        )
     assert context.properties.deterministic is True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tomllib
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations import pack
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.records import Receipt, read
 from tests.receipt.page.samples import FACTS, handbook
@@ -74,17 +72,6 @@ def test_written_once_it_passes_until_the_context_changes(suite: pytest.Pytester
     _run(suite).assert_outcomes(passed=1)
 
 
-def test_what_did_not_change_is_not_written_again(suite: pytest.Pytester) -> None:
-    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
-    _run(suite, "--crp-update")
-    golden = suite.path / "golden" / "test_it.test_posting.context.json"
-    value = json.loads(golden.read_text(encoding="utf-8"))
-    golden.write_text(json.dumps(value), encoding="utf-8")
-    again = _run(suite, "--crp-update")
-    again.stdout.no_fnmatch_line("*goldens written*")
-    assert golden.read_text(encoding="utf-8") == json.dumps(value)
-
-
 RECEIPTS = """
 from pathlib import Path
 
@@ -136,14 +123,6 @@ def test_what_cannot_be_compared_is_named(suite: pytest.Pytester, body: str, wan
     result = _run(suite)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([wanted])
-
-
-def test_two_in_one_test_need_names(suite: pytest.Pytester) -> None:
-    body = SUITE.format(facts=FACTS[:3]) + "    assert_context_unchanged(envelope)\n"
-    suite.makepyfile(test_it=body)
-    result = _run(suite, "--crp-update")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*'test_it.test_posting' was compared already*"])
 
 
 CLASSES = """
@@ -201,28 +180,6 @@ def test_two_that_come_to_one_golden_are_refused(
         result.stdout.fnmatch_lines([both])
 
 
-def test_two_names_of_one_test_that_come_to_one_golden_are_refused(suite: pytest.Pytester) -> None:
-    body = SUITE.format(facts=FACTS[:3]).replace("(envelope)", "(envelope, name='a/b')")
-    suite.makepyfile(body + "    assert_context_unchanged(envelope, name='a-b')\n")
-    result = _run(suite, "--crp-update")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*(name='a/b') and *(name='a-b') have one golden*"])
-
-
-def test_a_name_of_which_nothing_is_left_is_refused(suite: pytest.Pytester) -> None:
-    suite.makepyfile(SUITE.format(facts=FACTS[:3]).replace("(envelope)", "(envelope, name='???')"))
-    result = _run(suite, "--crp-update")
-    result.stdout.fnmatch_lines(["*no file can be named by '[?][?][?]'*"])
-    assert not (suite.path / "golden").exists()
-
-
-def test_another_folder(suite: pytest.Pytester) -> None:
-    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
-    suite.makeini("[pytest]\ncrp_golden = seen/contexts\n")
-    _run(suite, "--crp-update").assert_outcomes(passed=1)
-    assert (suite.path / "seen" / "contexts" / "test_it.test_posting.context.json").is_file()
-
-
 def test_a_damaged_golden_is_named(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
     _run(suite, "--crp-update")
@@ -263,16 +220,6 @@ def test_tools_and_their_calls_are_compared_and_their_ids_are_not(tmp_path: Path
     assert '+look_up({"plant": 8})' in found
     found = golden.compare(recorded("c1", '{"plant": 7}', "Finds it."), tmp_path, "one")
     assert '-   "description": "Looks it up."' in found.replace("\t", " ")
-
-
-def test_line_ends_and_signs_of_a_context_are_kept(tmp_path: Path) -> None:
-    from crp_integrations.testing import golden
-
-    envelope = pack(
-        "q?", ["a\u2028b\x0bc\td", "Zweite Zeile: ä 😀"], model="gpt-4o", budget_tokens=99
-    )
-    golden.write(envelope, tmp_path, "signs")
-    assert golden.compare(envelope, tmp_path, "signs") == ""
 
 
 def test_loading_the_plug_in_is_light(tmp_path: Path) -> None:

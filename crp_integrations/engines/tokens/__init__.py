@@ -14,6 +14,6 @@ estimates. Nothing is downloaded and no text is truncated.
 Spec: CRP-SPEC-003 §10.1
 """
 
-from crp_integrations.engines.tokens.counters import LazyCounter, counter_for
+from crp_integrations.engines.tokens.counters import counter_for
 
-__all__ = ["LazyCounter", "counter_for"]
+__all__ = ["counter_for"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -178,10 +177,6 @@ def counter_for(
 
     Returns:
         A counter whose `exactness` says how far to trust it; never a download.
-
-    Raises:
-        ConfigError: the file is missing or of none of these kinds, or the model is no name.
-        MissingExtra: the file needs sentencepiece, which is not installed.
     """
     if not isinstance(model, str):
         raise ConfigError(
@@ -250,14 +245,14 @@ def _once(key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
         return cast("_Made", _made[key])
 
 
-def _load(vocabulary: Vocabulary, found: FoundVocabulary) -> tuple[Encoder, str]:
-    source = f"{vocabulary.name} from {found.where}"
+def _load(vocabulary: Vocabulary, contents: FoundVocabulary) -> tuple[Encoder, str]:
+    source = f"{vocabulary.name} from {contents.where}"
     if vocabulary.pattern:
-        encoder = _tiktoken(vocabulary.name, found.data, vocabulary.pattern)
+        encoder = _tiktoken(vocabulary.name, contents.data, vocabulary.pattern)
         return encoder, f"tiktoken {source}"
-    if found.data[:1] == b"{":
-        return _json(found.data, vocabulary.name), source
-    return SentencePieceEncoder(found.data, name=vocabulary.name), source
+    if contents.data[:1] == b"{":
+        return _json(contents.data, vocabulary.name), source
+    return SentencePieceEncoder(contents.data, name=vocabulary.name), source
 
 
 def _from_file(path: Path, chat: ChatFormat) -> TokenCounter:
@@ -310,49 +305,3 @@ def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
         composed=pattern in COMPOSED,
         blocks=pattern in ENDING,
     )
-
-
-class LazyCounter:
-    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
-
-    Args:
-        make: is called at most once for each thread that comes first.
-    """
-
-    def __init__(self, make: Callable[[], TokenCounter]) -> None:
-        self._make = make
-
-    @cached_property
-    def _counter(self) -> TokenCounter:
-        return self._make()
-
-    @property
-    def identity(self) -> str:
-        """The tokenizer's name."""
-        return self._counter.identity
-
-    @property
-    def exactness(self) -> Exactness:
-        """How far to trust it."""
-        return self._counter.exactness
-
-    @property
-    def source(self) -> str:
-        """Where the vocabulary is from."""
-        return self._counter.source
-
-    def count(self, text: str) -> int:
-        """Tokens of a text."""
-        return self._counter.count(text)
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
-        return self._counter.count_many(texts)
-
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a conversation with the family's overhead."""
-        return self._counter.count_messages(messages)
-
-    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of tool definitions."""
-        return self._counter.count_tools(tools)

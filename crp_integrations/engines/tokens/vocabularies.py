@@ -72,11 +72,6 @@ def _mistral(name: str, sha256: str, *files: str) -> Vocabulary:
 
 
 # The names in a tiktoken cache folder are the SHA-1 of the address that the file is at.
-P50K = _openai(
-    "p50k_base",
-    "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
-    "ec7223a39ce59f226a68acc30dc1af2788490e15",
-)
 CL100K = _openai(
     "cl100k_base",
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -151,7 +146,7 @@ TEKKEN_0911 = _mistral(
 )
 
 # Those that a file of the user may turn out to be.
-WITH_PATTERN = (P50K, CL100K, O200K, LLAMA_3, LLAMA_4, QWEN)
+WITH_PATTERN = (CL100K, O200K, LLAMA_3, LLAMA_4, QWEN)
 
 
 def find_vocabulary(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> FoundVocabulary | None:
@@ -183,9 +178,8 @@ def _roots(package: str) -> list[Path]:
     return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
 
 
-# The first three are the patterns of tiktoken's own `tiktoken_ext.openai_public`, whose functions
+# The first two are the patterns of tiktoken's own `tiktoken_ext.openai_public`, whose functions
 # cannot be called without a download; a test compares their counts.
-_P50K = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 _CL100K = (
     r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
     r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
@@ -216,7 +210,6 @@ def _word_pattern(digits: str) -> str:
 
 
 PATTERNS: Mapping[str, str] = {
-    "p50k": _P50K,
     "cl100k": _CL100K,
     "o200k": _O200K,
     "llama-3": _word_pattern(r"\p{N}{1,3}"),
@@ -289,7 +282,6 @@ FAMILIES: tuple[ModelFamily, ...] = (
     ModelFamily("OpenAI", r"(ft:)?(gpt-4|gpt-3\.5|gpt-35)", CL100K, OPENAI),
     ModelFamily("OpenAI", r"(ft:)?(davinci-002|babbage-002)", CL100K, OPENAI),
     ModelFamily("OpenAI", r"text-embedding-(ada-002|3-small|3-large)", CL100K, OPENAI),
-    ModelFamily("OpenAI", r"text-davinci-00[23]|code-(davinci|cushman)-00[12]", P50K, OPENAI),
     _related("OpenAI", r"(ft:)?(gpt-\d+(\.\d+)?|o\d+)", O200K, OPENAI),
     ModelFamily("Claude 2", r"claude-(instant|v?[12])(\.\d+|-\d+)*", CLAUDE_2, CLAUDE_TEXT),
     _estimate("Claude 3 and 4", r"claude-3", O200K, CLAUDE_3_PER_MILLE, CLAUDE),

@@ -17,15 +17,19 @@ from typing import Any, Final
 import numpy as np
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.engines.verifiers.model_files import failed, installed, library, pinned_files
+from crp_integrations.engines.onnx import windows
+from crp_integrations.engines.verifiers.model_catalogue import (
+    failed,
+    installed,
+    library,
+    pinned_files,
+)
 from crp_integrations.engines.verifiers.pair_verifiers import (
     DECIDED,
-    UNCHECKED,
     ModelVerifier,
     NetworkRun,
     WindowScore,
     judgement,
-    pieces,
 )
 from crp_integrations.errors import ConfigError
 
@@ -37,6 +41,9 @@ FRAME: Final = 128
 LABEL: Final = 16
 # No tokenizer makes more tokens of a character than it has bytes in UTF-8.
 _BYTES: Final = 4
+# Characters that pieces of a long passage share.
+CHARACTER_OVERLAP: Final = 200
+UNCHECKED: Final = "files not checked"
 
 
 class LettuceVerifier(ModelVerifier):
@@ -52,11 +59,6 @@ class LettuceVerifier(ModelVerifier):
             files are not checked, and the identity says so.
         identity: with `detector`, a name for model and version.
         run: sizes and device; `max_tokens` is that of the detector.
-
-    Raises:
-        ConfigError: an argument has no usable value.
-        MissingExtra: lettucedetect is not installed.
-        EngineError: the files have another hash, or cannot be loaded.
     """
 
     def __init__(
@@ -138,6 +140,20 @@ def _groups(passages: Sequence[str], room: int) -> list[list[tuple[int, str]]]:
         groups[-1].append((place, text))
         free -= size
     return groups
+
+
+def pieces(passages: Sequence[str], longest: int) -> list[tuple[int, str]]:
+    """Passages in pieces of at most so many characters, with their positions; none is left out.
+
+    >>> pieces(["abc", "defghij"], 4)
+    [(0, 'abc'), (1, 'defg'), (1, 'efgh'), (1, 'ghij')]
+    """
+    overlap = min(CHARACTER_OVERLAP, longest // 2)
+    return [
+        (place, passage[start:end])
+        for place, passage in enumerate(passages)
+        for start, end in windows(len(passage), longest, overlap)
+    ]
 
 
 def _opened(folder: Path, run: NetworkRun) -> Any:

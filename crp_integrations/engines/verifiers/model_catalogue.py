@@ -1,26 +1,172 @@
-"""Published verifiers by a short name: fetched once by command, pinned, then used by that name.
+"""Files of verifiers: a folder, or one commit of a model hub, each compared with the wanted hash.
+
+Published ones have a short name: fetched once by command, pinned, then used by that name.
 
 Spec: CRP-SPEC-005 §21.1 (decision D19)
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import os
+import re
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from crp_integrations.engines.verifiers.model_files import (
-    DECISIVE_FILES,
-    failed,
-    library,
-    model_hash,
-)
-from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations import seals
+from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 
 if TYPE_CHECKING:
     from crp_integrations.dpe.ports import Verifier
+
+
+EXTRA: Final = "verifiers"
+# What decides a model's outputs; pictures, cards and the weights of other runtimes do not.
+_DECISIVE: Final = frozenset(
+    {".json", ".safetensors", ".bin", ".model", ".spm", ".txt", ".jinja", ".ckpt", ".pt", ".py"}
+)
+_NOT_READ: Final = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt"})
+DECISIVE_FILES: Final = tuple(f"*{suffix}" for suffix in sorted(_DECISIVE))
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFiles:
+    """Files that were compared with their hash.
+
+    Attributes:
+        folder: where they are.
+        name: the folder's name, or the hub's id.
+        revision: the hub's commit; `local` for a folder without one.
+        sha256: over names and contents of the files, with the prefix `sha256:`.
+    """
+
+    folder: Path
+    name: str
+    revision: str
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.revision}+{self.sha256}"
+
+
+def model_hash(folder: str | Path) -> str:
+    """The hash to pin a folder with: over names and SHA-256 of the files that decide.
+
+    These are configuration, vocabulary, weights and code at the top of the folder, and code below.
+    """
+    root = Path(folder)
+    try:
+        places = [place for place in root.iterdir() if place.is_file()]
+        places += [p for p in root.glob("*/**/*.py") if p.is_file() and p not in places]
+        decisive = {
+            place.relative_to(root).as_posix(): _sha256(place)
+            for place in places
+            if place.suffix in _DECISIVE
+            and place.name not in _NOT_READ
+            and not any(part.startswith(".") for part in place.relative_to(root).parts)
+        }
+    except OSError as error:
+        raise EngineError(f"the model folder {root.name} cannot be read") from error
+    if not decisive:
+        raise EngineError(f"the model folder {root.name} holds no file of a model")
+    return seals.digest(decisive)
+
+
+def pinned_files(model: str | Path, sha256: str, revision: str = "") -> PinnedFiles:
+    """The files of a model, compared with their hash.
+
+    A folder is read where it lies. For a hub's id the commit is looked for in the hub's local
+    cache and fetched only if it is not there; nothing else in the package fetches a model.
+
+    Spec: CRP-SPEC-005 §21.1 (decision D19)
+    """
+    if sha256 and not _SHA256.fullmatch(sha256):
+        raise ConfigError(
+            f"sha256 is {sha256!r:.80}, wanted `sha256:` and 64 hexadecimal digits as model_hash "
+            "gives them"
+        )
+    folder = Path(model)
+    if folder.is_dir():
+        return _compared(folder, folder.resolve().name, revision or "local", sha256)
+    name = str(model)
+    if not _HUB_ID.fullmatch(name):
+        raise ConfigError(f"there is no model folder {name!r:.200}")
+    if not _COMMIT.fullmatch(revision):
+        raise ConfigError(
+            f"model {name!r} has revision {revision!r:.60}, wanted a commit of 40 hexadecimal "
+            "digits, or a folder that exists"
+        )
+    if not sha256:
+        raise ConfigError(
+            f"model {name!r} has no sha256; fetch the commit yourself, look at it and give "
+            "model_hash(folder)"
+        )
+    return _from_hub(name, revision, sha256)
+
+
+def library(name: str, needed_for: str, extra: str = EXTRA) -> ModuleType:
+    """A library that is imported only now."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != name.partition(".")[0]:
+            raise
+        raise MissingExtra(extra, needed_for) from error
+
+
+def installed(name: str) -> str:
+    """The version of an installed distribution, empty when there is none."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def failed(what: str, name: str) -> EngineError:
+    """A library's failure by its name and version; the caller adds the cause."""
+    known = installed(name)
+    return EngineError(f"{name} {known}: {what}", engine=name, version=known)
+
+
+def _compared(folder: Path, name: str, revision: str, sha256: str) -> PinnedFiles:
+    digest = model_hash(folder)
+    if not sha256:
+        raise ConfigError(f"model {name!r} has no sha256; its files have {digest}")
+    if digest != sha256:
+        raise EngineError(f"the files of model {name!r} have {digest}, wanted {sha256}")
+    return PinnedFiles(folder, name, revision, digest)
+
+
+def _from_hub(name: str, revision: str, sha256: str) -> PinnedFiles:
+    hub = library("huggingface_hub", f"fetching {name}")
+    known = None
+    try:
+        known = hub.snapshot_download(
+            name, revision=revision, allow_patterns=list(DECISIVE_FILES), local_files_only=True
+        )
+        return _compared(Path(known), name, revision, sha256)
+    except (OSError, EngineError, ValueError):
+        # Not in the cache, or there in part only: what is fetched is compared all the same.
+        pass
+    try:
+        folder = hub.snapshot_download(name, revision=revision, allow_patterns=list(DECISIVE_FILES))
+    except Exception as error:  # the hub's and the connection's classes share no base
+        raise failed(f"model {name!r} cannot be fetched", "huggingface_hub") from error
+    return _compared(Path(folder), name, revision, sha256)
+
+
+def _sha256(place: Path) -> str:
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
 
 FOLDER: Final = "CRP_MODELS"
 MIRROR: Final = "CRP_MODELS_MIRROR"
@@ -69,14 +215,6 @@ def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False)
         revision: the hub's commit, or with `unpinned` a branch or tag.
         sha256: what `model_hash` says of the files; empty only with `unpinned`.
         unpinned: take the files that come, whatever they are; every report says so.
-
-    Returns:
-        The record that lies beside the files.
-
-    Raises:
-        ConfigError: the name is not known, or there is neither a hash nor `unpinned`.
-        EngineError: the hub cannot be reached, or the files have another hash.
-        MissingExtra: huggingface_hub is not installed.
     """
     model = _known(name)
     if not sha256 and not unpinned:
@@ -112,11 +250,7 @@ def fetch(name: str, revision: str, sha256: str = "", *, unpinned: bool = False)
 
 
 def published_verifier(name: str) -> Verifier:
-    """The verifier of a model that was fetched by its short name.
-
-    Raises:
-        ConfigError: the name is not known, or the model was not fetched.
-    """
+    """The verifier of a model that was fetched by its short name."""
     _known(name)
     folder = models_folder() / name
     try:

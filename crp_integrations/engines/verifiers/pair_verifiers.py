@@ -1,9 +1,7 @@
-"""Verifiers that score pairs of premise and claim: NLI, HHEM, MiniCheck, AlignScore.
+"""Verifiers that score pairs of premise and claim: NLI, HHEM, MiniCheck.
 
-What tells the families apart stands in a table. `NetworkVerifier` runs a classifier of
-transformers from pinned files, none of whose code is run; `LoadedVerifier` stands around an object
-that the caller has loaded. Every token of every passage is read in some window, and text such as
-"[SEP]" or "</s>" stays text.
+`NetworkVerifier` runs a classifier of transformers from pinned files, none of whose code is run.
+Every token of every passage is read in some window, and text such as "[SEP]" or "</s>" stays text.
 
 Spec: CRP-SPEC-005 §6.2 (decision D6)
 """
@@ -23,9 +21,8 @@ import tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.engines.cross_encoders import labels_of, probability
-from crp_integrations.engines.onnx import tokenizer_of, windows
-from crp_integrations.engines.verifiers.model_files import (
+from crp_integrations.engines.onnx import labels_of, probability, tokenizer_of, windows
+from crp_integrations.engines.verifiers.model_catalogue import (
     PinnedFiles,
     failed,
     installed,
@@ -33,17 +30,14 @@ from crp_integrations.engines.verifiers.model_files import (
     pinned_files,
 )
 from crp_integrations.errors import ConfigError, EngineError
-from crp_integrations.language.text import split_sentences
 
 # From here on a window entails, or contradicts, a claim.
 DECIDED: Final = 0.5
 PLACES: Final = 6
 # A verifier that read nothing holds nothing for supported.
 UNREAD: Final = Judgement(0.0, 0.0, 1.0, 0)
-UNCHECKED: Final = "files not checked"
-# Tokens that neighbouring windows share, and characters that pieces of a long passage share.
+# Tokens that neighbouring windows share.
 TOKEN_OVERLAP: Final = 16
-CHARACTER_OVERLAP: Final = 200
 LEAST_TOKENS: Final = 96
 # Networks whose first position number is not 0 have that many fewer of them.
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "xlm-roberta-xl"})
@@ -61,32 +55,18 @@ class PairFamily:
         thresholds: names of what it decides, all from `DECIDED` on.
         outputs: how many there are; 0 for those that the config names, one of them entailment.
         joined: premise and claim are one text with a mark between them, as MiniCheck has them.
-        by_sentence: a claim's sentences are judged one by one and the mean counts, as AlignScore
-            does; the passage is that of the sentence which is aligned least.
-        method, texts: of a loaded object, what is called, and the name of its premises beside
-            `claims`; without that name it takes pairs.
-        score: where in what comes back the scores are; None for the whole of it.
     """
 
     thresholds: tuple[str, ...]
     outputs: int = 0
     joined: bool = False
-    by_sentence: bool = False
-    method: str = ""
-    texts: str = ""
-    score: int | None = None
 
 
 FAMILIES: Final[Mapping[str, PairFamily]] = MappingProxyType(
     {
         "nli": PairFamily(("entailed", "contradicted")),
-        "alignscore": PairFamily(
-            ("entailed", "contradicted"), by_sentence=True, method="score", texts="contexts"
-        ),
-        "hhem": PairFamily(("consistent",), outputs=1, method="predict"),
-        "minicheck": PairFamily(
-            ("supported",), outputs=2, joined=True, method="score", texts="docs", score=1
-        ),
+        "hhem": PairFamily(("consistent",), outputs=1),
+        "minicheck": PairFamily(("supported",), outputs=2, joined=True),
     }
 )
 
@@ -206,18 +186,15 @@ class NetworkVerifier(ModelVerifier):
         revision: the hub's commit, 40 hexadecimal digits.
         labels: names of the outputs in their order, where the config's `id2label` says nothing.
         run: sizes and device.
-
-    Raises:
-        ConfigError: an argument has no usable value, or the model is of another kind.
-        MissingExtra: transformers or torch is not installed.
-        EngineError: the files have another hash, or cannot be loaded.
     """
 
     def __init__(
         self, family: str, model: str | Path, *, sha256: str, revision: str = "",
         labels: Sequence[str] | None = None, run: NetworkRun | None = None,
     ) -> None:  # fmt: skip
-        self._family, self._run = _family(family), run or NetworkRun()
+        if family not in FAMILIES:
+            raise ConfigError(f"family is {family!r:.40}, wanted one of {', '.join(FAMILIES)}")
+        self._family, self._run = FAMILIES[family], run or NetworkRun()
         self._files = files = pinned_files(model, sha256, revision)
         self._torch = library("torch", f"the model {files.name}")
         tokenizer = _loaded(files, "AutoTokenizer")
@@ -272,15 +249,6 @@ class NetworkVerifier(ModelVerifier):
         return len(names), entailing, place_of(names, OPPOSING)
 
     def _read(self, claim: str, passages: Sequence[str]) -> Judgement:
-        if not self._family.by_sentence:
-            return self._read_whole(claim, passages)
-        sentences = [span.of(claim) for span in split_sentences(claim)] or [claim]
-        judged = [self._read_whole(sentence, passages) for sentence in sentences]
-        entailment = sum(sentence.entailment for sentence in judged) / len(judged)
-        contradiction = sum(sentence.contradiction for sentence in judged) / len(judged)
-        return judgement(WindowScore(entailment, contradiction, weakest(judged).passage))
-
-    def _read_whole(self, claim: str, passages: Sequence[str]) -> Judgement:
         try:
             offsets = self._texts.encode(claim, add_special_tokens=False).offsets
             if not offsets:
@@ -342,12 +310,6 @@ class NetworkVerifier(ModelVerifier):
                 f"a run of {len(cuts)} pairs of at most {longest} tokens failed", "torch"
             ) from error
         return np.array(logits, dtype=np.float64)
-
-
-def _family(name: str) -> PairFamily:
-    if name not in FAMILIES:
-        raise ConfigError(f"family is {name!r:.40}, wanted one of {', '.join(FAMILIES)}")
-    return FAMILIES[name]
 
 
 def place_of(names: Sequence[str], known: Sequence[str]) -> int | None:
@@ -419,75 +381,3 @@ def _positions(config: Any) -> int | None:
         padding = getattr(config, "pad_token_id", None)
         return most - (padding if isinstance(padding, int) else 1) - 1
     return most
-
-
-class LoadedVerifier(ModelVerifier):
-    """Judges claims by scores in [0, 1] of an object that the caller has loaded.
-
-    An object of HHEM has `predict(pairs)`, one of MiniCheck `score(docs=, claims=)`, one of
-    AlignScore `score(contexts=, claims=)`. What is not supported counts as neutral. A passage that
-    is longer than the object takes is given in overlapping pieces.
-
-    Args:
-        family: `hhem`, `minicheck` or `alignscore`.
-        model: the object; nobody checks its files, and the identity says so.
-        identity: the caller's name for model and version.
-        passage: longest passage that the object reads whole, in characters.
-
-    Raises:
-        ConfigError: an argument has no usable value.
-    """
-
-    def __init__(self, family: str, model: Any, identity: str, *, passage: int = 2_000) -> None:
-        self._family, self._model, self._name = _family(family), model, identity
-        if not self._family.method:
-            raise ConfigError(f"objects of the family {family!r} have no method that is known")
-        if not identity:
-            raise ConfigError("a verifier's identity is empty, wanted a name for model and version")
-        if passage < 1:
-            raise ConfigError(f"passage is {passage}, wanted at least 1")
-        thresholds = {f"{family}_supported": DECIDED, f"{family}_passage": float(passage)}
-        super().__init__(f"{family}@1 with {identity} ({UNCHECKED})", thresholds, passage)
-
-    def _read(self, claim: str, passages: Sequence[str]) -> Judgement:
-        cuts = pieces(passages, self.passage)
-        try:
-            with self._turn:
-                scores = [float(score) for score in self._call(claim, [text for _, text in cuts])]
-        except Exception as error:  # any class of the library, or of torch below it
-            raise self._error(f"failed with {type(error).__name__}") from error
-        if len(scores) != len(cuts):
-            raise self._error(f"gave {len(scores)} scores for {len(cuts)} pairs")
-        wrong = [score for score in scores if not 0.0 <= score <= 1.0]
-        if wrong:
-            raise self._error(f"gave the score {wrong[0]}, wanted one in [0, 1]")
-        return best(
-            [WindowScore(score, 0.0, at) for (at, _), score in zip(cuts, scores, strict=True)]
-        )
-
-    def _call(self, claim: str, texts: list[str]) -> Sequence[float]:
-        family = self._family
-        call = getattr(self._model, family.method)
-        if not family.texts:
-            returned = call([(text, claim) for text in texts])
-        else:
-            returned = call(**{family.texts: texts, "claims": [claim] * len(texts)})
-        scores: Sequence[float] = returned if family.score is None else returned[family.score]
-        return scores
-
-    def _error(self, what: str) -> EngineError:
-        return EngineError(f"the verifier {self._name} {what}", engine=self._name)
-
-
-def pieces(passages: Sequence[str], longest: int) -> list[tuple[int, str]]:
-    """Passages in pieces of at most so many characters, with their positions; none is left out.
-
-    >>> pieces(["abc", "defghij"], 4)
-    [(0, 'abc'), (1, 'defg'), (1, 'efgh'), (1, 'ghij')]
-    """
-    overlap = min(CHARACTER_OVERLAP, longest // 2)
-    return [
-        (place, passage[start:end])
-        for place, passage in enumerate(passages)
-        for start, end in windows(len(passage), longest, overlap)
-    ]

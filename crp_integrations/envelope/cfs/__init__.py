@@ -5,7 +5,7 @@ tokenizer, settings and the time. Out: an `AssembledContext` with its text, its 
 of content and of markers apart, what was left out and why, and the five desired properties as
 measured.
 
-Read `records`, `tokens`, `search` (the one file that calls the fabric), `assembly` (the whole path
+Read `records`, `search` (the one file that calls the fabric), `assembly` (the whole path
 on one screen), then its step `pack`.
 
 It is another assembler than the envelope of CRP-SPEC-003 beside it: chunks are grouped by

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import UTC, datetime
 from itertools import pairwise
 from threading import Lock
@@ -20,6 +21,7 @@ from crp_integrations.envelope.cfs.pack import (
     FORMAT,
     WHOLE,
     Placed,
+    SimpleTokenizer,
     deduplicate,
     fit_text,
     pack,
@@ -39,15 +41,13 @@ from crp_integrations.envelope.cfs.search import (
     ORDER,
     RECENT,
     RRF,
-    PairRunner,
     best_of_each,
     group_by_document,
     hybrid_search,
     prefer_recent,
-    run_in_turn,
     unique_results,
 )
-from crp_integrations.envelope.cfs.tokens import ContextTokenizer, SimpleTokenizer
+from crp_integrations.envelope.ports import ContextTokenizer
 from crp_integrations.envelope.records import Drop
 from crp_integrations.envelope.screen import ResultScreen
 from crp_integrations.errors import RequestError
@@ -194,7 +194,7 @@ def assemble_context(
     *,
     now: datetime,
     settings: AssemblySettings = _DEFAULTS,
-    both: PairRunner = run_in_turn,
+    pool: Executor | None = None,
     cache: ContextCache | None = None,
     scope: str = "",
     screen: ResultScreen | None = None,
@@ -218,7 +218,7 @@ def assemble_context(
         known = cache.get(CacheKey(scope, view.generation(), view.state_hash(), digest))
         if known is not None:
             return known
-    search = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, both=both)
+    search = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, pool=pool)
     refused, screened = screen.refused(search.results) if screen is not None else ({}, ())
     context = assemble(
         query,
@@ -389,14 +389,14 @@ def verify_properties(
     *,
     now: datetime,
     settings: AssemblySettings = _DEFAULTS,
-    both: PairRunner = run_in_turn,
+    pool: Executor | None = None,
 ) -> AssembledContext:
     """A context of which all five properties were measured, by assembling it twice, uncached.
 
     Spec: CFS-021 §P1, §12
     """
     context, repeat = (
-        assemble_context(query, view, budget, tokenizer, now=now, settings=settings, both=both)
+        assemble_context(query, view, budget, tokenizer, now=now, settings=settings, pool=pool)
         for _ in range(2)
     )
     return context.changed(
@@ -406,11 +406,11 @@ def verify_properties(
     )
 
 
-def same_context(one: AssembledContext, other: AssembledContext) -> bool:
+def same_context(left: AssembledContext, right: AssembledContext) -> bool:
     """Whether two contexts have the same chunks in the same order and the same text.
 
     Spec: CFS-021 §12
     """
-    if [chunk.chunk_id for chunk in one.chunks] != [chunk.chunk_id for chunk in other.chunks]:
+    if [chunk.chunk_id for chunk in left.chunks] != [chunk.chunk_id for chunk in right.chunks]:
         return False
-    return one.text == other.text
+    return left.text == right.text

@@ -1,4 +1,4 @@
-"""Chunks in a budget: three ways to fill it, equal chunks, and the text with its markers.
+"""Chunks in a budget: tokens counted and cut, three ways to fill it, duplicates, and the text.
 
 The text has a marker for each document (`cfs-format@1`) and is counted whole (`cfs-whole@1`).
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Final
 
 from crp_integrations.envelope.cfs.records import (
     ContextChunk,
@@ -17,11 +18,89 @@ from crp_integrations.envelope.cfs.records import (
     PackingName,
     RetrievalResult,
 )
-from crp_integrations.envelope.cfs.search import reading_order
-from crp_integrations.envelope.cfs.tokens import DOTS, ContextTokenizer
+from crp_integrations.envelope.ports import ContextTokenizer
 from crp_integrations.language.text import plain
+from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.seals import blake3_of
+
+DOTS = "..."
+SIMPLE = "simple@1"
+CHARACTERS = 4
+
+
+class SimpleTokenizer:
+    """Four characters a token; the default where no model is named.
+
+    >>> SimpleTokenizer().count_tokens("12345"), SimpleTokenizer().truncate_to_tokens("1234567", 1)
+    (2, '1234...')
+    """
+
+    identity: Final = SIMPLE
+    keeps_counts: Final = False
+
+    def count_tokens(self, text: str) -> int:
+        """A quarter of the characters, rounded up."""
+        return (len(text) + CHARACTERS - 1) // CHARACTERS
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        return [self.count_tokens(text) for text in texts]
+
+    def truncate_to_tokens(self, text: str, max_tokens: int) -> str:
+        """The text up to four characters a token; the three dots come on top of them."""
+        most = max(0, max_tokens) * CHARACTERS
+        return text if len(text) <= most else text[:most].strip() + DOTS
+
+
+class ModelTokenizer:
+    """Counts as a model does, through the counter of that model."""
+
+    keeps_counts: Final = True
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    @property
+    def identity(self) -> str:
+        """The counter's identity."""
+        return self._counter.identity
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens as the model counts them."""
+        return max(0, self._counter.count(text))
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        return [max(0, count) for count in self._counter.count_many(texts)]
+
+    def truncate_to_tokens(self, text: str, max_tokens: int) -> str:
+        """The text, or a beginning with three dots that has at most `max_tokens` with them.
+
+        It is cut where one character more would be too much. Empty where not even the dots fit.
+        """
+        if self.count_tokens(text) <= max_tokens:
+            return text
+
+        def cut(end: int) -> str:
+            return text[:end].strip() + DOTS
+
+        def fits(end: int) -> bool:
+            return self.count_tokens(cut(end)) <= max_tokens
+
+        if not fits(0):
+            return ""
+        # Galloping first: a long text is not counted whole to keep a little of it.
+        low, high = 0, min(len(text), max(1, max_tokens) * CHARACTERS)
+        while fits(high):
+            if high == len(text):
+                return cut(high)
+            low, high = high, min(len(text), 2 * high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return cut(low)
+
 
 ALGORITHMS: Mapping[PackingName, str] = {
     "greedy": "cfs-greedy@1",
@@ -158,11 +237,16 @@ def pack(
     if packing == "score_weighted":
         ended = _score_weighted(results, filling)
     else:
-        way: Callable[[Sequence[DocumentGroup], _Filling], bool] = (
-            _greedy if packing == "greedy" else _interleaved
-        )
-        ended = way(groups, filling)
+        ended = (_greedy if packing == "greedy" else _interleaved)(groups, filling)
     return ContextPackResult(tuple(filling.placed), ended)
+
+
+def reading_order(group: DocumentGroup) -> list[RetrievalResult]:
+    """The chunks of a group by sequence, then byte offset; others keep the total order.
+
+    Spec: CFS-021 §7
+    """
+    return sorted(group.chunks, key=lambda r: (r.chunk.sequence, r.chunk.byte_offset))
 
 
 def _greedy(groups: Sequence[DocumentGroup], filling: _Filling) -> bool:
@@ -220,18 +304,6 @@ _WORD = re.compile(r"[^\W_]+")
 def token_set(text: str) -> frozenset[str]:
     """The distinct words of a text, in lower case."""
     return frozenset(_WORD.findall(plain(text)))
-
-
-def overlap(left: frozenset[str], right: frozenset[str]) -> float:
-    """Shared tokens by the size of the smaller set, [0, 1]; 0 when one of them is empty.
-
-    Spec: CFS-021 §10
-
-    >>> overlap(frozenset("abcd"), frozenset("abx"))
-    0.6666666666666666
-    """
-    smaller = min(len(left), len(right))
-    return len(left & right) / smaller if smaller else 0.0
 
 
 def deduplicate(

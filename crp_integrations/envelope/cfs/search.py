@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -19,7 +20,7 @@ from crp_integrations.envelope.cfs.records import (
     SourceChunk,
     SourceDocument,
 )
-from crp_integrations.envelope.cfs.tokens import ContextTokenizer
+from crp_integrations.envelope.ports import ContextTokenizer
 from crp_integrations.errors import RequestError, StoreBusy, StoreError
 from crp_integrations.fabric.records import Fact, Source, shown
 from crp_integrations.vectors import FloatRows
@@ -32,24 +33,6 @@ RRF = "rrf@1"
 _ATTEMPTS = 3
 # The last part of a location: the first and the last character in the document, or the first.
 _OFFSET = re.compile(r"(?:^|· )(\d{1,15})(?:-\d{1,15})?$")
-
-Left = TypeVar("Left")
-Right = TypeVar("Right")
-
-
-class PairRunner(Protocol):
-    """Runs two functions, in whatever order or at once."""
-
-    def __call__(
-        self, left: Callable[[], Left], right: Callable[[], Right], /
-    ) -> tuple[Left, Right]:
-        """What both gave."""
-        ...
-
-
-def run_in_turn(left: Callable[[], Left], right: Callable[[], Right], /) -> tuple[Left, Right]:
-    """One after the other."""
-    return left(), right()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +56,11 @@ def hybrid_search(
     *,
     tokenizer: ContextTokenizer,
     settings: AssemblySettings,
-    both: PairRunner = run_in_turn,
+    pool: Executor | None = None,
 ) -> SearchedChunks:
     """The chunks that are nearest or hold words of the question, from one state of the fabric.
+
+    With a pool both searches run at once.
 
     Spec: CFS-021 §11, §Parallel
     """
@@ -95,7 +80,11 @@ def hybrid_search(
     for attempt in range(_ATTEMPTS):
         generation = view.generation()
         try:
-            near, worded = both(semantic, lexical)
+            if pool is None:
+                near, worded = semantic(), lexical()
+            else:
+                running = pool.submit(semantic)
+                worded, near = lexical(), running.result()
             results = _results(view, near, worded, settings)
             counts = _counts(view, results, tokenizer)
             state_root = view.state_hash()
@@ -281,14 +270,6 @@ def group_by_document(
         groups, key=lambda group: (*_falling(group.max_score), group.document.path,
                                    group.document.id)
     )  # fmt: skip
-
-
-def reading_order(group: DocumentGroup) -> list[RetrievalResult]:
-    """The chunks of a group by sequence, then byte offset; others keep the total order.
-
-    Spec: CFS-021 §7
-    """
-    return sorted(group.chunks, key=lambda r: (r.chunk.sequence, r.chunk.byte_offset))
 
 
 def _falling(score: float) -> tuple[bool, float]:

@@ -8,8 +8,6 @@ from crp_integrations.fabric.ports.engines import (
     CommunityEngine,
     GraphEngine,
     GraphIndex,
-    LexicalEngine,
-    LexicalIndex,
     Notify,
 )
 from crp_integrations.fabric.ports.facts import FactBrief, FactOutline, FactsFacet, LogMark
@@ -38,8 +36,6 @@ __all__ = [
     "FactsFacet",
     "GraphEngine",
     "GraphIndex",
-    "LexicalEngine",
-    "LexicalIndex",
     "LogMark",
     "Notify",
     "Store",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -85,51 +85,6 @@ class CommunityEngine(Protocol):
 
         Returns:
             Shape (nodes,), numbers from 0 without gaps.
-
-        Raises:
-            EngineError: the library failed.
-        """
-        ...
-
-
-class LexicalIndex(Protocol):
-    """Words of the retrievable facts of one state; later states leave it as it is."""
-
-    def search(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-        """Best facts that hold any of the terms: id and BM25 score above 0, higher better.
-
-        Terms come from strangers; no character of them has a meaning. Ties by id.
-
-        Raises:
-            EngineError: the library failed.
-        """
-        ...
-
-    def changed(self, removed: Sequence[str], added: Iterable[tuple[str, str]]) -> LexicalIndex:
-        """The index of a later state; only that of the last state may be asked for one.
-
-        Args:
-            removed: ids whose texts go; unknown ones are left out.
-            added: ids and texts that come, after the removal.
-
-        Raises:
-            EngineError: the library failed.
-        """
-        ...
-
-
-class LexicalEngine(Protocol):
-    """Builds word indexes in memory.
-
-    Attributes:
-        name: library and version.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    def build(self, texts: Iterable[tuple[str, str]]) -> LexicalIndex:
-        """Index texts by id.
 
         Raises:
             EngineError: the library failed.

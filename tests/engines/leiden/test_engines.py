@@ -155,34 +155,6 @@ def test_cliques_are_communities_and_lonely_nodes_stay_alone(engine: CommunityEn
         assert found.tolist() == [node // 7 for node in range(42)] + [6, 7, 8]
 
 
-def test_a_membership_to_start_from_is_improved_not_obeyed(engine: CommunityEngine) -> None:
-    left, right, weights = cliques()
-    wrong = np.array([node // 7 for node in range(42)])
-    wrong[:3] = 5
-    found = engine.partition(42, left, right, weights, **{**USUAL, "iterations": 1}, initial=wrong)
-    assert found.tolist() == [node // 7 for node in range(42)]
-
-
-def test_one_round_from_before_is_as_good_as_ten_from_nothing(engine: CommunityEngine) -> None:
-    left, right, weights = planted()
-    known = 1485
-    old = (left < known) & (right < known)
-    before = engine.partition(known, left[old], right[old], weights[old], **USUAL)
-    start = np.concatenate([before, before.max() + 1 + np.arange(1500 - known)])
-    warm = engine.partition(1500, left, right, weights, **{**USUAL, "iterations": 1}, initial=start)
-    cold = engine.partition(1500, left, right, weights, **USUAL)
-    assert modularity(warm, left, right, weights) > modularity(cold, left, right, weights) - 0.001
-    # The new ones were placed, and nearly nobody else moved.
-    assert len(set(warm.tolist())) < 40 and np.mean(warm[:known] == numbered(before)) > 0.95
-
-
-def test_a_graph_without_edges_is_all_single(engine: CommunityEngine) -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    found = engine.partition(4, nothing, nothing, np.zeros(0), **USUAL)
-    assert found.tolist() == [0, 1, 2, 3]
-    assert engine.partition(0, nothing, nothing, np.zeros(0), **USUAL).tolist() == []
-
-
 @pytest.mark.parametrize(
     ("left", "right", "weights", "initial"),
     [

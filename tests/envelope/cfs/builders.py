@@ -15,7 +15,7 @@ from crp_integrations.envelope.cfs.records import (
     SourceDocument,
     TokenBudget,
 )
-from crp_integrations.envelope.cfs.tokens import ContextTokenizer
+from crp_integrations.envelope.ports import ContextTokenizer
 from tests.doubles import NOON
 
 QUERY = "blockchain consensus"
