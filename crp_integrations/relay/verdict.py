@@ -28,6 +28,7 @@ from crp_integrations.policy.verdict import (
     judge_answer,
     may_withhold,
     needs_review,
+    unreachable_words,
     violation_report,
 )
 from crp_integrations.relay.examination import may_be_forbidden
@@ -126,7 +127,7 @@ def decide(
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
         wanted = terms.accept_quality
-        return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
+        return Unreachable(unreachable(tier, wanted, judgement, report, policy.require_quality))
     return Deliver()
 
 
@@ -134,6 +135,7 @@ def unreachable(
     tier: QualityTier,
     wanted: Sequence[QualityTier],
     judgement: PolicyJudgement,
+    report: Report,
     listed: Sequence[QualityTier] = (),
 ) -> QualityUnreachable:
     """The refusal of a caller whose demands on quality cannot be met.
@@ -143,12 +145,10 @@ def unreachable(
     if not accepts_tier(tier, wanted):
         message = f"tier {tier} is the best that can be reached, and the caller accepts "
         return QualityUnreachable(message + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
-    unmet = [violation for violation in judgement.violations if not violation.withholds]
-    message = "; ".join(
-        f"{violation.directive} is not met, it is {violation.seen}" for violation in unmet
-    )
     return QualityUnreachable(
-        message, tier=tier, wanted=() if accepts_tier(tier, listed) else tuple(listed)
+        unreachable_words(judgement, report),
+        tier=tier,
+        wanted=() if accepts_tier(tier, listed) else tuple(listed),
     )
 
 
