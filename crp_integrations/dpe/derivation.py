@@ -171,7 +171,7 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     quiet = level.risk is RiskLevel.LOW
     return report.model_copy(
         update={
-            "grounding_pct": _share(grounded, len(stated), dossier),
+            "grounding_pct": _share(grounded, len(stated), claims, dossier),
             "risk_level": level.risk,
             "risk_score": level.score,
             "flagged": LEVELS.index(level.risk) >= LEVELS.index(RiskLevel.MEDIUM),
@@ -331,7 +331,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
         worst = worse(worst, level)
     if _conflicts_within(report):
         worst = worse(worst, RiskLevel.MEDIUM)
-    if not has_text(dossier.answer):
+    if not _is_answer(claims, dossier):
         worst = worse(worst, RiskLevel.UNKNOWN)
     score = BASE.get(worst)
     if score is not None:
@@ -370,7 +370,7 @@ def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
 def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
     """How far an answer was read; one without text was not."""
     counts = count_claims(claims)
-    if not has_text(dossier.answer) or (counts.unread and not counts.read):
+    if not _is_answer(claims, dossier) or (counts.unread and not counts.read):
         return Verification.UNREAD
     return Verification.PARTIAL if counts.unread else Verification.VERIFIED
 
@@ -384,14 +384,17 @@ def checked_share(claims: Sequence[Claim], dossier: Dossier) -> float:
     read = sum(
         claim.end - claim.start for claim in stated if claim.status is not ClaimStatus.NOT_CHECKED
     )
-    return _share(read, sum(claim.end - claim.start for claim in stated), dossier)
+    return _share(read, sum(claim.end - claim.start for claim in stated), claims, dossier)
 
 
-def _share(part: int, whole: int, dossier: Dossier) -> float:
+def _share(part: int, whole: int, claims: Sequence[Claim], dossier: Dossier) -> float:
     """A share; of nothing it is 1, but for an answer without text, which says nothing."""
-    if whole:
-        return part / whole
-    return 1.0 if has_text(dossier.answer) else 0.0
+    return part / whole if whole else float(_is_answer(claims, dossier))
+
+
+def _is_answer(claims: Sequence[Claim], dossier: Dossier) -> bool:
+    """Whether something is said: there is text, and not all of it is reasoning."""
+    return bool(claims) and has_text(dossier.answer)
 
 
 def circumstances(report: Report, dossier: Dossier) -> Circumstances:

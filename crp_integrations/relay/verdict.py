@@ -15,6 +15,7 @@ from crp_integrations.dpe import remedies
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
+from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.messages import Reply
 from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
@@ -217,6 +218,11 @@ def _unsupported(report: Report) -> list[str]:
     return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
 
 
+def _said(answer: str) -> str:
+    """What an answer says besides its reasoning."""
+    return without_reasoning(answer, reasoning_spans(answer)).strip()
+
+
 def _before(request: Request) -> str:
     """The answer right before this one; empty where there is none or its text is not known."""
     return (
@@ -275,7 +281,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not reply.answer.strip(),
+            unanswered=bool(reply.tool_calls) and not _said(reply.answer),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,

@@ -323,3 +323,14 @@ def test_a_judges_statuses_decide_a_whole_report() -> None:
     assert report.grounding_pct == 0.5
     assert (report.risk_level, report.verification) == (HIGH, Verification.VERIFIED)
     assert report.claim_counts == ClaimCounts(read=2, supported=1, wrong=1)
+
+
+@pytest.mark.parametrize(
+    "answer", ["<think>It has 9 piers.", "<reasoning>The pier is open.</reasoning>\n"]
+)
+def test_reasoning_alone_is_no_answer(answer: str) -> None:
+    for judge in (None, scripted_judge()):
+        report = examine(answer, [SENTENCE], judge=judge)
+        assert (report.risk_level, report.risk_score) == (UNKNOWN, None)
+        assert (report.grounding_pct, report.checked_share) == (0.0, 0.0)
+        assert report.verification is Verification.UNREAD

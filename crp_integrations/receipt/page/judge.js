@@ -672,10 +672,12 @@ function levelOf(claims, { mode, answer, highRisk, personal }) {
     worst = Math.max(worst, level);
   }
   if (claims.conflicts) worst = Math.max(worst, rank("MEDIUM"));
-  if (!WRITTEN.test(answer)) worst = Math.max(worst, rank("UNKNOWN"));
+  // Reasoning alone is no answer.
+  const isAnswer = claims.length > 0 && WRITTEN.test(answer);
+  if (!isAnswer) worst = Math.max(worst, rank("UNKNOWN"));
   const level = JUDGING.levels[worst];
   return { level, score: level === "UNKNOWN" ? null : JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),
-    verification: !WRITTEN.test(answer) || (unread && !read) ? "UNREAD" : unread ? "PARTIAL" : "VERIFIED" };
+    verification: !isAnswer || (unread && !read) ? "UNREAD" : unread ? "PARTIAL" : "VERIFIED" };
 }
 
 // Why, in at most five sentences, gravest first; quotations have their texts.
