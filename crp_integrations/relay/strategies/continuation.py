@@ -79,6 +79,9 @@ def worst_headers(
         values = [fields[name] for fields in each if name in fields]
         if values:
             made[name] = (min if name in _LOWEST else max)(values, key=float)
+    if made.get(names.RISK) == RiskLevel.UNKNOWN:
+        # The scores of windows that were read say nothing of one that was not.
+        made.pop(names.RISK_SCORE, None)
     for name in (*_COUNTS, *_ENVELOPES_COUNTS) if envelopes else _COUNTS:
         values = [fields[name] for fields in each if name in fields]
         if values:
@@ -399,6 +402,8 @@ class ContinuedAnswer(ReportedQuestion):
         """The last window's, with the worst of all of them, and whether a bridge was laid."""
         each = [answer.headers for answer in self._answers]
         headers = {**last.headers, **worst_headers(each, envelopes=False)}
+        if headers.get(names.RISK) == RiskLevel.UNKNOWN:
+            headers.pop(names.RISK_SCORE, None)
         if self._bridges[-1] and names.FLOW in headers:
             flow = FlowValue(score=last.report.flow_score, remediation="stitched")
             headers |= write_response(ResponseHeaders(flow=flow))
