@@ -15,6 +15,7 @@ from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.delegation import asked_by, result_of
+from crp_integrations.relay.judge import BACKGROUND, Judge, JudgeChoices
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer, conversation_of
 from crp_integrations.relay.relay import Relay
@@ -185,6 +186,25 @@ def merge_fields(own: Mapping[str, Any], handed: Mapping[str, Any]) -> dict[str,
     budgets = (own.get("safety_budget"), handed.get("safety_budget"))
     limits = [budget for budget in budgets if budget is not None]
     return {**both, "safety_budget": min(limits)} if limits else both
+
+
+def handed_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The judge of agents below an agent that have none: its own, else the one it was handed.
+
+    One in the background is not handed on: whom it tells is the agent's affair.
+    """
+    judge = own.get("judge")
+    if judge is None:
+        return dict(above)
+    background = own.get("judge_mode") or (judge.settings.mode if isinstance(judge, Judge) else "")
+    if judge is False or background == BACKGROUND:
+        return {}
+    return {name: own[name] for name in ("judge", *JudgeChoices.__annotations__) if own.get(name)}
+
+
+def with_judge(own: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an agent's questions; one without a judge has that of the agents around it."""
+    return {**above, **own} if own.get("judge") is None else dict(own)
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:

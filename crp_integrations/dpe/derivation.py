@@ -18,6 +18,7 @@ from typing import Any, Final
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.reasons import reasons
+from crp_integrations.dpe.pii.spans import is_repeated
 from crp_integrations.dpe.records import (
     HIDDEN_TEXT,
     NO_SENTENCE,
@@ -25,6 +26,7 @@ from crp_integrations.dpe.records import (
     ClaimCounts,
     Classification,
     Evidence,
+    PersonalDatum,
     Report,
 )
 from crp_integrations.dpe.risk import (
@@ -169,7 +171,7 @@ def derive(report: Report, dossier: Dossier, settings: DpeSettings, language: st
     quiet = level.risk is RiskLevel.LOW
     return report.model_copy(
         update={
-            "grounding_pct": _share(grounded, len(stated), dossier),
+            "grounding_pct": _share(grounded, len(stated), claims, dossier),
             "risk_level": level.risk,
             "risk_score": level.score,
             "flagged": LEVELS.index(level.risk) >= LEVELS.index(RiskLevel.MEDIUM),
@@ -295,7 +297,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     """The level of the worst claim, and a score that further claims only raise.
 
     A contradicted claim and an invented specific are HIGH; a contradiction that touches personal
-    data of the answer, or a registered high-risk use, is CRITICAL. Other unsupported claims are
+    data that the answer itself brings up, or a registered high-risk use, is CRITICAL. Others are
     HIGH under `context-strict`, MEDIUM under `context-preferred`, LOW with a flag under `open`. A
     claim that nobody read makes the answer UNKNOWN at least.
 
@@ -303,7 +305,12 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     """
     worst, counted, allowed = RiskLevel.LOW, 0, False
     high_risk = report.eu_ai_act_class is AiActClass.HIGH and dossier.system.domain is not None
-    touched = [claim for claim in claims if _has_personal_data(claim, report)]
+    own = _own_personal_data(report, dossier)
+    touched = [
+        claim
+        for claim in claims
+        if any(datum.start < claim.end and claim.start < datum.end for datum in own)
+    ]
     sentences = {claim.sentence_index for claim in touched} - {NO_SENTENCE}
     for claim in claims:
         level = RiskLevel.LOW
@@ -324,7 +331,7 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
         worst = worse(worst, level)
     if _conflicts_within(report):
         worst = worse(worst, RiskLevel.MEDIUM)
-    if not has_text(dossier.answer):
+    if not _is_answer(claims, dossier):
         worst = worse(worst, RiskLevel.UNKNOWN)
     score = BASE.get(worst)
     if score is not None:
@@ -332,11 +339,15 @@ def level_of(claims: Sequence[Claim], report: Report, dossier: Dossier) -> Level
     return Level(worst, score, allowed)
 
 
-def _has_personal_data(claim: Claim, report: Report) -> bool:
-    return any(
-        datum.where == "answer" and datum.start < claim.end and claim.start < datum.end
+def _own_personal_data(report: Report, dossier: Dossier) -> list[PersonalDatum]:
+    """Personal data of the answer that neither the evidence nor the question brought up."""
+    known = "\n".join([dossier.question, *(text for _, text in dossier.passages)])
+    return [
+        datum
         for datum in report.personal.found
-    )
+        if datum.where == "answer"
+        and not is_repeated(dossier.answer[datum.start : datum.end], known)
+    ]
 
 
 def worse(one: RiskLevel, other: RiskLevel) -> RiskLevel:
@@ -359,7 +370,7 @@ def count_claims(claims: Sequence[Claim]) -> ClaimCounts:
 def verification_of(claims: Sequence[Claim], dossier: Dossier) -> Verification:
     """How far an answer was read; one without text was not."""
     counts = count_claims(claims)
-    if not has_text(dossier.answer) or (counts.unread and not counts.read):
+    if not _is_answer(claims, dossier) or (counts.unread and not counts.read):
         return Verification.UNREAD
     return Verification.PARTIAL if counts.unread else Verification.VERIFIED
 
@@ -373,14 +384,17 @@ def checked_share(claims: Sequence[Claim], dossier: Dossier) -> float:
     read = sum(
         claim.end - claim.start for claim in stated if claim.status is not ClaimStatus.NOT_CHECKED
     )
-    return _share(read, sum(claim.end - claim.start for claim in stated), dossier)
+    return _share(read, sum(claim.end - claim.start for claim in stated), claims, dossier)
 
 
-def _share(part: int, whole: int, dossier: Dossier) -> float:
+def _share(part: int, whole: int, claims: Sequence[Claim], dossier: Dossier) -> float:
     """A share; of nothing it is 1, but for an answer without text, which says nothing."""
-    if whole:
-        return part / whole
-    return 1.0 if has_text(dossier.answer) else 0.0
+    return part / whole if whole else float(_is_answer(claims, dossier))
+
+
+def _is_answer(claims: Sequence[Claim], dossier: Dossier) -> bool:
+    """Whether something is said: there is text, and not all of it is reasoning."""
+    return bool(claims) and has_text(dossier.answer)
 
 
 def circumstances(report: Report, dossier: Dossier) -> Circumstances:

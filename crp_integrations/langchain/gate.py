@@ -40,7 +40,12 @@ from crp_integrations.langchain.model import streaming_suppressed, without_strea
 from crp_integrations.langchain.runs import RunTreeHandler
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
-from crp_integrations.policy.verdict import judge_answer, unread_note, withholding
+from crp_integrations.policy.verdict import (
+    judge_answer,
+    unreachable_words,
+    unread_note,
+    withholding,
+)
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
@@ -255,7 +260,7 @@ class CRPGate(CheckedRunnable):
                 value=value,
             )
         if judgement.unreachable:
-            raise _unreachable(judgement, tier)
+            raise _unreachable(judgement, report, tier)
         return report
 
     def _checked(self, input: Any, run_manager: Any, config: Any, **kwargs: Any) -> Any:
@@ -464,10 +469,12 @@ def text_of(answer: Any) -> str:
     return answer_text(answer)
 
 
-def _unreachable(judgement: PolicyJudgement, tier: QualityTier | None) -> QualityUnreachable:
-    unmet = [violation for violation in judgement.violations if not violation.withholds]
-    message = "; ".join(
-        f"{violation.directive} is not met, it is {violation.seen}" for violation in unmet
+def _unreachable(
+    judgement: PolicyJudgement, report: Report, tier: QualityTier | None
+) -> QualityUnreachable:
+    wanted = tuple(
+        violation.directive for violation in judgement.violations if not violation.withholds
     )
-    wanted = tuple(violation.directive for violation in unmet)
-    return QualityUnreachable(message, tier=tier.value if tier else "", wanted=wanted)
+    return QualityUnreachable(
+        unreachable_words(judgement, report), tier=tier.value if tier else "", wanted=wanted
+    )

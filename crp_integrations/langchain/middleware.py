@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents import AgentState
@@ -26,8 +26,10 @@ from crp_integrations.adapters.conversations import (
     check_fields,
     delegated_fields,
     hand_back,
+    handed_judge,
     held_rejections,
     merge_fields,
+    with_judge,
 )
 from crp_integrations.adapters.observed_answers import (
     Attach,
@@ -277,7 +279,9 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         room = getattr(request.model, "max_tokens", None)
         state: Any = request.state
         asking: dict[str, Any] = {
-            **merge_fields(self._asking, state.get("crp_asked", {})),
+            **merge_fields(
+                with_judge(self._asking, self._judge_above()), state.get("crp_asked", {})
+            ),
             "session_id": state.get("crp_session"),
             "loop_depth": state.get("crp_depth", 0),
             "system_prompt": read.system or None,
@@ -395,7 +399,17 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     def _outer(self, request: ToolCallRequest) -> OuterAgent:
         state = request.state if isinstance(request.state, dict) else {}
-        return OuterAgent(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
+        return OuterAgent(
+            self.relay,
+            state.get("crp_session", ""),
+            state.get("crp_depth", 0),
+            handed_judge(self._asking, self._judge_above()),
+        )
+
+    def _judge_above(self) -> Mapping[str, Any]:
+        """The judge of the agent around this one; it reads no facts of another relay."""
+        around = outer_agent()
+        return around.judge if around is not None and around.relay is self.relay else {}
 
     def _hold(
         self,

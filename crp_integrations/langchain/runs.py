@@ -368,11 +368,13 @@ class OuterAgent:
 
     Attributes:
         depth: agents around that agent, 0 for the root.
+        judge: fields of a question by which agents below it are judged that have no judge.
     """
 
     relay: Relay
     session_id: str
     depth: int
+    judge: Mapping[str, Any] = field(default_factory=dict)
 
 
 _OUTER: Final[ContextVar[OuterAgent | None]] = ContextVar("crp_langchain_outer", default=None)

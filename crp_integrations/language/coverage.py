@@ -55,15 +55,65 @@ _TAG = re.compile(
 )
 
 
+# The labels of the ReAct format, as LangChain's and LlamaIndex's agents have them written.
+_STEP = re.compile(
+    r"^[ \t*]{0,5}(?P<label>Thought|Action|Action Input|Observation|Final Answer|Answer)"
+    r"\*{0,2}:\*{0,2}",
+    re.MULTILINE,
+)
+_ANSWERS: Final = ("Final Answer", "Answer")
+# LangChain's prompt ends in "Thought:", so the last step begins behind the label.
+_LAST_THOUGHT: Final = "i now know the final answer"
+
+
 def reasoning_spans(text: str) -> tuple[Span, ...]:
-    """The stretches in which a model thinks aloud, tags included; they are no answer.
+    r"""The stretches in which a model thinks aloud, tags and labels included; they are no answer.
 
     A tag counts where it opens a line outside of a fence, so that an answer about such tags
-    stays one. A tag without an end reaches to the end of the text.
+    stays one. A tag without an end reaches to the end of the text. Of a text in the ReAct format
+    all but what stands behind the label of the answer is reasoning, where there is such a label.
 
     >>> [span.of("<think>Hm.</think>Yes.") for span in reasoning_spans("<think>Hm.</think>Yes.")]
     ['<think>Hm.</think>']
+    >>> reasoning_spans("Thought: It is 4.\nAnswer: It is 3.")
+    (Span(start=0, end=25),)
     """
+    tagged = _tagged_spans(text)
+    steps = _step_spans(without_reasoning(text, tagged)) if "nswer" in text else []
+    if not steps:
+        return tagged
+    spans: list[Span] = []
+    for span in sorted([*tagged, *steps], key=lambda span: span.start):
+        if spans and span.start <= spans[-1].end:
+            spans[-1] = Span(spans[-1].start, max(spans[-1].end, span.end))
+        else:
+            spans.append(span)
+    return tuple(spans)
+
+
+def _step_spans(text: str) -> list[Span]:
+    """The steps of the ReAct format, each up to behind the label of the answer that it leads to."""
+    labels = list(_STEP.finditer(text))
+    if not any(match["label"] in _ANSWERS for match in labels):
+        return []
+    before = text[: labels[0].start()].strip()
+    names = [match["label"] for match in labels]
+    steps = "Action Input" in names or (not before and names[0] == "Thought")
+    if not steps and before.rpartition("\n")[2].strip(" .*").lower() != _LAST_THOUGHT:
+        return []
+    spans: list[Span] = []
+    start: int | None = 0
+    for match in labels:
+        if start is None and match["label"] == "Thought":
+            start = match.start()
+        elif start is not None and match["label"] in _ANSWERS:
+            spans.append(Span(start, match.end()))
+            start = None
+    return spans if start is None else [*spans, Span(start, len(text))]
+
+
+def _tagged_spans(text: str) -> tuple[Span, ...]:
+    """The stretches between tags of reasoning."""
     if "<" not in text:
         return ()
     spans: list[Span] = []

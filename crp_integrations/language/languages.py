@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from crp_integrations.language.memo import remembered
 
-# Closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, negations.
+# Closed classes: articles, pronouns, prepositions, conjunctions, auxiliaries, negations; with an
+# apostrophe those that lose their vowel before another one.
 _FUNCTION_WORDS: Final = {
-    "en": """the of and to is was that with for are were this from have has been which their they
-        it by at would will not on as but its does did can should if or an be you""",
+    "en": """a i in the of and to is was that with for are were this from have has been which
+        their they it by at would will not on as but its does did can should if or an be you""",
     "de": """der die das und ist nicht ein eine einer eines einem einen den dem des mit auf für von
         zu im wird werden wurde wurden sind war sich auch bei nach oder aus dass durch über zum zur
         als kann können hat haben es sie er ich wir am vom""",
     "fr": """le la les des du et est une un dans pour que qui pas ne sur avec par au aux ce cette
-        sont ont été il elle ils elles vous nous se plus ou mais être avoir son sa ses leur""",
+        sont ont été il elle ils elles vous nous se plus ou mais être avoir son sa ses leur de en à
+        l' d' s' n' c' j' m' t' qu'""",
     "es": """el la los las de del y es una un en que por con para no se su al lo como más pero sus
         son fue está están ha han o este esta esto si cuando hay ser sin sobre""",
     "it": """il lo la gli le di del della dei delle dell e è un una in che per con non si al alla
-        sono da dal dalla nel nella ma come più anche questo questa ha hanno stato essere o i""",
+        sono da dal dalla nel nella ma come più anche questo questa ha hanno stato essere o i a
+        l' un' d' c' dell' all' dall' nell' sull' quest'""",
     "pt": """o a os as do da dos das e é um uma em no na nos nas que por com para não se ao à mais
         mas são foi está ou como seu sua ser ter tem pelo pela também""",
     "nl": """de het een en van is niet dat die in op te voor met zijn was werd worden wordt aan ook
@@ -38,6 +42,12 @@ _FUNCTION_WORDS: Final = {
     "tr": """ve bir bu için ile da de olarak olan daha çok en ne gibi var yok değil kadar sonra
         göre her veya ise ancak tarafından mi""",
 }  # fmt: skip
+# Letters that a language writes and English does not.
+_OWN_LETTERS: Final = {
+    "de": "äöüß", "fr": "àâæçéèêëîïôœùûüÿ", "es": "áéíñóúü", "it": "àèéìòù",
+    "pt": "àáâãçéêíóôõú", "nl": "éëïóöü", "pl": "ąćęłńóśźż", "sv": "åäö", "da": "æøå",
+    "cs": "áčďéěíňóřšťúůýž", "tr": "âçğıöşü",
+}  # fmt: skip
 # Scripts that one language or few are written in, by the first word of a letter's name.
 _SCRIPTS: Final = {
     "GREEK": "el", "HEBREW": "he", "THAI": "th", "HANGUL": "ko", "DEVANAGARI": "hi",
@@ -47,6 +57,8 @@ _SCRIPTS: Final = {
 }  # fmt: skip
 _LETTERS_OF = (("uk", frozenset("іїєґ")), ("fa", frozenset("پچژگی")))
 _WORD = re.compile(r"[^\W\d_]+")
+# An elision keeps its apostrophe; what touches a digit, or a dot or slash within, is a code.
+_TOKEN = re.compile(r"(?<![\w./@:=])(?<!\d-)[^\W\d_]++(?![\d_]|[./@:=]\w|-\d)(?:['’](?=[^\W\d_]))?")
 # Code, quotations of names and addresses are of no language.
 _ASIDE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+", re.DOTALL)
 _FEWEST_LETTERS: Final = 8
@@ -66,7 +78,66 @@ def _hits() -> dict[str, tuple[str, ...]]:
     return hits
 
 
+@cache
+def _writers() -> dict[str, tuple[str, ...]]:
+    writers: dict[str, tuple[str, ...]] = {}
+    for language, letters in _OWN_LETTERS.items():
+        for letter in letters:
+            writers[letter] = (*writers.get(letter, ()), language)
+    return writers
+
+
+class _WordCounts(NamedTuple):
+    """The words of a text in a script, those of each language, and how many of these differ."""
+
+    script: str
+    words: int
+    counts: Mapping[str, int]
+    different: Mapping[str, int]
+
+    def best(self, others: Iterable[str]) -> str:
+        """The language of most words where it is ahead of all these others; "" elsewhere.
+
+        Of related languages that are not among these, the one with most words is named.
+        """
+        if self.script != "latin":
+            return self.script
+        best, second = sorted(self.counts, key=lambda code: (-self.counts[code], code))[:2]
+        ahead = max((self.counts.get(code, 0) for code in others if code != best), default=0)
+        sure = (
+            self.counts[best] >= max(_FEWEST_HITS, _SHARE * self.words, _AHEAD * ahead)
+            and self.counts[best] > self.counts[second]
+            and self.different[best] >= _FEWEST_WORDS
+        )
+        return best if sure else ""
+
+
 @remembered
+def _count_words(text: str) -> _WordCounts:
+    text = _ASIDE.sub(" ", text)
+    words = _WORD.findall(text.lower())
+    script = _script(words)
+    if script != "latin":
+        letters = frozenset("".join(words))
+        own = (code for code, few in _LETTERS_OF if _fits(script, code) and letters & few)
+        return _WordCounts(next(own, script), len(words), {}, {})
+    counts = dict.fromkeys(_FUNCTION_WORDS, 0)
+    different: dict[str, set[str]] = {code: set() for code in counts}
+    hits, writers = _hits(), _writers()
+    for token, times in Counter(_TOKEN.findall(text)).items():
+        word = token.lower().replace("’", "'")
+        languages: Iterable[str] = hits.get(word) or hits.get(word.rstrip("'"), ())
+        # Names keep their letters in every language.
+        if not languages and token[0].islower() and not token.isascii():
+            languages = {code for letter in set(word) for code in writers.get(letter, ())}
+        for code in languages:
+            counts[code] += times
+            different[code].add(word)
+    return _WordCounts(
+        script, len(words), counts, {code: len(seen) for code, seen in different.items()}
+    )
+
+
 def guess_language(text: str) -> str:
     """The ISO 639-1 code of a text's language, "" when it is unsure.
 
@@ -75,25 +146,7 @@ def guess_language(text: str) -> str:
     >>> guess_language("Acme Corp, Berlin")
     ''
     """
-    words = _WORD.findall(_ASIDE.sub(" ", text).lower())
-    script = _script(words)
-    if script != "latin":
-        letters = frozenset("".join(words))
-        return next(
-            (code for code, own in _LETTERS_OF if _fits(script, code) and letters & own), script
-        )
-    counts = dict.fromkeys(_FUNCTION_WORDS, 0)
-    different: dict[str, set[str]] = {code: set() for code in counts}
-    for word in words:
-        for code in _hits().get(word, ()):
-            counts[code] += 1
-            different[code].add(word)
-    best, second = sorted(counts, key=lambda code: (-counts[code], code))[:2]
-    sure = (
-        counts[best] >= max(_FEWEST_HITS, _SHARE * len(words), _AHEAD * counts[second])
-        and len(different[best]) >= _FEWEST_WORDS
-    )
-    return best if sure else ""
+    return _count_words(text).best(_FUNCTION_WORDS)
 
 
 def _fits(script: str, code: str) -> bool:
@@ -120,13 +173,17 @@ def _script(words: list[str]) -> str:
 def differs(answer: str, evidence: str) -> str:
     """The code of an answer's language where the evidence is surely in another; else "".
 
-    One paragraph of the evidence in the answer's language is enough to be silent.
+    Data have no language, so paragraphs in prose speak for evidence that is a table or JSON for
+    the rest. One paragraph in the answer's language is enough to be silent. How near the answer is
+    to a third language matters little: it only has to be far from those of the evidence.
 
     >>> differs("Die Gebühr ist nicht in dem Preis.", "The fee is not in the price of it.")
     'de'
     """
-    own = guess_language(answer)
-    if not own or guess_language(evidence) in ("", own):
+    whole = guess_language(evidence)
+    counts = _count_words(answer)
+    if not counts.best(()) or counts.best(()) == whole:
         return ""
-    parts = (part for part in evidence.split("\n") if part.strip())
-    return "" if any(guess_language(part) == own for part in parts) else own
+    languages = {whole, *map(guess_language, evidence.split("\n"))} - {""}
+    own = counts.best(languages)
+    return own if languages and own not in languages else ""

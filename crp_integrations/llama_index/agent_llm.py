@@ -32,8 +32,10 @@ from crp_integrations.adapters.conversations import (
     check_fields,
     delegated_fields,
     hand_back,
+    handed_judge,
     held_rejections,
     merge_fields,
+    with_judge,
 )
 from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.adapters.observed_answers import (
@@ -89,6 +91,7 @@ class _AgentRun:
     Attributes:
         parent: session of the agent around it, empty for the root.
         handed: fields that the agent around it hands down.
+        judge: fields by which it and agents below it are judged that have no judge of their own.
         own: the session is the run's alone, and ends with it.
         held: ids of the tool calls whose results the session holds.
     """
@@ -96,6 +99,7 @@ class _AgentRun:
     session_id: str
     parent: str = ""
     handed: dict[str, Any] = field(default_factory=dict)
+    judge: dict[str, Any] = field(default_factory=dict)
     depth: int = 0
     own: bool = False
     held: set[str] = field(default_factory=set)
@@ -304,7 +308,7 @@ class CRPAgentLLM(ChatLLM):
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
-            **merge_fields(self._asking, run.handed),
+            **merge_fields(with_judge(self._asking, run.judge), run.handed),
             "session_id": run.session_id,
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
@@ -376,6 +380,7 @@ class CRPAgentLLM(ChatLLM):
         check_depth(depth, self._max_depth)
         named = "" if around else self._named(span)
         made = _AgentRun(named or new_session(), depth=depth, own=not named)
+        made.judge = handed_judge(self._asking, outer.judge if outer is not None else {})
         if outer is not None:
             made.handed = delegated_fields(self._relay, outer.session_id)
             made.parent = outer.session_id

@@ -153,6 +153,14 @@ def unread_reason(report: Report) -> str:
     return "the judge gave no verdict that its quotations bear out"
 
 
+def uncounted_reason(report: Report) -> str:
+    """Why nobody read which parts of a question an answer covers."""
+    run = report.judge
+    if run is None or run.skipped or run.failed or unfitted_facts(report):
+        return unread_reason(report)
+    return "the judge did not tell which parts of the question the answer covers"
+
+
 def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`default-src`: every factual claim rests on a source that is allowed.
 
@@ -274,8 +282,15 @@ def flow_of(examined: PolicyCase) -> float | None:
 
 def completeness_of(examined: PolicyCase) -> float | None:
     """The share of the question's needs that are answered; None where nobody read that."""
-    # A question without needs of its own leaves none open.
-    return 1.0 if NOTHING in examined.report.stages else examined.report.completeness_score
+    return read_completeness(examined.report)
+
+
+def read_completeness(report: Report) -> float | None:
+    """The share of a question's needs that are answered; None where nobody read that.
+
+    A question without needs of its own leaves none open.
+    """
+    return 1.0 if NOTHING in report.stages else report.completeness_score
 
 
 Measured = Callable[[PolicyCase], float | None]

@@ -17,11 +17,13 @@ from typing import Final
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import PolicyRelaxed
 from crp_integrations.policy.demands import (
+    NOT_READ,
     RISKS,
     RULES,
     PolicyCase,
     UnmetDemand,
     check_warning,
+    uncounted_reason,
     unfitted_facts,
     unread_reason,
     unread_value,
@@ -154,6 +156,16 @@ def unread_note(
         return ""
     seen = unread_value(report)
     return f"{seen}: {unread_reason(report)}" if seen else ""
+
+
+def unreachable_words(judgement: PolicyJudgement, report: Report) -> str:
+    """The sentence on the demands on quality that an answer does not meet, and why it is so."""
+    return "; ".join(
+        f"{violation.directive} is not met, it is {violation.seen}"
+        + (f": {uncounted_reason(report)}" if violation.seen == NOT_READ else "")
+        for violation in judgement.violations
+        if not violation.withholds
+    )
 
 
 def _demands(policy: Policy, report: Report, unmet: Sequence[UnmetDemand]) -> tuple[Demand, ...]:

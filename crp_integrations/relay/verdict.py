@@ -15,6 +15,7 @@ from crp_integrations.dpe import remedies
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
+from crp_integrations.language.coverage import reasoning_spans, without_reasoning
 from crp_integrations.messages import Reply
 from crp_integrations.policy.directives import Demand
 from crp_integrations.policy.policy_text import policy_hash
@@ -28,6 +29,7 @@ from crp_integrations.policy.verdict import (
     judge_answer,
     may_withhold,
     needs_review,
+    unreachable_words,
     violation_report,
 )
 from crp_integrations.relay.examination import may_be_forbidden
@@ -126,7 +128,7 @@ def decide(
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
         wanted = terms.accept_quality
-        return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
+        return Unreachable(unreachable(tier, wanted, judgement, report, policy.require_quality))
     return Deliver()
 
 
@@ -134,6 +136,7 @@ def unreachable(
     tier: QualityTier,
     wanted: Sequence[QualityTier],
     judgement: PolicyJudgement,
+    report: Report,
     listed: Sequence[QualityTier] = (),
 ) -> QualityUnreachable:
     """The refusal of a caller whose demands on quality cannot be met.
@@ -143,12 +146,10 @@ def unreachable(
     if not accepts_tier(tier, wanted):
         message = f"tier {tier} is the best that can be reached, and the caller accepts "
         return QualityUnreachable(message + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
-    unmet = [violation for violation in judgement.violations if not violation.withholds]
-    message = "; ".join(
-        f"{violation.directive} is not met, it is {violation.seen}" for violation in unmet
-    )
     return QualityUnreachable(
-        message, tier=tier, wanted=() if accepts_tier(tier, listed) else tuple(listed)
+        unreachable_words(judgement, report),
+        tier=tier,
+        wanted=() if accepts_tier(tier, listed) else tuple(listed),
     )
 
 
@@ -217,6 +218,11 @@ def _unsupported(report: Report) -> list[str]:
     return [claim.text for claim in report.claims if claim.flagged][:MOST_QUOTED]
 
 
+def _said(answer: str) -> str:
+    """What an answer says besides its reasoning."""
+    return without_reasoning(answer, reasoning_spans(answer)).strip()
+
+
 def _before(request: Request) -> str:
     """The answer right before this one; empty where there is none or its text is not known."""
     return (
@@ -275,7 +281,7 @@ class AnswerVerdict:
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
-            unanswered=bool(reply.tool_calls) and not reply.answer.strip(),
+            unanswered=bool(reply.tool_calls) and not _said(reply.answer),
             review_below=world.settings.sessions.budget.review
             if world.settings.sessions.budget.enforce
             else 0.0,

@@ -599,6 +599,92 @@ def test_a_sub_agent_is_under_the_policy_of_the_one_around_it():
         outer.invoke(ASK)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    ("own", "above", "checked"),
+    [
+        # Three agents, the innermost first; the outermost has its judge.
+        ({}, {}, "judge ScriptedJudge"),
+        ({"judge": False}, {}, "exact comparison"),
+        ({}, {"judge": False}, "exact comparison"),
+    ],
+)
+async def test_agents_below_one_with_a_judge_have_it_too(own, above, checked, asynchronous):
+    relay, reports = opened(), []
+
+    def below(model, tools, **fields):
+        made = agent_of(model, relay, tools, **fields)
+
+        def kept(result):
+            message = answers(result)[-1]
+            reports.append(message.response_metadata["crp"])
+            return message.content
+
+        def call() -> str:
+            return kept(made.invoke(ASK))
+
+        async def acall() -> str:
+            return kept(await made.ainvoke(ASK))
+
+        return call, acall
+
+    inner, ainner = below(scripted(WRONG), [], **own)
+
+    @tool
+    def look() -> str:
+        """Ask the innermost agent."""
+        return inner()
+
+    @tool
+    async def alook() -> str:
+        """Ask the innermost agent."""
+        return await ainner()
+
+    name = "alook" if asynchronous else "look"
+    tools = [alook if asynchronous else look]
+    middle, amiddle = below(scripted(calling(name, {}), FACTS[0]), tools, **above)
+
+    @tool
+    def ask() -> str:
+        """Ask the agent between."""
+        return middle()
+
+    @tool
+    async def aask() -> str:
+        """Ask the agent between."""
+        return await amiddle()
+
+    name = "aask" if asynchronous else "ask"
+    outer = agent_of(
+        scripted(calling(name, {}), FACTS[0]),
+        relay,
+        [aask if asynchronous else ask],
+        judge=reader(),
+    )
+    await outer.ainvoke(ASK) if asynchronous else outer.invoke(ASK)
+    assert reports[0]["checked_by"] == checked
+    # What one agent has decided holds below it alone.
+    other, _ = below(scripted(WRONG), [])
+    other()
+    assert reports[-1]["checked_by"] == "exact comparison"
+
+
+def test_a_judge_reads_nothing_of_an_agents_other_relay():
+    inner = agent_of(scripted(FACTS[0]), opened(), [])
+    reports = []
+
+    @tool
+    def ask() -> str:
+        """Ask another agent."""
+        message = answers(inner.invoke(ASK))[-1]
+        reports.append(message.response_metadata["crp"])
+        return message.content
+
+    model = scripted(calling("ask", {}), FACTS[0])
+    agent_of(model, opened(), [ask], judge=reader()).invoke(ASK)
+    assert reports[0]["checked_by"] == "exact comparison"
+
+
 def test_what_a_sub_agent_costs_is_taken_from_the_one_around_it():
     relay = opened()
     inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(relay)])

@@ -525,8 +525,8 @@ async def test_a_tag_names_a_session_that_stays():
 
 async def test_a_sub_agent_is_under_the_policy_of_the_one_around_it_and_costs_it():
     relay = opened()
-    # A policy is handed down and a judge is not, so each agent has its own.
-    inner = agent(CRPAgentLLM(relay, scripted(WRONG), judge=reader()), name="inner")
+    # Policy and judge are handed down.
+    inner = agent(CRPAgentLLM(relay, scripted(WRONG)), name="inner")
     assert str(await inner.run(QUESTION)) == WRONG
 
     async def ask() -> str:
@@ -542,6 +542,24 @@ async def test_a_sub_agent_is_under_the_policy_of_the_one_around_it_and_costs_it
     ]
     assert budgets[0] == 1.0 > budgets[1]
     assert str(result) == FACTS[0]
+
+
+@pytest.mark.parametrize(("own", "checked"), [({}, "judge"), ({"judge": False}, "exact")])
+async def test_an_agent_below_one_with_a_judge_has_it_too(own, checked):
+    relay, reports = opened(), []
+    inner = agent(CRPAgentLLM(relay, scripted(FACTS[0]), **own), name="inner")
+
+    async def ask() -> str:
+        """Ask another agent."""
+        result = await inner.run(QUESTION)
+        reports.append(result.metadata["crp"])
+        return str(result)
+
+    outer = CRPAgentLLM(relay, scripted([("ask", {})], FACTS[0]), judge=reader())
+    await agent(outer, [ask]).run(QUESTION)
+    assert reports[0]["checked_by"].startswith(checked)
+    await agent(CRPAgentLLM(relay, scripted([("ask", {})], FACTS[0])), [ask]).run(QUESTION)
+    assert reports[1]["checked_by"] == "exact comparison"
 
 
 async def test_an_agent_too_deep_is_stopped():

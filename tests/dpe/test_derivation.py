@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations import examine
 from crp_integrations.dpe.derivation import LEVELS, UNSUPPORTED_LEVEL, derive, worse
 from crp_integrations.dpe.dossier import Dossier, System
 from crp_integrations.dpe.judge.verdict import ALLOWED, CONFLICT
@@ -38,6 +39,7 @@ from crp_integrations.vocabulary import (
 )
 from tests.dpe.helpers import check
 from tests.dpe.judging import Case, contradicted, saying, supported
+from tests.relay.judges import scripted_judge
 
 LOW, UNKNOWN, MEDIUM, HIGH, CRITICAL = RiskLevel
 OPEN, PREFERRED, STRICT = GroundingMode.OPEN, GroundingMode.PREFERRED, GroundingMode.STRICT
@@ -238,6 +240,44 @@ def test_personal_data_count_in_the_sentence_of_a_contradicted_claim(
     assert report.risk_level is level
 
 
+@pytest.mark.parametrize(
+    ("passage", "question", "answer", "own"),
+    [
+        ("Anna Schmidt paid 300 euros.", "", "Anna Schmidt paid 400 euros.", False),
+        ("SCHMIDT, Anna: 300 euros.", "", "Mr. Schmidt paid 400 euros.", False),
+        (
+            "The tenant paid 300 euros.",
+            "What did Anna Schmidt pay?",
+            "Anna Schmidt paid 400.",
+            False,
+        ),
+        ("Call +1 (202) 555-0142.", "", "Call +1 202 555 0142 on Monday.", False),
+        ("Call +1 202 555 0142.", "", "Call +1 202 555 0199.", True),
+        ("Write to ann@example.com.", "", "Write to anna@example.com.", True),
+        ("The tenant paid 300 euros.", "", "Anna Schmidt paid 300 euros.", True),
+    ],
+)
+@pytest.mark.parametrize("tool", [False, True])
+def test_data_that_evidence_or_question_brings_up_is_none_of_the_answers(
+    passage: str, question: str, answer: str, own: bool, tool: bool
+) -> None:
+    call = {"id": "t1", "type": "function", "function": {"name": "crm", "arguments": "{}"}}
+    turns = [
+        {"role": "user", "content": question or "What is known?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t1", "content": passage},
+    ]
+    report = examine(
+        answer,
+        [] if tool else [passage],
+        question or None,
+        conversation=turns if tool else (),
+        judge=scripted_judge("CONTRADICTED"),
+    )
+    assert report.personal.found
+    assert report.risk_level is (CRITICAL if own else HIGH)
+
+
 @pytest.mark.parametrize("said", [SUPPORTED, OVERREACH, INVENTION, UNREAD])
 def test_personal_data_lift_nothing_that_is_not_contradicted(said: Said) -> None:
     assert derived(said, personal=personal_at(4)).risk_level is derived(said).risk_level
@@ -283,3 +323,14 @@ def test_a_judges_statuses_decide_a_whole_report() -> None:
     assert report.grounding_pct == 0.5
     assert (report.risk_level, report.verification) == (HIGH, Verification.VERIFIED)
     assert report.claim_counts == ClaimCounts(read=2, supported=1, wrong=1)
+
+
+@pytest.mark.parametrize(
+    "answer", ["<think>It has 9 piers.", "<reasoning>The pier is open.</reasoning>\n"]
+)
+def test_reasoning_alone_is_no_answer(answer: str) -> None:
+    for judge in (None, scripted_judge()):
+        report = examine(answer, [SENTENCE], judge=judge)
+        assert (report.risk_level, report.risk_score) == (UNKNOWN, None)
+        assert (report.grounding_pct, report.checked_share) == (0.0, 0.0)
+        assert report.verification is Verification.UNREAD

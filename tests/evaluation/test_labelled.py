@@ -30,13 +30,19 @@ def reports(name: str) -> Iterator[tuple[dict[str, Any], Report, Report]]:
 
 def test_answers_in_five_languages() -> None:
     found: Counter[tuple[bool, RiskLevel]] = Counter()
+    named: Counter[bool] = Counter()
     for row, alone, judged in reports("languages"):
         # Half of the passages are English: without a judge nothing is flagged for its language.
         assert alone.risk_level in (RiskLevel.LOW, RiskLevel.UNKNOWN)
+        flags = [flag for flag in alone.flags if flag.startswith("language=")]
+        assert flags in ([], [f"language={row['language']}"])
+        named[row["passage_language"] != row["language"]] += bool(flags)
         found[row["hallucinated"], judged.risk_level] += 1
         assert judged.flagged is row["hallucinated"]
     assert found[False, RiskLevel.LOW] >= 98
     assert sum(found.values()) == 140
+    assert named[True] >= 69
+    assert named[False] == 0
 
 
 def test_which_parts_of_a_question_are_answered() -> None:

@@ -17,7 +17,9 @@ PIECES = st.lists(
         "Acme rose|and |but |; |. |\n|\n\n|- |1. |2. |34. |٣٤.|٣٤. |a) |iv. |b. || a | 5 |\n|| 1 | x |\n"
         "||---|---|\n|```\n|```python\n|```Acme earned 5\n|~~~\n|# |> |5% |½|² |\u2028|\u2029word|\x85|\x0c"
         '|\u200b|\u202e|\U000e0041|\ufe0f|<think>|</think>|<reasoning>| (|"|–|…|？|十二年|\\|🎉|{|}|[|]|"a": 1'
-        "|\t|\r\n|ａｎｄ |12|x".replace("||", "|\x01").split("|")
+        "|\t|\r\n|ａｎｄ |12|x|Thought: |\nThought: |\nAction: |\nAction Input: |\nAnswer: |\nFinal Answer: ".replace(
+            "||", "|\x01"
+        ).split("|")
     ).map(lambda piece: piece.replace("\x01", "|")),
     max_size=25,
 ).map("".join)
@@ -91,6 +93,26 @@ def test_a_leaf_stands_with_its_keys() -> None:
     ("text", "answer"),
     [
         ("<think>It is 5.</think>It is 6.", "It is 6."),
+        # LangChain's and LlamaIndex's agents; the prompt of the first ends in the first label.
+        (
+            "Thought: It may be 5.\nAction: look\nAction Input: x\nObservation: 5\nThought: 6?\nFinal Answer: It is 6.",
+            "It is 6.",
+        ),
+        (
+            "I should look.\nAction: look\nAction Input: {}\nObservation: 5\nFinal Answer: It is 6.",
+            "It is 6.",
+        ),
+        (" I now know the final answer.\nFinal Answer: It is 6.", "It is 6."),
+        (
+            "Thought: I can answer.\nAnswer: It is 6.\n\nObservation: it was 5.",
+            "It is 6.\n\nObservation: it was 5.",
+        ),
+        ("**Thought:** It is 5.\n**Final Answer:** It is 6.\nThought: or 7?", "It is 6."),
+        ("<think>It is 5.</think>\nThought: It is 4.\nAnswer: It is 6.", "It is 6."),
+        ("Thought: It is 5.", "Thought: It is 5."),
+        ("Observation: It is 5.\nAnswer: It is 6.", "Observation: It is 5.\nAnswer: It is 6."),
+        ("The sum is 5.\nFinal Answer: It is 6.", "The sum is 5.\nFinal Answer: It is 6."),
+        ("Action: Ann sends it.\nAnswer: It is 6.", "Action: Ann sends it.\nAnswer: It is 6."),
         (
             "<thinking>\nIs it?\n</thinking>\n<scratchpad>5</scratchpad>\nYes, it is 6.",
             "Yes, it is 6.",
@@ -105,7 +127,8 @@ def test_reasoning_is_no_answer(text: str, answer: str) -> None:
     for span in reversed(reasoning_spans(text)):
         left = left[: span.start] + left[span.end :]
     assert left.strip() == answer
-    assert " ".join(text[one.start : one.end] for one in segment(text)) == answer
+    claims = " ".join(text[one.start : one.end] for one in segment(text))
+    assert claims.split() == answer.split()
 
 
 @pytest.mark.parametrize(

@@ -55,3 +55,51 @@ def test_languages(code: str) -> None:
 def test_names_code_and_short_texts_are_unsure(text: str) -> None:
     assert guess_language(text) == ""
     assert differs(text, ENGLISH) == ""
+
+
+SHORT = {
+    "de": "Für Schüler gibt es die Karte um zwei Drittel günstiger.",
+    "fr": "L'entrée est gratuite d'octobre à mars, jusqu'à la fermeture de l'aile nord.",
+    "es": "Los niños pagan la mitad y los mayores de setenta años no pagan.",
+    "it": "L'ultima corsa dell'autobus è alle undici, con un'ora di attesa.",
+    "pl": "Wnuki wchodzą bezpłatnie, dorośli płacą połowę.",
+}
+
+
+@pytest.mark.parametrize("code", SHORT)
+def test_a_short_answer_is_far_from_the_evidences_language_though_near_a_kin(code: str) -> None:
+    assert differs(SHORT[code], ENGLISH) == code
+    assert differs(SHORT[code], f"{ENGLISH}\n{TEXTS[code]}") == ""
+    # Italian beside Spanish is no other language until it is clearly ahead.
+    assert differs(SHORT[code], SHORT[code]) == ""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"order": "T-5", "items": [{"sku": "L-2", "qty": 2, "price_eur": 34.5}], "state": "sent"}\n'
+        * 6,
+        "| plant | built | output |\n|---|---|---|\n" + "| Norhaven | 1957 | 412 MW |\n" * 12,
+        "02:14:03Z INFO pool size=20 in_use=6 waiting=0\n" * 12,
+    ],
+)
+def test_a_paragraph_of_prose_speaks_for_data(data: str) -> None:
+    assert differs(TEXTS["de"], data) == ""
+    assert differs(TEXTS["de"], data + ENGLISH) == "de"
+    assert differs(ENGLISH, data + ENGLISH) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A-882  web-2 /orders 503  02:33:30Z  k.ilves (mail)  -  02:41:00Z  auto-resolved",
+        "It's by a guy named W.H.S. Koerner, a.k.a. O. I. Zed, and I'm v1.0-ready.",
+        "Łódź, Gdańsk, Kraków, Poznań, Köln, München, Göteborg, São Paulo, Besançon",
+        "In 2018 one of Willem Dafoe's roles was portraying Vincent van Gogh.",
+        "In Through the Out Door was made in 2 months.",
+    ],
+)
+def test_codes_initials_and_names_are_words_of_no_other_language(text: str) -> None:
+    assert guess_language(text) in ("", "en")
+    assert differs(ENGLISH, f"{text}\n{text}") == ""
+    assert differs(text, ENGLISH) == ""

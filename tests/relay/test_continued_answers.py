@@ -431,6 +431,6 @@ def test_a_demand_for_completeness_is_judged_after_the_last_window(open_relay: O
 def test_an_answer_that_stays_incomplete_is_unreachable(open_relay: Opener) -> None:
     model = ScriptedModel(COMMISSIONED, "Nothing is known on that.")
     relay = made(open_relay, model, dispatch={"flow": "none"})
-    with pytest.raises(QualityUnreachable, match=r"require-completeness 0\.9 is not met"):
+    with pytest.raises(QualityUnreachable, match=r"require-completeness 0\.90 is not met"):
         relay.ask(QUESTION, **NARROW, policy="require-completeness 0.90")
     assert len(model.calls) == 2

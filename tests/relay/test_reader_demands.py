@@ -17,6 +17,7 @@ from crp_integrations.errors import (
     ConfigError,
     CRPError,
     ModelError,
+    QualityUnreachable,
     RequestError,
     SafetyHalt,
 )
@@ -34,6 +35,7 @@ from tests.gateway.application import BODY, FAST, application, fill, key_for
 from tests.gateway.application import FACTS as PLANTS
 from tests.gateway.application import opened as gateway_opened
 from tests.judges import reply_to
+from tests.relay.judges import scripted_judge
 from tests.servers import openai_double
 
 FACTS = langchain.FACTS
@@ -51,7 +53,8 @@ DIRECTIVES = (
     "block-fabrication",
     "default-src context",
 )
-DEMANDS = (*DIRECTIVES, "require-completeness 0.80", "upgrade-on-risk reflexive")
+COMPLETE = "require-completeness 0.80"
+DEMANDS = (*DIRECTIVES, COMPLETE, "upgrade-on-risk reflexive")
 PROFILES = ("profile=medical", "profile=financial")
 REFUSED = r"every answer to be read before it is shown, and .*judge=.*'unchecked allow'"
 
@@ -150,6 +153,8 @@ def by_gateway(answer: str, policy: str, judge: Any) -> None:
     if response.status_code == 200:
         return
     message = response.json()["error"]["message"]
+    if response.status_code == 503:
+        raise QualityUnreachable(message)
     if response.status_code == 451:
         raise SafetyHalt(message, directive=message.rpartition("(")[2].partition(", found")[0])
     assert response.status_code == 400, message
@@ -187,7 +192,7 @@ def test_without_a_reader_every_demand_is_refused(door: Any) -> None:
 
 @each_door
 def test_without_a_reader_an_answer_passes_where_that_is_allowed(door: Any) -> None:
-    for policy in DIRECTIVES:
+    for policy in DEMANDS:
         door(RIGHT, f"{policy}; unchecked allow", None)
 
 
@@ -220,6 +225,19 @@ def test_what_the_judge_did_not_read_is_withheld_unless_it_is_allowed(door: Any)
             door(RIGHT, policy, judge_of(failing))
         assert "1 of 1 claim was not read" in str(caught.value)
         door(RIGHT, f"{policy}; unchecked allow", judge_of(failing))
+
+
+@each_door
+def test_whether_an_answer_is_complete_is_read_or_it_is_unmet(door: Any) -> None:
+    door(RIGHT, COMPLETE, scripted_judge(needs=(True,)))
+    for judge, why in (
+        (scripted_judge(needs=(False,)), r"0 of 1 needs are answered|it is 0"),
+        (judge_of(failing), "it is not read: the judge failed: ModelError"),
+        (judge_of(reading), "it is not read: the judge did not tell which parts"),
+    ):
+        with pytest.raises(QualityUnreachable, match=rf"{COMPLETE} is not met.*{why}"):
+            door(RIGHT, COMPLETE, judge)
+    door(RIGHT, f"{COMPLETE}; unchecked allow", judge_of(failing))
 
 
 # --- readers that are no judge, and requests that name what they accept -------------------------

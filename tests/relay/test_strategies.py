@@ -380,7 +380,7 @@ def test_none_and_too_many_are_refused(open_relay: Opener) -> None:
         relay.batch([BATCHED[0], "  "], model=MODEL)
 
 
-RISKS = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
+RISKS = ("LOW", "UNKNOWN", "MEDIUM", "HIGH", "CRITICAL")
 fractions = st.integers(0, 1000).map(lambda n: f"{n / 1000:.3f}")
 
 
@@ -410,10 +410,11 @@ def test_no_value_is_better_than_that_of_any_window(each: list[dict[str, str]]) 
             assert "SABCD".index(tier) >= "SABCD".index(one[names.QUALITY_TIER])
         if names.SAFETY_BUDGET in one:
             assert float(said[names.SAFETY_BUDGET]) <= float(one[names.SAFETY_BUDGET])
-        if names.RISK_SCORE in one:
+        if names.RISK_SCORE in one and said[names.RISK] != "UNKNOWN":
             assert float(said[names.RISK_SCORE]) >= float(one[names.RISK_SCORE])
         if names.FABRICATIONS in one:
             assert int(said[names.FABRICATIONS]) >= int(one[names.FABRICATIONS])
+    assert not (said[names.RISK] == "UNKNOWN" and names.RISK_SCORE in said)
     # Each value is one that a window has, so its spelling is one that a header may have.
     assert said[names.GROUNDING_PCT] in {one[names.GROUNDING_PCT] for one in each}
     assert worst_headers(list(reversed(each))).keys() == said.keys()

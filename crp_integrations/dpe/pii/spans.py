@@ -44,6 +44,10 @@ NEVER_CHECKED: Final = (
 )
 """Personal data that nothing here looks for; a report says so."""
 
+# Of a name; initials are none.
+_WORDS: Final = re.compile(r"[^\W\d_]{3,}")
+_NUMBERED: Final = re.compile(r"[\d@]")
+
 
 @dataclass(frozen=True, slots=True)
 class PersonalSpan:
@@ -243,3 +247,18 @@ def _unmixed(text: str) -> str:
         return "".join(_LOOKALIKES.get(letter, letter) for letter in word)
 
     return _MIXED.sub(latin, text)
+
+
+def is_repeated(datum: str, known: str) -> bool:
+    """Whether a text brings a datum up: a name by its words, all else as a whole.
+
+    >>> is_repeated("Schmidt", "Anna Schmidt pays."), is_repeated("Ann Lee", "Anna Schmidt pays.")
+    (True, False)
+    >>> is_repeated("+1 202 555-0142", "Her number is +1 (202) 555 0142.")
+    True
+    """
+    datum, known = datum.lower(), known.lower()
+    words = _WORDS.findall(datum)
+    if words and not _NUMBERED.search(datum):
+        return set(_WORDS.findall(known)).issuperset(words)
+    return "".join(filter(str.isalnum, datum)) in "".join(filter(str.isalnum, known))

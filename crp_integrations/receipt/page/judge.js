@@ -642,8 +642,19 @@ function statusesOf(told, said, claims) {
 // Whether a claim asserts something and nobody read it.
 const isUnread = (claim) => claim.status === "NOT_CHECKED";
 
+// Whether a text brings a datum up: a name by its words, all else as a whole.
+function isRepeated(datum, known) {
+  const words = (text) => text.match(/[\p{L}\p{Nl}\p{No}]{3,}/gu) || [];
+  const letters = (text) => text.replace(/[^\p{L}\p{N}]/gu, "");
+  const [own, others] = [datum.toLowerCase(), known.toLowerCase()];
+  const named = words(own);
+  if (!named.length || /[\p{Nd}@]/u.test(own)) return letters(others).includes(letters(own));
+  const brought = new Set(words(others));
+  return named.every((word) => brought.has(word));
+}
+
 // An answer is as risky as its worst claim; further ones only raise the score. What is at stake:
-// a registered high-risk use, and the sentences with personal data of the answer.
+// a registered high-risk use, and the sentences with personal data that the answer brings up.
 function levelOf(claims, { mode, answer, highRisk, personal }) {
   let [worst, counted, read, unread] = [0, 0, 0, 0];
   const rank = (level) => JUDGING.levels.indexOf(level);
@@ -661,10 +672,12 @@ function levelOf(claims, { mode, answer, highRisk, personal }) {
     worst = Math.max(worst, level);
   }
   if (claims.conflicts) worst = Math.max(worst, rank("MEDIUM"));
-  if (!WRITTEN.test(answer)) worst = Math.max(worst, rank("UNKNOWN"));
+  // Reasoning alone is no answer.
+  const isAnswer = claims.length > 0 && WRITTEN.test(answer);
+  if (!isAnswer) worst = Math.max(worst, rank("UNKNOWN"));
   const level = JUDGING.levels[worst];
   return { level, score: level === "UNKNOWN" ? null : JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),
-    verification: !WRITTEN.test(answer) || (unread && !read) ? "UNREAD" : unread ? "PARTIAL" : "VERIFIED" };
+    verification: !isAnswer || (unread && !read) ? "UNREAD" : unread ? "PARTIAL" : "VERIFIED" };
 }
 
 // Why, in at most five sentences, gravest first; quotations have their texts.

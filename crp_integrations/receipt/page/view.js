@@ -144,11 +144,14 @@ function judgedOf(read, content, facts) {
   const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
     type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
     quotations: claim.quotations || [], findings: claim.findings || [], sentence: claim.sentence_index }));
+  if (texts.includes(null)) return null;
   const { report, examined } = content;
+  const question = Number.isInteger(examined.question) ? read.text(examined.question) : "";
+  const known = [question, ...passages.map((one) => one.text)].join("\n");
   const stakes = { mode: grounding, answer: said.answer,
     highRisk: report.eu_ai_act_class === "HIGH" && Boolean((examined.system || {}).domain),
-    personal: ((report.personal || {}).found || []).filter((one) => one.where === "answer") };
-  return texts.includes(null) ? null : { said, claims, stakes };
+    personal: ((report.personal || {}).found || []).filter((one) => one.where === "answer" && !isRepeated(sliced(said.answer, one.start, one.end), known)) };
+  return { said, claims, stakes };
 }
 
 // Reasons are put together from answer, statuses and quotations.

@@ -16,6 +16,9 @@ from crp_integrations.headers import names
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import FlowValue, ResponseHeaders
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
+from crp_integrations.policy.demands import NOT_READ, read_completeness, uncounted_reason
+from crp_integrations.policy.directives import write_threshold
+from crp_integrations.policy.records import Policy
 from crp_integrations.relay.judge import OnReport, call_receivers
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings import DispatchSettings
@@ -76,6 +79,9 @@ def worst_headers(
         values = [fields[name] for fields in each if name in fields]
         if values:
             made[name] = (min if name in _LOWEST else max)(values, key=float)
+    if made.get(names.RISK) == RiskLevel.UNKNOWN:
+        # The scores of windows that were read say nothing of one that was not.
+        made.pop(names.RISK_SCORE, None)
     for name in (*_COUNTS, *_ENVELOPES_COUNTS) if envelopes else _COUNTS:
         values = [fields[name] for fields in each if name in fields]
         if values:
@@ -216,19 +222,33 @@ class ContinuedAnswer(ReportedQuestion):
 
     def _ended(self, release: Release) -> Release | Refusal:
         """The whole answer, unless it is less complete than the policy demands."""
-        admission, first = self._first.admission, self._answers[0].report.quality.completeness
-        least = admission.policy.require_completeness if admission else None
+        policy = self._first.admission.policy if self._first.admission else Policy()
+        least, last = policy.require_completeness, release.answer
+        if least is None or last.reply.tool_calls:
+            return release
+        demand = f"require-completeness {write_threshold(least)} is not met"
+        if read_completeness(last.report) is None:
+            if policy.allows_unread:
+                return release
+            error = QualityUnreachable(
+                f"{demand}, it is {NOT_READ}: {uncounted_reason(last.report)}",
+                tier=last.envelope.quality_tier,
+            )
+            return Refusal(error, last.headers, last.envelope)
+        first = self._answers[0].report.quality.completeness
         needs = len(first.covered) + len(first.uncovered)
-        if least is None or not needs or release.answer.reply.tool_calls:
+        # A window that nobody read covers nothing.
+        read = [
+            answer.report.quality.completeness
+            for answer in self._answers
+            if answer.report.quality.completeness.level is not None
+        ]
+        missing = len(read[-1].uncovered) if read else 0
+        if not needs or 1.0 - missing / needs >= least:
             return release
-        missing = len(self._answers[-1].report.uncovered_sub_queries)
-        score = 1.0 - missing / needs
-        if score >= least:
-            return release
-        last = release.answer
         error = QualityUnreachable(
-            f"require-completeness {least:g} is not met: {needs - missing} of {needs} needs are "
-            f"answered in {len(self._answers)} windows",
+            f"{demand}: {needs - missing} of {needs} needs are answered in "
+            f"{len(self._answers)} windows",
             tier=last.envelope.quality_tier,
         )
         return Refusal(error, last.headers, last.envelope)
@@ -382,6 +402,8 @@ class ContinuedAnswer(ReportedQuestion):
         """The last window's, with the worst of all of them, and whether a bridge was laid."""
         each = [answer.headers for answer in self._answers]
         headers = {**last.headers, **worst_headers(each, envelopes=False)}
+        if headers.get(names.RISK) == RiskLevel.UNKNOWN:
+            headers.pop(names.RISK_SCORE, None)
         if self._bridges[-1] and names.FLOW in headers:
             flow = FlowValue(score=last.report.flow_score, remediation="stitched")
             headers |= write_response(ResponseHeaders(flow=flow))

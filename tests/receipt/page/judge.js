@@ -1,7 +1,11 @@
 // Reads cases, one a line, and writes what the page's script makes of each.
 const { readFileSync } = require("fs");
 const cases = readFileSync(0, "utf8").split("\n").filter(Boolean).map((one) => JSON.parse(one));
-for (const { told, said, claims, stakes, language, text, quotation, spans } of cases) {
+for (const { told, said, claims, stakes, language, text, quotation, spans, datum, known } of cases) {
+  if (datum) {
+    process.stdout.write(`${isRepeated(datum, known)}\n`);
+    continue;
+  }
   if (!told) {
     process.stdout.write(`${JSON.stringify(located(quotation, folded(text), spans))}\n`);
     continue;

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from crp_integrations.dpe.derivation import _own_personal_data
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, Quotation, UnreadPassage
 from crp_integrations.dpe.judge.statuses import EXACT_ERRORS
 from crp_integrations.dpe.judge.verdict import judged as by_package
+from crp_integrations.dpe.pii.spans import is_repeated
 from crp_integrations.dpe.records import REJECTED, Claim, Evidence, Finding, Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.language.folded_text import Folded, locate
@@ -385,7 +387,7 @@ def case(chance: random.Random, report: Report) -> tuple[dict[str, Any], dict[st
             "mode": mode.value, "answer": ANSWER, "highRisk": False,
             "personal": [
                 {"start": one.start, "end": one.end}
-                for one in report.personal.found if one.where == "answer"
+                for one in _own_personal_data(report, dossier)
             ],
         },
         "language": language,
@@ -482,6 +484,23 @@ def test_random_quotations_stand_where_they_do_in_the_page(tmp_path: Path) -> No
         assert made == (list(wanted) if wanted else None), given
         stand += wanted is not None
     assert len(cases) / 10 < stand < len(cases) * 9 / 10
+
+
+@pytest.mark.skipif(not NODE, reason="no node here")
+def test_whose_personal_data_are_told_as_in_the_page(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    # A capital sigma is lowered by its neighbours, which no name of three letters needs.
+    signs = [sign for sign in SIGNS if "Σ" not in sign] + list("  @ab12ann")
+    cases = [
+        {"datum": "".join(chance.choices(signs, k=chance.choice([1, 3, 6]))), "known": ""}
+        for _ in range(1_000)
+    ]
+    for case in cases[::2]:
+        parts = [case["datum"].upper(), *chance.choices(signs, k=4)]
+        case["known"] = "".join(chance.sample(parts, k=chance.randrange(1, 6)))
+    wanted = [is_repeated(case["datum"], case["known"]) for case in cases]
+    assert by_page(tmp_path, cases) == wanted
+    assert 100 < sum(wanted) < 900
 
 
 # --- in a browser ------------------------------------------------------------------------------
