@@ -137,19 +137,40 @@ async function checkSeal(receipt) {
   return "answer and policy have their hashes";
 }
 
-// Whether a claim, or another one of its sentence, has personal data of the answer.
-function isPersonal(claim, report) {
-  const data = report.personal.found.filter((item) => item.where === "answer");
-  const near = report.claims.filter((other) => other === claim || (claim.sentence_index >= 0 && other.sentence_index === claim.sentence_index));
-  return near.some((other) => data.some((item) => item.start < other.end && other.start < item.end));
+// Whether a text contains a datum: a name by its words, anything else by its characters.
+function isRepeated(datum, text) {
+  const words = (value) => value.toLowerCase().match(/[\p{L}\p{Nl}\p{No}]{3,}/gu) ?? [];
+  const letters = (value) => value.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
+  if (!words(datum).length || /[\p{Nd}@]/u.test(datum)) return letters(text).includes(letters(datum));
+  const known = new Set(words(text));
+  return words(datum).every((word) => known.has(word));
 }
 
-function levelOf(claim, report, examined) {
+// Personal data of the answer that neither the passages nor the question contain.
+function ownData(receipt) {
+  const { report, examined } = receipt.content;
+  const answer = receipt.texts[examined.answer];
+  const known = examined.question === null ? [] : [receipt.texts[examined.question]];
+  if (examined.passages === null) known.push(receipt.texts[named(receipt, "context")]);
+  for (const passage of examined.passages ?? []) known.push(composed(passage.pieces, receipt.texts));
+  const data = report.personal.found.filter((item) => item.where === "answer");
+  if (answer === null || known.includes(null)) return data;
+  const signs = Array.from(answer);
+  return data.filter((item) => !isRepeated(signs.slice(item.start, item.end).join(""), known.join("\n")));
+}
+
+// Whether the claim, or another one of its sentence, has such data.
+function isPersonal(claim, own, report) {
+  const near = report.claims.filter((other) => other === claim || (claim.sentence_index >= 0 && other.sentence_index === claim.sentence_index));
+  return near.some((other) => own.some((item) => item.start < other.end && other.start < item.end));
+}
+
+function levelOf(claim, data, { report, examined }) {
   if (claim.disputed) return "MEDIUM";
   const own = claim.findings.some((finding) => finding.kind === "HIDDEN_TEXT") ? "MEDIUM" : "LOW";
   if (claim.status === "CONTRADICTED") {
     const highRisk = report.eu_ai_act_class === "HIGH" && examined.system.domain !== null;
-    return highRisk || isPersonal(claim, report) ? "CRITICAL" : "HIGH";
+    return highRisk || isPersonal(claim, data, report) ? "CRITICAL" : "HIGH";
   }
   if (claim.status === "UNSUPPORTED") return worse(own, SPECIFIC.includes(claim.error) ? "HIGH" : UNSUPPORTED[examined.grounding]);
   return claim.status === "NOT_CHECKED" ? worse(own, "UNKNOWN") : own;
@@ -170,11 +191,13 @@ function conflictsOf({ content, texts }) {
 async function checkLevel(receipt) {
   const { report, examined, settings } = receipt.content;
   if (settings.dpe.decides !== "claims") return "not derived from claims: the preset is literal";
-  const levels = report.claims.map((claim) => levelOf(claim, report, examined));
+  const data = ownData(receipt);
+  const levels = report.claims.map((claim) => levelOf(claim, data, receipt.content));
   let worst = levels.reduce(worse, "LOW");
   if (conflictsOf(receipt).some((conflict) => (conflict.claims ?? []).length > 1)) worst = worse(worst, "MEDIUM");
   const answer = receipt.texts[examined.answer];
-  if (answer !== null && !/[\p{L}\p{N}]/u.test(answer)) worst = worse(worst, "UNKNOWN");
+  // Reasoning alone is no answer.
+  if (!report.claims.length || (answer !== null && !/[\p{L}\p{N}]/u.test(answer))) worst = worse(worst, "UNKNOWN");
   if (worst !== report.risk_level) refuse("report.risk_level", `it is ${report.risk_level}, by the claims ${worst}`);
   const count = (...statuses) => report.claims.filter((claim) => statuses.includes(claim.status)).length;
   const counted = report.claims.filter((claim, at) => !["LOW", "UNKNOWN"].includes(levels[at]) || claim.status === "UNSUPPORTED").length;

@@ -13,6 +13,7 @@ import argparse
 import base64
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ SPECIFIC = ("DATE", "INVENTION", "NAME", "NUMBER", "UNIT")
 SCORES = {"LOW": 50_000, "MEDIUM": 300_000, "HIGH": 550_000, "CRITICAL": 800_000}
 FURTHER, MOST_FURTHER = 10_000, 10
 UNSUPPORTED = {"context-strict": "HIGH", "context-preferred": "MEDIUM", "open": "LOW"}
+
+
+NAME_WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 class Broken(Exception):
@@ -182,12 +186,14 @@ def check_level(receipt: Receipt) -> str:
     if receipt.content["settings"]["dpe"]["decides"] != "claims":
         return "not derived from claims: the preset is literal"
     claims = report["claims"]
-    levels = [level_of(claim, report, examined) for claim in claims]
+    own = own_data(receipt)
+    levels = [level_of(claim, own, receipt.content) for claim in claims]
     worst = max(["LOW", *levels], key=LEVELS.index)
     if any(len(conflict.get("claims", [])) > 1 for conflict in conflicts_of(receipt)):
         worst = max(worst, "MEDIUM", key=LEVELS.index)
     answer = receipt.texts[examined["answer"]]
-    if answer is not None and not any(sign.isalnum() for sign in answer):
+    # Reasoning alone is no answer.
+    if not claims or (answer is not None and not any(sign.isalnum() for sign in answer)):
         worst = max(worst, "UNKNOWN", key=LEVELS.index)
     if worst != report["risk_level"]:
         raise Broken(f"report.risk_level: it is {report['risk_level']}, by the claims {worst}")
@@ -211,27 +217,27 @@ def check_level(receipt: Receipt) -> str:
     return f"{worst} follows from {len(claims)} claims"
 
 
-def level_of(claim: dict[str, Any], report: dict[str, Any], examined: dict[str, Any]) -> str:
-    """What one claim comes to."""
+def level_of(claim: dict[str, Any], own: list[dict[str, Any]], content: dict[str, Any]) -> str:
+    """The level of one claim."""
+    report, examined = content["report"], content["examined"]
     hidden = any(finding["kind"] == "HIDDEN_TEXT" for finding in claim["findings"])
     if claim["disputed"]:
         return "MEDIUM"
-    own = "MEDIUM" if hidden else "LOW"
+    level = "MEDIUM" if hidden else "LOW"
     if claim["status"] == "CONTRADICTED":
         high_risk = report["eu_ai_act_class"] == "HIGH" and examined["system"]["domain"] is not None
-        own = "CRITICAL" if high_risk or is_personal(claim, report) else "HIGH"
+        level = "CRITICAL" if high_risk or is_personal(claim, own, report) else "HIGH"
     elif claim["status"] == "UNSUPPORTED":
         specific = claim.get("error") in SPECIFIC
         status_level = "HIGH" if specific else UNSUPPORTED[examined["grounding"]]
-        own = max(own, status_level, key=LEVELS.index)
+        level = max(level, status_level, key=LEVELS.index)
     elif claim["status"] == "NOT_CHECKED":
-        own = max(own, "UNKNOWN", key=LEVELS.index)
-    return own
+        level = max(level, "UNKNOWN", key=LEVELS.index)
+    return level
 
 
-def is_personal(claim: dict[str, Any], report: dict[str, Any]) -> bool:
-    """Whether the claim, or another one of its sentence, has personal data of the answer."""
-    data = [item for item in report["personal"]["found"] if item["where"] == "answer"]
+def is_personal(claim: dict[str, Any], own: list[dict[str, Any]], report: dict[str, Any]) -> bool:
+    """Whether the claim, or another one of its sentence, has such data."""
     near = [
         other
         for other in report["claims"]
@@ -239,9 +245,33 @@ def is_personal(claim: dict[str, Any], report: dict[str, Any]) -> bool:
     ]
     return any(
         item["start"] < other["end"] and other["start"] < item["end"]
-        for item in data
+        for item in own
         for other in near
     )
+
+
+def own_data(receipt: Receipt) -> list[dict[str, Any]]:
+    """Personal data of the answer that neither the passages nor the question contain."""
+    report, examined = receipt.content["report"], receipt.content["examined"]
+    answer, question = receipt.texts[examined["answer"]], examined["question"]
+    known = [] if question is None else [receipt.texts[question]]
+    if examined["passages"] is None:
+        known.append(receipt.texts[receipt.named("context")])
+    for passage in examined["passages"] or ():
+        known.append(composed(passage["pieces"], receipt.texts))
+    data = [item for item in report["personal"]["found"] if item["where"] == "answer"]
+    if answer is None or None in known:
+        return data
+    text = "\n".join(part for part in known if part is not None)
+    return [item for item in data if not is_repeated(answer[item["start"] : item["end"]], text)]
+
+
+def is_repeated(datum: str, text: str) -> bool:
+    """Whether a text contains a datum: a name by its words, anything else by its characters."""
+    if not NAME_WORD.search(datum) or re.search(r"[\d@]", datum):
+        letters = ["".join(filter(str.isalnum, value.lower())) for value in (text, datum)]
+        return letters[1] in letters[0]
+    return set(NAME_WORD.findall(datum.lower())) <= set(NAME_WORD.findall(text.lower()))
 
 
 def conflicts_of(receipt: Receipt) -> list[dict[str, Any]]:
