@@ -91,19 +91,19 @@ def observe_answer(
     Spec: CRP-SPEC-005 §1.2, §15.4
     """
     world, namespace = relay._world, relay.fabric
-    began = None if world.observer is None else world.clock.now()
+    began = None if world.listeners.observer is None else world.clock.now()
     dossier = caller_dossier(
         answer,
         context,
         question,
         world.settings,
         grounding=grounding,
-        kept=(*KEPT, VERIFIED) if world.code_verified else KEPT,
+        kept=(*KEPT, VERIFIED) if world.engines.code_verified else KEPT,
         prior=prior,
         no_store=not keep,
         conversation=examined_conversation(messages, talk=judge is not None),
         rejected=unique_claims(
-            rejected, world.session_memories.of(session_id).rejected if session_id else ()
+            rejected, world.memory.sessions.of(session_id).rejected if session_id else ()
         ),
     )
     report, examination = examine_dossier(dossier, world, namespace)
@@ -158,7 +158,7 @@ def observe_answer(
     # The unwritten receipt has all texts; one read later lacks those that are in no fabric.
     made = None
     if closed.receipt_id:
-        made = world.unwritten.find(closed.receipt_id, namespace.residency)
+        made = world.memory.receipts.find(closed.receipt_id, namespace.residency)
         made = made or relay.receipt(closed.receipt_id)
     if way is not None:
         hand_report(way, closed.report, on_report)

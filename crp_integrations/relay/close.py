@@ -38,7 +38,7 @@ from crp_integrations.relay.close_records import (
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.safeguards import EXAMINED, count_findings, count_shared, quarantine
 from crp_integrations.relay.session_admission import Admission, new_nonce, token_scope
-from crp_integrations.relay.strategies.single_window import AnswerPasses
+from crp_integrations.relay.single_window import AnswerPasses
 from crp_integrations.relay.verdict import AnswerVerdict, halted_mode, oversight_of
 from crp_integrations.relay.window_outcome import (
     Note,
@@ -112,7 +112,7 @@ def require_place(
     """
     if admission is None or outcome not in DELIVERED or not (admission.token or admission.named):
         return
-    held = world.session_memories.of(session_id).nodes
+    held = world.memory.sessions.of(session_id).nodes
     windows = sorted(
         (*sessions_of(transaction).windows(session_id), *held), key=lambda node: node.window_number
     )
@@ -173,7 +173,7 @@ def _commit(
     # Read before the transaction begins: one within another could wait for a connection for ever.
     elsewhere = namespace.stored_elsewhere(named)
     with (
-        world.session_memories.one_by_one(wanted=not end.keep) as held,
+        world.memory.sessions.one_by_one(wanted=not end.keep) as held,
         namespace.begin(write=True) as transaction,
     ):
         stored = elsewhere | namespace.stored_here(named, transaction)
@@ -261,8 +261,8 @@ def _commit(
     quarantine(namespace, bad)
     count_shared(namespace, end, report, world.settings.fabric.lifecycle)
     if update.prior is not None and not on_disk:
-        world.session_memories.keep_prior(session_id, update.prior)
-    receipt_id = world.unwritten.add(receipt, namespace.residency)
+        world.memory.sessions.keep_prior(session_id, update.prior)
+    receipt_id = world.memory.receipts.add(receipt, namespace.residency)
     trace = None
     if envelope and pack:
         hmacs = (event.hmac for event in written if event.event_type is EventType.FACT_RETRIEVED)

@@ -31,12 +31,13 @@ from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.receipt.redaction import erased
 from crp_integrations.receipt.signed_statement import Chain, signing_key
 from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
+from crp_integrations.relay.memory import UnwrittenReceipt
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.verdict import AnswerVerdict, Unreachable, Withhold
 from crp_integrations.relay.window_envelope import WindowEnvelope
 from crp_integrations.relay.window_outcome import DraftMaker, WindowEnd, usage_fields
-from crp_integrations.relay.world import UnwrittenReceipt, World
+from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256
 from crp_integrations.session import budget as safety
 from crp_integrations.session.ports import sessions_of
@@ -92,7 +93,7 @@ def update_session(
     sessions = sessions_of(transaction)
     at = iso(now)
     stored = sessions.session(seal.session_id)
-    known = stored or world.session_memories.of(seal.session_id).session
+    known = stored or world.memory.sessions.of(seal.session_id).session
     session = known or Session(
         session_id=seal.session_id,
         created_at=at,
@@ -329,7 +330,7 @@ def receipt_contents(
         flags_before=examined[1] if examined else len(report.flags),
         decided=decision_of(request, envelope, admission, verdict, world),
         embedder=packing.namespace.embedder.identity,
-        reranker=world.reranker.identity if world.reranker else "",
+        reranker=world.engines.reranker.identity if world.engines.reranker else "",
         state={"state_hash": made.candidates.state_hash} if made else {},
     )
 

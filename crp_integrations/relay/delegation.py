@@ -39,7 +39,7 @@ def delegate(
     Spec: related facts §8
     """
     settings = world.settings.sessions
-    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         agent = agents.find_agent(session.agent_id, settings.agents)
         down = agents.delegate(
@@ -112,9 +112,9 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
     Spec: related facts §8
     """
     budget = world.settings.sessions.budget
-    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
-        world.session_memories.reject(session_id, up.flagged)
+        world.memory.sessions.reject(session_id, up.flagged)
         now = iso(world.clock.now())
         before = session.safety_budget
         if up.hmac and up.hmac in session.taken:
@@ -155,7 +155,7 @@ def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
     """
     namespace.must_write()
     start = world.settings.sessions.budget.start
-    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         now = iso(world.clock.now())
         begun = session.changed(
@@ -172,7 +172,7 @@ def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
 def _session(transaction: Transaction, world: World, session_id: str) -> Session:
     """A session that the store or, under `no-store`, the memory knows."""
     stored = sessions_of(transaction).session(session_id)
-    session = stored or world.session_memories.of(session_id).session
+    session = stored or world.memory.sessions.of(session_id).session
     if session is None:
         raise RequestError(
             f"session {session_id!r:.60} is not known here; ask something in it before it delegates"
@@ -185,5 +185,5 @@ def _keep(transaction: Transaction, world: World, session: Session) -> None:
     sessions = sessions_of(transaction)
     if sessions.session(session.session_id) is not None:
         sessions.keep(session)
-    if world.session_memories.of(session.session_id).session is not None:
-        world.session_memories.keep(session)
+    if world.memory.sessions.of(session.session_id).session is not None:
+        world.memory.sessions.keep(session)

@@ -121,7 +121,7 @@ def examine_answer(
         windows_left=max(0, world.settings.max_windows - next_window_number(request.prior)),
         rejected=evidence.rejected,
         instructions=evidence.system,
-        **examination_input(request, world.settings, code_verified=world.code_verified),
+        **examination_input(request, world.settings, code_verified=world.engines.code_verified),
     )
     return examine_dossier(dossier, world, namespace)
 
@@ -220,14 +220,16 @@ def examine_dossier(
     report = examine(
         dossier,
         embedder=embedder,
-        verifier=world.verifier,
+        verifier=world.engines.verifier,
         settings=world.settings.dpe,
         tracer=world.tracer,
-        policy=world.policy,
-        recognisers=world.recognisers,
+        policy=world.engines.policy,
+        recognisers=world.engines.recognisers,
         signals=signals,
     )
-    engines = Engines.of(embedder, world.verifier, world.policy, world.recognisers)
+    engines = Engines.of(
+        embedder, world.engines.verifier, world.engines.policy, world.engines.recognisers
+    )
     return report, Examination(dossier, tuple(signals.entries), engines)
 
 

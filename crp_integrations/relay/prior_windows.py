@@ -52,8 +52,8 @@ class CarriedContext:
         self.waiting = False
         self._world = world
         self._answers = "\n\n".join(window.answer for window in request.prior if window.answer)
-        self._counter = world.counter_for(request.model)
-        limit = world.limit_for(request.model)[0]
+        self._counter = world.engines.counter_for(request.model)
+        limit = world.engines.limit_for(request.model)[0]
         self._available = prompt.reckon_room(
             request, self._counter, limit, world.settings.envelope
         ).tokens
@@ -98,8 +98,8 @@ class CarriedContext:
                 vectors=None,
                 grounding=self.request.grounding,
             ),
-            embedder=world.namespace.embedder,
-            verifier=world.verifier,
+            embedder=world.places.namespace.embedder,
+            verifier=world.engines.verifier,
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
@@ -147,8 +147,8 @@ def may_lay_bridge(
             vectors=None,
             grounding=request.grounding,
         ),
-        embedder=world.namespace.embedder,
-        verifier=world.verifier,
+        embedder=world.places.namespace.embedder,
+        verifier=world.engines.verifier,
         settings=world.settings.dpe,
         tracer=world.tracer,
     )

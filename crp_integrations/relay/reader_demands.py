@@ -75,8 +75,8 @@ def require_reader(policy: Policy, world: World, accept_risk: RiskLevel | None =
     _require_phones(policy)
     unmeasured = unmeasured_demands(
         policy,
-        judge=world.judge,
-        reads=reads_claims(world.settings, world.verifier),
+        judge=world.engines.judge,
+        reads=reads_claims(world.settings, world.engines.verifier),
         accept_risk=accept_risk,
     )
     if unmeasured:

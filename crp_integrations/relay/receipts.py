@@ -61,7 +61,10 @@ class Receipts:
             logged = _receipts_facet(transaction).ids(
                 after=after, limit=limit, session_id=session_id
             )
-        return [*logged, *self.world.unwritten.of_session(session_id, self.namespace.residency)]
+        return [
+            *logged,
+            *self.world.memory.receipts.of_session(session_id, self.namespace.residency),
+        ]
 
     @property
     def key(self) -> bytes:
@@ -155,7 +158,7 @@ class Receipts:
 
         Texts that repeat earlier windows go too, once one of those windows has lost a text.
         """
-        receipt = self.world.unwritten.find(name, self.namespace.residency)
+        receipt = self.world.memory.receipts.find(name, self.namespace.residency)
         if receipt is None:
             return None
         return erased(receipt, self._gone(receipt), said=self._emptied(receipt))
@@ -184,7 +187,7 @@ class Receipts:
 
     def _emptied(self, receipt: Receipt) -> bool:
         """Whether an earlier window of the receipt's session has lost a text."""
-        chain, held, region = receipt.chain, self.world.unwritten, self.namespace.residency
+        chain, held, region = receipt.chain, self.world.memory.receipts, self.namespace.residency
         if chain.window_number == 1:
             return False
         before = [held.find(id_, region) for id_ in held.of_session(chain.session_id, region)]

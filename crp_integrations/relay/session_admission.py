@@ -75,7 +75,7 @@ def require_nonce(nonce: str, policy: Policy, world: World) -> None:
 
 
 def _nonce_keys(world: World) -> list[bytes]:
-    keyring, tenant = world.keyring, world.namespace.subject.tenant
+    keyring, tenant = world.keyring, world.places.namespace.subject.tenant
     retired = retired_of(keyring)
     masters = (*retired, keyring.master())
     return [derive_key(master, salt=tenant, info=NONCE_KEY_INFO) for master in masters]
@@ -161,7 +161,7 @@ def admit_window(
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
         stored = sessions.session(session_id)
-        held = world.session_memories.of(session_id)
+        held = world.memory.sessions.of(session_id)
         session = _stricter_session(stored, held.session)
         nodes = tuple(sessions.windows(session_id)) if stored else ()
         nodes = tuple(sorted((*nodes, *held.nodes), key=lambda node: node.window_number))
@@ -275,7 +275,7 @@ def _budget_left(sealed: Sequence[WindowSeal], settings: Settings) -> float:
 
 def _parent_session(stored: Session | None, id_: str, world: World) -> Session | None:
     """The session that another one names as its parent; None where it is not known here."""
-    return _stricter_session(stored, world.session_memories.of(id_).session) if id_ else None
+    return _stricter_session(stored, world.memory.sessions.of(id_).session) if id_ else None
 
 
 def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
@@ -321,9 +321,11 @@ def _policy(
     try:
         return tighten(held, own)
     except PolicyRelaxed as error:
-        if world.sink is not None and (held.report_uri or held.report_to):
+        if world.listeners.sink is not None and (held.report_uri or held.report_to):
             at = iso(world.clock.now())
-            world.sink.take(inheritance_report(error, session_id=session_id, timestamp=at), held)
+            world.listeners.sink.take(
+                inheritance_report(error, session_id=session_id, timestamp=at), held
+            )
         raise
 
 
@@ -385,7 +387,7 @@ def _token(
 
 def token_scope(world: World) -> str:
     """For whom a relay's session tokens are: one tenant's user."""
-    subject = world.namespace.subject
+    subject = world.places.namespace.subject
     return sha256("\u241f".join((subject.tenant, subject.name)))
 
 

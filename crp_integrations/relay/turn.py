@@ -69,6 +69,12 @@ from crp_integrations.relay.session_admission import (
     admit_window,
     session_of,
 )
+from crp_integrations.relay.single_window import (
+    AnswerPasses,
+    FactSearches,
+    wants_search,
+    without_searches,
+)
 from crp_integrations.relay.steps import (
     Dispatch,
     FittedDispatch,
@@ -81,12 +87,6 @@ from crp_integrations.relay.steps import (
     Result,
     Step,
     own_error,
-)
-from crp_integrations.relay.strategies.single_window import (
-    AnswerPasses,
-    FactSearches,
-    wants_search,
-    without_searches,
 )
 from crp_integrations.relay.verdict import (
     AnswerVerdict,
@@ -253,7 +253,7 @@ class Turn:
         admission = self._admission
         if admission is None or self._outcome is not None or self._searches is not None:
             return False
-        judge = self._world.judge
+        judge = self._world.engines.judge
         if judge is not None and judge.settings.failure == "halt":
             return False
         strategy = self._packing.request.strategy
@@ -305,7 +305,7 @@ class Turn:
 
     def _take_place(self) -> Outcome | None:
         """Take the window's place in its session; an outcome where no model may be asked."""
-        self._began = None if self._world.observer is None else self._world.clock.now()
+        self._began = None if self._world.listeners.observer is None else self._world.clock.now()
         # Checked before a model is paid; without write access, no refusal could be sealed either.
         self._packing.namespace.must_write()
         self._seal_on_error(self._enter)
@@ -624,7 +624,7 @@ class Turn:
 
     def _rejected(self) -> tuple[RejectedClaim, ...]:
         """Claims that sub-agents' reports flag: those of the request and of the session."""
-        held = self._world.session_memories.of(self.session_id).rejected
+        held = self._world.memory.sessions.of(self.session_id).rejected
         return unique_claims(self.request.rejected, held)
 
     def _known(self) -> tuple[EarlierWindow, ...]:
@@ -636,7 +636,7 @@ class Turn:
         self, fitted: FittedDispatch, reply: Reply, report: Report
     ) -> JudgedAnswer | None:
         """The answer's way through the judge; None where there is none, or nothing to judge."""
-        world, judge = self._world, self._world.judge
+        world, judge = self._world, self._world.engines.judge
         if judge is None or self._examined is None or not reply.answer.strip():
             return None
         return JudgedAnswer(
@@ -646,7 +646,7 @@ class Turn:
             world.settings.dpe,
             session_id=self.session_id,
             own_model=fitted.model,
-            own_window=world.limit_for(fitted.model)[0],
+            own_window=world.engines.limit_for(fitted.model)[0],
             left_out=self._kept_from(judge, fitted.envelope),
         )
 
@@ -681,12 +681,12 @@ class Turn:
 
     def _hand_report(self, report: Report) -> None:
         """Give the report to who asked for it, or have the answer judged in the background."""
-        judging, judge = self._judged_answer, self._world.judge
+        judging, judge = self._judged_answer, self._world.engines.judge
         if judge is not None and judging is not None and judging.later:
             judge.later(lambda: judge.hand(judging.now(report).play()))
             return
         owner = judge.on_report if judge is not None and judging is not None else None
-        call_receivers(report, owner, self._world.on_report)
+        call_receivers(report, owner, self._world.listeners.on_report)
 
     def _personal(self, envelope: Envelope | None) -> list[str]:
         """The compliance warning for facts with personal data that are not under `no-store`.
@@ -697,7 +697,7 @@ class Turn:
             return []
         settings, world = self._world.settings, self._world
         most = settings.dispatch.searched_characters
-        personal = world.personal.of(envelope.facts, settings.dpe.personal, most)
+        personal = world.memory.personal.of(envelope.facts, settings.dpe.personal, most)
         self._hashes = personal.hashes
         return personal.flags
 
@@ -705,7 +705,7 @@ class Turn:
         """How the fabric was read, as far as it is not the usual way."""
         namespace = self._packing.namespace
         flags = [f"guard={namespace.guard_name}"]
-        if not self._world.code_verified:
+        if not self._world.engines.code_verified:
             flags.append("engine-code-not-checked")
         if namespace.residency:
             flags.append(f"residency={namespace.residency}")
@@ -832,9 +832,9 @@ class Turn:
         self._closed, self._verdict = closed, verdict
         if verdict is not None:
             verdict.post(world, closed.report)
-        if end.keep and world.receiver is not None:
+        if end.keep and world.listeners.receiver is not None:
             # No answer depends on whether this report arrives.
-            world.receiver(closed.report)
+            world.listeners.receiver(closed.report)
         return closed
 
     def _draft(

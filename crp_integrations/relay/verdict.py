@@ -308,7 +308,7 @@ class AnswerVerdict:
 
         Spec: related facts §6
         """
-        if world.sink is None:
+        if world.listeners.sink is None:
             return
         trail = world.settings.headers.trail_uri.format(
             session_id=report.session_id, window_id=report.window_id
@@ -321,7 +321,7 @@ class AnswerVerdict:
             for violation in judgement.violations:
                 notice = violation_report(violation, report, audit_trail_uri=trail)
                 for receiver in receivers:
-                    _take_violation(world.sink, notice, receiver)
+                    _take_violation(world.listeners.sink, notice, receiver)
 
     @property
     def reason(self) -> HaltReason | None:
@@ -369,7 +369,9 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    word: object = world.reviewer(report, reply.answer) if world.reviewer else False
+    word: object = (
+        world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
+    )
     # A word such as "rejected" is no approval, however true it is to Python.
     return isinstance(word, int) and word == 1
 

@@ -97,7 +97,7 @@ class WindowEnvelope:
         self.last: FittedDispatch | None = None
         self.made: EnvelopeInputs | None = None
         self.assembly_us = 0
-        self.namespace = world.namespace_in(request.residency)
+        self.namespace = world.places.of(request.residency)
         self.conditional = ConditionalRequest(request, session_id, self.namespace, world)
         self.needs = InformationNeeds(request, world.settings.envelope.decompose)
         self._session_id = session_id
@@ -154,8 +154,8 @@ class WindowEnvelope:
         Spec: CRP-SPEC-003 §10.1
         """
         request, world = self.request, self._world
-        counter = world.counter_for(model)
-        limit, source = world.limit_for(model)
+        counter = world.engines.counter_for(model)
+        limit, source = world.engines.limit_for(model)
         if input_limit is not None and source == "default":
             limit = 0  # A guess; the deployment's own number is better.
         room = prompt.reckon_room(
@@ -192,8 +192,8 @@ class WindowEnvelope:
         """What the condition came to, for the request's own model; evaluated once."""
         request, world = self.request, self._world
         if request.if_match and self.conditional.match.status is None:
-            counter = world.counter_for(request.model)
-            limit = world.limit_for(request.model)[0]
+            counter = world.engines.counter_for(request.model)
+            limit = world.engines.limit_for(request.model)[0]
             budget = prompt.reckon_room(request, counter, limit, world.settings.envelope).tokens
             validators = self._validators((request.model, counter.identity, budget))
             self.conditional.evaluate(self.reads(), validators, world.clock.now())
@@ -313,17 +313,17 @@ class WindowEnvelope:
                 # Facts that were seen are dropped later; as many should remain as without them.
                 k_nearest=(request.k_nearest or world.settings.envelope.k_nearest) + more,
                 also=deferred_ids(request.prior),
-                walker=world.walker,
+                walker=world.engines.walker,
             )
         if world.settings.envelope.screening.enabled:
             with world.tracer.step("screen"):
                 gathered = screen_candidates(
-                    gathered, world.settings.envelope.screening, world.detector
+                    gathered, world.settings.envelope.screening, world.engines.detector
                 )
-        if world.reranker is None:
+        if world.engines.reranker is None:
             return gathered
         with world.tracer.step("rerank"):
-            return rerank_candidates(gathered, world.reranker, world.settings.envelope)
+            return rerank_candidates(gathered, world.engines.reranker, world.settings.envelope)
 
     def _validators(
         self,

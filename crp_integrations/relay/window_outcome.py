@@ -222,13 +222,13 @@ def observe(
 
     Nothing is told of a window under `no-store`.
     """
-    if world.observer is None or not end.keep:
+    if world.listeners.observer is None or not end.keep:
         return
     # A step that only calls tools has no text, and nothing was examined.
     examined = seal.outcome in ("released", "halted") and bool(end.text.strip())
     try:
         now = world.clock.now()
-        world.observer.sealed(
+        world.listeners.observer.sealed(
             WindowTrace(
                 session_id=seal.session_id,
                 window_id=seal.window_id,

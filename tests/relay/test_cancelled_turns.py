@@ -64,7 +64,7 @@ def test_windows_that_are_kept_in_memory_are_each_charged(
     second_is_in.set()
     first.join()
     second.join()
-    session = relay._world.session_memories.of(SESSION).session
+    session = relay._world.memory.sessions.of(SESSION).session
     assert session is not None
     assert session.safety_budget == 0.7
 

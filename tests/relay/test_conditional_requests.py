@@ -355,7 +355,7 @@ def test_facts_in_memory_alone_are_never_reused(open_relay: Opener) -> None:
     done = released(relay, etag)
     assert done.answer.headers["CRP-Context-Cache-Status"] == "MISS; reason=session-facts"
     assert SECRET in done.answer.envelope.text
-    known = relay._world.known
+    known = relay._world.memory.envelopes
     assert all(
         entry.envelope is None or SECRET not in entry.envelope.text
         for entry in known._entries.values()
@@ -368,11 +368,11 @@ def test_no_store_and_the_end_of_a_session_leave_nothing(open_relay: Opener) -> 
     relay.fabric.add(list(FACTS))
     etag = asked(relay, cache="no-store")
     assert cache_status(relay, etag, cache="no-store") == "MISS; reason=unknown-etag"
-    assert len(relay._world.known) == 0
+    assert len(relay._world.memory.envelopes) == 0
     etag = asked(relay)
-    assert len(relay._world.known) == 1
+    assert len(relay._world.memory.envelopes) == 1
     relay.end_session(MINE)
-    assert len(relay._world.known) == 0
+    assert len(relay._world.memory.envelopes) == 0
     assert cache_status(relay, etag) == "MISS; reason=unknown-etag"
 
 
@@ -388,7 +388,7 @@ def test_an_erased_text_leaves_the_memory_with_the_next_question(
     (source,) = {f.source_id for f in relay.fabric.facts(held(relay)) if f.content == SECRET}
     relay.fabric.erase(source)
     relay.ask("Who operates the reactor?", session_id=YOURS)
-    texts = [e.envelope.text for e in relay._world.known._entries.values() if e.envelope]
+    texts = [e.envelope.text for e in relay._world.memory.envelopes._entries.values() if e.envelope]
     assert texts
     assert not any("Ada Quill" in text for text in texts)
 
@@ -454,7 +454,7 @@ def test_an_answer_stands_whether_or_not_it_can_be_known(
 
     monkeypatch.setattr(FabricView, "held", busy)
     assert isinstance(turn.receive(Reply(text=FACTS[0])), Release)
-    assert len(relay._world.known) == 0
+    assert len(relay._world.memory.envelopes) == 0
 
 
 @pytest.mark.parametrize("if_match", ["abc", "sha256:12", f"{UNKNOWN}, {UNKNOWN}", "**"])

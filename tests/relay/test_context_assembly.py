@@ -11,7 +11,7 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.cfs.assembly import verify_properties
 from crp_integrations.envelope.cfs.records import TokenBudget
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.relay.context_packs import run_parallel
+from crp_integrations.relay.relay import run_parallel
 from crp_integrations.relay.settings import load
 from tests.doubles import NOON
 from tests.relay.conftest import FACTS, Opener

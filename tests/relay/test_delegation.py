@@ -427,4 +427,4 @@ def test_a_result_for_a_session_that_is_not_known_is_held_nowhere(open_relay: Op
     claim = RejectedClaim(text="The reactor delivers 512 megawatts.")
     with pytest.raises(RequestError, match="not known"):
         relay.take(SESSION, Upward(flagged=(claim,)))
-    assert relay._world.session_memories.of(SESSION).rejected == ()
+    assert relay._world.memory.sessions.of(SESSION).rejected == ()

@@ -13,8 +13,8 @@ from crp_integrations import Relay
 from crp_integrations.envelope.prompt import HIERARCHICAL
 from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, UnknownContinuation
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.relay.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.strategies.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.session import window_graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose

@@ -418,11 +418,11 @@ def test_a_turn_in_flight_during_an_erasure_leaves_no_erased_text(relay: Relay) 
     turn.begin()
     relay.fabric.erase("user")
     etag = turn.receive(Reply(text="On 4 March 2019.")).answer.envelope.etag
-    assert relay._world.known.bytes == 0
+    assert relay._world.memory.envelopes.bytes == 0
     # That it was known stays.
     late = relay.preview(QUESTION, session_id=SESSION, if_match=etag)
     assert late.facts_included == 0
-    assert len(relay._world.known) == 2
+    assert len(relay._world.memory.envelopes) == 2
 
 
 ROOT = Path(__file__).parents[2]

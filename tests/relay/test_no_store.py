@@ -11,8 +11,8 @@ from crp_integrations import Relay
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.headers import names
+from crp_integrations.relay.memory import MOST_CHARACTERS, SessionMemories
 from crp_integrations.relay.steps import Halt, NotModified
-from crp_integrations.relay.world import MOST_CHARACTERS, SessionMemories
 from crp_integrations.session.window_graph import find_faults
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Purpose, QualityTier

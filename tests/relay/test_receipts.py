@@ -25,8 +25,8 @@ from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.signed_statement import keyid_of
 from crp_integrations.receipt.verify import verify
+from crp_integrations.relay.memory import PersonalDataIndex
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.world import PersonalDataIndex
 from crp_integrations.seals import sha256, sha256_each
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.keys import FixedKeyRing

@@ -280,7 +280,8 @@ class Sink:
 
 def with_sink(relay: Relay) -> Sink:
     sink = Sink()
-    relay._world = replace(relay._world, sink=sink)
+    world = relay._world
+    relay._world = replace(world, listeners=replace(world.listeners, sink=sink))
     return sink
 
 

@@ -12,7 +12,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ModelError
 from crp_integrations.messages import Reply, ToolCall
-from crp_integrations.relay.strategies.single_window import REFINE, SEARCH, STOP, UNREAD, VERIFY
+from crp_integrations.relay.single_window import REFINE, SEARCH, STOP, UNREAD, VERIFY
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, Purpose
 from tests.doubles import ScriptedModel

@@ -18,8 +18,8 @@ from crp_integrations.errors import LimitReached, ModelRateLimited, RequestError
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.strategies.composition import intent
-from crp_integrations.relay.strategies.continuation import worst_headers
+from crp_integrations.relay.composition import intent
+from crp_integrations.relay.continuation import worst_headers
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener

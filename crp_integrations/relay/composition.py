@@ -13,6 +13,11 @@ from typing import Final, TypeAlias
 from crp_integrations.errors import CRPError, LimitReached, RequestError
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay import steps
+from crp_integrations.relay.continuation import (
+    ContinuedAnswer,
+    ReportedQuestion,
+    worst_headers,
+)
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import Place
 from crp_integrations.relay.steps import (
@@ -26,11 +31,6 @@ from crp_integrations.relay.steps import (
     Step,
     own_error,
     total_usage,
-)
-from crp_integrations.relay.strategies.continuation import (
-    ContinuedAnswer,
-    ReportedQuestion,
-    worst_headers,
 )
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.world import World
@@ -253,6 +253,10 @@ _INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
 )
 
 
+# A caller's word for the strategy that the question's words ask for.
+AUTO: Final = "auto"
+
+
 def intent(question: str) -> Strategy:
     """The strategy that a question's words ask for; push for a simple one (`intent@1`).
 
@@ -290,7 +294,7 @@ def compose(request: Request, world: World) -> Composition:
         request = request.changed(strategy=strategy)
     made: Composition
     # The caller gets the report on the whole, not one a window.
-    within = replace(world, on_report=None)
+    within = replace(world, listeners=replace(world.listeners, on_report=None))
     if strategy in IN_PARTS and not request.continuation_ids:
         settings = world.settings
         most = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
@@ -300,7 +304,7 @@ def compose(request: Request, world: World) -> Composition:
         made = ContinuedAnswer(
             request, lambda part: Turn(part, within), world.settings.dispatch, most
         )
-    made.on_report = world.on_report
+    made.on_report = world.listeners.on_report
     return made
 
 
@@ -320,7 +324,11 @@ class Batch:
 
 
 class BatchTurns:
-    """Several questions played side by side, each in its own session."""
+    """Several questions played side by side, each in its own session.
+
+    Attributes:
+        models: names of the models that are asked.
+    """
 
     def __init__(self, requests: Sequence[Request], world: World) -> None:
         """Begin."""
@@ -329,6 +337,7 @@ class BatchTurns:
         most = world.settings.dispatch.batch_size
         if len(requests) > most:
             raise LimitReached(f"a batch has {len(requests)} questions, at most {most} are taken")
+        self.models = {request.model for request in requests}
         self._turns = tuple(compose(request, world) for request in requests)
         self._outcomes: tuple[Outcome, ...] = ()
 
