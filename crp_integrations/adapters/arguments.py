@@ -27,8 +27,8 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.question_fields import admit
-from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 

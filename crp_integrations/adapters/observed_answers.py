@@ -26,16 +26,16 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
-from crp_integrations.relay.close import close
-from crp_integrations.relay.close_records import draft_maker, settings_in_force
 from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.judged_answer import barred_facts
+from crp_integrations.relay.receipts import draft_maker, settings_in_force
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.storeless_functions import examine, hand_report, judged_answer
-from crp_integrations.relay.window_outcome import WindowEnd
+from crp_integrations.relay.window_records import WindowEnd
+from crp_integrations.relay.window_seal import close
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import GroundingMode
 from crp_integrations.vocabulary.provenance import (

@@ -22,7 +22,7 @@ from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.window_outcome import Note
+from crp_integrations.relay.window_records import Note
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
 from crp_integrations.vocabulary import EventType

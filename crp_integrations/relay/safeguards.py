@@ -40,7 +40,7 @@ from crp_integrations.guard.governed_exceptions import (
     GovernedException,
 )
 from crp_integrations.language.memo import forgotten_with
-from crp_integrations.relay.window_outcome import WindowEnd
+from crp_integrations.relay.window_records import WindowEnd
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import EventType
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from crp_integrations.relay.settings import DispatchSettings
-from crp_integrations.relay.window_outcome import Note
+from crp_integrations.relay.window_records import Note
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, Purpose, Strategy
 

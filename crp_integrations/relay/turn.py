@@ -40,16 +40,6 @@ from crp_integrations.policy.demands import UNFITTED
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import unread_note, withholding
 from crp_integrations.relay import compaction
-from crp_integrations.relay.close import (
-    ClosedWindow,
-    WindowHeaders,
-    close,
-    journal_events,
-    refusal_headers,
-    trail_id,
-    window_headers,
-)
-from crp_integrations.relay.close_records import draft_maker, receipt_contents
 from crp_integrations.relay.conditional_requests import cap_tier
 from crp_integrations.relay.evidence import (
     TOOL_SOURCE,
@@ -61,6 +51,7 @@ from crp_integrations.relay.examination import examine_answer, examine_windows
 from crp_integrations.relay.judge import Judge, call_receivers
 from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge, outdated_windows
+from crp_integrations.relay.receipts import draft_maker, receipt_contents
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import (
     ALONE,
@@ -99,7 +90,14 @@ from crp_integrations.relay.verdict import (
     oversight_of,
 )
 from crp_integrations.relay.window_envelope import WindowEnvelope
-from crp_integrations.relay.window_outcome import DraftMaker, WindowCalls, WindowEnd
+from crp_integrations.relay.window_headers import (
+    WindowHeaders,
+    refusal_headers,
+    trail_id,
+    window_headers,
+)
+from crp_integrations.relay.window_records import DraftMaker, WindowCalls, WindowEnd
+from crp_integrations.relay.window_seal import ClosedWindow, close, journal_events
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, GroundingMode, HaltReason, Strategy
 
@@ -797,7 +795,6 @@ class Turn:
             report=report,
             model=fitted.model if fitted else self.request.model,
             strategy=self._packing.request.strategy,
-            tokens=calls.usage.total_tokens,
             tool_calls=calls.tool_calls,
             error=type(error).__name__ if error else "",
             reason=(verdict.reason or "") if verdict else "",

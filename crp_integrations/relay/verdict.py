@@ -34,7 +34,7 @@ from crp_integrations.relay.examination import may_be_forbidden
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.settings import DispatchSettings, Settings
-from crp_integrations.relay.window_outcome import Note
+from crp_integrations.relay.window_records import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import (

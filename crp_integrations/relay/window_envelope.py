@@ -33,7 +33,7 @@ from crp_integrations.relay.conditional_requests import ConditionalRequest
 from crp_integrations.relay.prompt import InformationNeeds
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import FittedDispatch
-from crp_integrations.relay.window_outcome import microseconds_between
+from crp_integrations.relay.window_records import microseconds_between
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import DropReason, QualityTier, Strategy
 
