@@ -29,11 +29,11 @@ from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
 from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
-from crp_integrations.relay.judged_answer import barred_facts
+from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts
 from crp_integrations.relay.receipts import draft_maker, settings_in_force
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
-from crp_integrations.relay.storeless_functions import examine, hand_report, judged_answer
+from crp_integrations.relay.storeless_functions import examine, hand_report
 from crp_integrations.relay.window_records import WindowEnd
 from crp_integrations.relay.window_seal import close
 from crp_integrations.seals import sha256
@@ -98,7 +98,7 @@ def observe_answer(
         question,
         world.settings,
         grounding=grounding,
-        kept=(*KEPT, VERIFIED) if world.engines.code_verified else KEPT,
+        controls=(*KEPT, VERIFIED) if world.engines.code_verified else KEPT,
         prior=prior,
         no_store=not keep,
         conversation=examined_conversation(messages, talk=judge is not None),
@@ -113,7 +113,9 @@ def observe_answer(
     way, halt = None, None
     if judge is not None:
         left_out = _withheld_facts(judge, relay, dossier, context, session_id)
-        way = judged_answer(judge, report, dossier, world.settings, session, left_out)
+        way = JudgedAnswer(
+            judge, report, dossier, world.settings.dpe, session_id=session, left_out=left_out
+        )
         try:
             with world.tracer.step(JUDGED):
                 report = way.play()

@@ -2,6 +2,8 @@
 
 Windows of one fan-out share a number, each with an id of its own; a window that follows several
 is chained to all of them. So a chain is a graph without cycles, and a line where nothing forks.
+
+Spec: CRP-SPEC-005 §15.3; related facts §5
 """
 
 from __future__ import annotations
@@ -68,10 +70,7 @@ def journal_key(keyring: KeyRing, namespace: str) -> ChainKey:
 
 
 def session_key(keyring: KeyRing, session_id: str) -> ChainKey:
-    """The key of a session's window chain, 32 bytes.
-
-    Spec: related facts §5
-    """
+    """The key of a session's window chain, 32 bytes."""
     return _derived(_masters(keyring), session_id, SESSION_INFO)
 
 
@@ -123,10 +122,7 @@ def seal_window(
     parents: Sequence[str] | None = None,
     earlier: Sequence[WindowSeal] | None = None,
 ) -> WindowSeal:
-    """Seal a window, chain it to those that it follows and store the seal.
-
-    Spec: CRP-SPEC-005 §15.3; related facts §5
-    """
+    """Seal a window, chain it to those that it follows and store the seal."""
     if parents is None:
         last = journal.last_seal(session_id)
         lowest = highest = last.window_number + 1 if last else 1
@@ -175,8 +171,6 @@ def parents_of(one: WindowSeal) -> tuple[str, ...]:
 def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
     """Index of the first seal that breaks a session's chain; None for an unbroken one.
 
-    Spec: CRP-SPEC-005 §15.3; related facts §5
-
     Every window's HMAC must be that of its fields; numbers go on without gaps, and each window
     follows windows of smaller numbers that are there. The loss of a window that no other follows
     shows only in the whole trail, by its event.
@@ -203,8 +197,6 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
 
 def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     """State of a session's chain.
-
-    Spec: CRP-SPEC-005 §15.3
 
     It speaks of the seals' HMACs, which do not cover a window's id, outcome, ETag and risk level,
     and of no event; `trail.verify_trail` checks all of them.

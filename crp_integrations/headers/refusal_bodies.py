@@ -1,6 +1,8 @@
 """What the body of a refusal says, as records that gateways and adapters print as JSON.
 
 Messages are the package's own sentences: they name values, ids and columns, and no content.
+
+Spec: related facts §3
 """
 
 from __future__ import annotations
@@ -152,10 +154,7 @@ class RefusalBody(Record):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that must accompany a 424.
-
-        Spec: related facts §3
-        """
+        """The header that must accompany a 424."""
         missed = self.status == NoRelevantFacts.status_hint
         return {names.CACHE_STATUS: CacheStatus.MISS.value} if missed else {}
 
@@ -172,10 +171,7 @@ def halt_body(
     directive: str = "",
     value: str = "",
 ) -> HaltBody:
-    """The body of a withheld answer.
-
-    Spec: related facts §3
-    """
+    """The body of a withheld answer."""
     after = retry_for(reason) if retry_after is None else retry_after
     return HaltBody(
         crp_halt_reason=reason,
@@ -222,10 +218,7 @@ def refusal_body(
     session_id: str = "",
     audit_trail_uri: str = "",
 ) -> Body:
-    """The body of a refusal, by its error. A halt whose reason is not told asks for a person.
-
-    Spec: related facts §3
-    """
+    """The body of a refusal, by its error. A halt whose reason is not told asks for a person."""
     match error:
         case SafetyHalt(reason=reason):
             return halt_body(

@@ -260,8 +260,6 @@ AUTO: Final = "auto"
 def intent(question: str) -> Strategy:
     """The strategy that a question's words ask for; push for a simple one (`intent@1`).
 
-    Spec: related facts §7
-
     >>> intent("Compare the GDPR and the EU AI Act on fines.")
     <Strategy.HIERARCHICAL: 'hierarchical'>
     """
@@ -272,10 +270,7 @@ def intent(question: str) -> Strategy:
 
 
 def choose_strategy(wanted: Strategy, accepted: Sequence[Strategy]) -> Strategy:
-    """The strategy of a request.
-
-    Spec: related facts §7
-    """
+    """The strategy of a request."""
     return wanted if not accepted or wanted in accepted else accepted[0]
 
 
@@ -285,10 +280,7 @@ IN_PARTS = frozenset({Strategy.HIERARCHICAL, Strategy.FAN_OUT, Strategy.FAN_IN})
 
 
 def compose(request: Request, world: World) -> Composition:
-    """The windows of a request.
-
-    Spec: related facts §7
-    """
+    """The windows of a request."""
     strategy = choose_strategy(request.strategy, request.accept_strategies)
     if strategy is not request.strategy:
         request = request.changed(strategy=strategy)

@@ -2,6 +2,8 @@
 
 The values travel as they are within a process and as CRP headers between processes
 (`headers/codec.py`).
+
+Spec: related facts §8
 """
 
 from __future__ import annotations
@@ -34,10 +36,7 @@ from crp_integrations.vocabulary import ChainIntegrity, SafetyMode
 def delegate(
     namespace: Namespace, world: World, session_id: str, *, safety_mode: SafetyMode | None = None
 ) -> Downward:
-    """Count a delegation of a session and say what goes down with it.
-
-    Spec: related facts §8
-    """
+    """Count a delegation of a session and say what goes down with it."""
     settings = world.settings.sessions
     with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
@@ -55,10 +54,7 @@ def delegate(
 
 
 def asked_by(down: Downward) -> QuestionFields:
-    """The fields of a question that another agent has delegated.
-
-    Spec: related facts §8
-    """
+    """The fields of a question that another agent has delegated."""
     return QuestionFields(
         parent_session=down.session_parent,
         loop_depth=down.loop_depth,
@@ -71,8 +67,6 @@ def asked_by(down: Downward) -> QuestionFields:
 
 def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None) -> Upward:
     """What an answer, or a withheld one, hands back to the agent that asked for it.
-
-    Spec: related facts §8
 
     Args:
         answered: what `ask` returned, or the 451 that it raised.
@@ -108,8 +102,6 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
     The claims that its report flags are held in memory: an answer of the session that repeats one
     is flagged.
-
-    Spec: related facts §8
     """
     budget = world.settings.sessions.budget
     with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
@@ -149,10 +141,7 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
 
 def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
-    """Begin a session's safety budget anew, after a person has reviewed its answers.
-
-    Spec: related facts §8
-    """
+    """Begin a session's safety budget anew, after a person has reviewed its answers."""
     namespace.must_write()
     start = world.settings.sessions.budget.start
     with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:

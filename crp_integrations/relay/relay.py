@@ -1,4 +1,7 @@
-"""The front door over a store: ingest, ask, preview, delegate, verify."""
+"""The front door over a store: ingest, ask, preview, delegate, verify.
+
+Spec: CRP-SPEC-009 §7.2; related facts §8
+"""
 
 from __future__ import annotations
 
@@ -189,8 +192,6 @@ class Relay:
     def region(self, residency: str | None) -> Namespace:
         """The knowledge of a region; of the one that the relay was opened for with None.
 
-        Spec: CRP-SPEC-009 §7.2
-
         Raises:
             RequestError: there is no such region; names those that there are.
         """
@@ -289,8 +290,6 @@ class Relay:
     ) -> IngestReport:
         """Add facts as they are; under `no-store` keep them in memory for their session alone.
 
-        Spec: CRP-SPEC-009 §7.2
-
         Args:
             session_id: whose facts they are; needed under `no-store`, where that session's
                 questions alone find them, until `end_session`.
@@ -309,8 +308,6 @@ class Relay:
 
     def end_session(self, session_id: str) -> int:
         """Purge everything that a session holds in memory, in every region.
-
-        Spec: CRP-SPEC-009 §7.2
 
         Returns:
             How many facts it held.
@@ -650,8 +647,6 @@ class Relay:
         Ask the other agent with `relay.ask(question, **asked_by(down))` in this process, or send
         it as headers (`headers.codec.write_downward`).
 
-        Spec: related facts §8
-
         Args:
             safety_mode: that the other agent works under, besides the session's policy.
             residency: region that the session belongs to, and the other agent keeps to; None for
@@ -668,8 +663,6 @@ class Relay:
     def take(self, session_id: str, up: Upward, *, residency: str | None = None) -> float:
         """Take what another agent has handed back; the session's safety budget, which only falls.
 
-        Spec: related facts §8
-
         Raises:
             RequestError: the session is not known.
         """
@@ -677,8 +670,6 @@ class Relay:
 
     def reset_budget(self, session_id: str, *, residency: str | None = None) -> float:
         """Begin a session's safety budget anew, once a person has reviewed its answers.
-
-        Spec: related facts §8
 
         Returns:
             The budget that the session has now.

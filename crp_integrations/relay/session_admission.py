@@ -223,7 +223,7 @@ def admit_window(
     known = {**priors, **held.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    behind = () if request.prior else tuple(prior_windows(before, known, {}))
+    behind = () if request.prior else tuple(prior_windows(before, known))
     continued = behind if parents else ()
     prior = request.prior or merge_fan_out(continued)
     # Questions that only share a session do not branch, so only named parents are checked.

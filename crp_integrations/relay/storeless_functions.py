@@ -6,7 +6,8 @@ What a verb works with is imported when it is first called, so that importing it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
@@ -92,7 +93,7 @@ def pack(
     Raises:
         RequestError: the question is empty or an argument has no usable value.
     """
-    selection = CallerSelection(
+    return CallerSelection(
         question,
         model=model,
         budget_tokens=budget_tokens,
@@ -103,8 +104,7 @@ def pack(
         reranker=reranker,
         injections=injections,
         settings=settings,
-    )
-    return selection.pack(facts)
+    ).pack(facts)
 
 
 class CallerSelection:
@@ -243,13 +243,13 @@ def examine(
     # Read once: the environment is looked through each time.
     settings = settings or load()
     judging, on_report = _judge_of(judge, judge_options, settings)
-    report, dossier, chosen = screened_answer(
+    report, dossier = screened_answer(
         answer,
         context,
         question,
-        grounding=grounding,
         embedder=embedder,
         settings=settings,
+        grounding=grounding,
         no_store=no_store,
         sub_queries=sub_queries,
         prior=prior,
@@ -257,14 +257,12 @@ def examine(
         system_prompt=system_prompt,
         rejected=rejected,
     )
-    if judging is None:
-        done = _finished(report, chosen.digest)
-        call_receivers(done, on_report)
-        return done
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
-    done = _finish(way, chosen, on_report)
-    hand_report(way, done, on_report)
-    return done
+    way = _way(judging, report, dossier, settings, context)
+    if way is None:
+        return _unjudged(report, settings, on_report)
+    with _withheld_reports(way, settings, on_report):
+        report = way.play()
+    return _handed(way, report, settings, on_report)
 
 
 async def aexamine(
@@ -284,31 +282,15 @@ async def aexamine(
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
     settings = settings or load()
     judging, on_report = _judge_of(judge, options, settings)
-    report, dossier, chosen = await asyncio.to_thread(
+    report, dossier = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
-    if judging is None:
-        done = _finished(report, chosen.digest)
-        call_receivers(done, on_report)
-        return done
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
-    done = await _afinish(way, chosen, on_report)
-    hand_report(way, done, on_report)
-    return done
-
-
-def judged_answer(
-    judge: Judge,
-    report: Report,
-    dossier: Dossier,
-    settings: Settings,
-    session_id: str = "",
-    left_out: Sequence[tuple[str, str]] = (),
-) -> JudgedAnswer:
-    """The way through a judge of an answer that somebody else asked for."""
-    return JudgedAnswer(
-        judge, report, dossier, settings.dpe, session_id=session_id, left_out=left_out
-    )
+    way = _way(judging, report, dossier, settings, context)
+    if way is None:
+        return _unjudged(report, settings, on_report)
+    with _withheld_reports(way, settings, on_report):
+        report = await way.aplay()
+    return _handed(way, report, settings, on_report)
 
 
 def _judge_of(
@@ -323,6 +305,47 @@ def _judge_of(
         chosen.pop("on_report", None)
     resolved = judges_of(settings.judge).of(judge, chosen)
     return resolved, on_report if resolved is None or isinstance(judge, Judge) else None
+
+
+def _way(
+    judge: Judge | None,
+    report: Report,
+    dossier: Dossier,
+    settings: Settings,
+    context: Envelope | Sequence[Fact | str],
+) -> JudgedAnswer | None:
+    """An answer's way through the judge; None without one."""
+    if judge is None:
+        return None
+    left_out = barred_facts(judge, context)
+    return JudgedAnswer(judge, report, dossier, settings.dpe, left_out=left_out)
+
+
+def _unjudged(report: Report, settings: Settings, on_report: OnReport | None) -> Report:
+    report = _finished(report, settings.digest)
+    call_receivers(report, on_report)
+    return report
+
+
+def _handed(
+    way: JudgedAnswer, report: Report, settings: Settings, on_report: OnReport | None
+) -> Report:
+    report = _finished(report, settings.digest)
+    hand_report(way, report, on_report)
+    return report
+
+
+@contextmanager
+def _withheld_reports(
+    way: JudgedAnswer, settings: Settings, on_report: OnReport | None
+) -> Iterator[None]:
+    """Hand on the report of an answer that is withheld because its judge failed."""
+    try:
+        yield
+    except SafetyHalt as halt:
+        halt.report = report = _finished(cast("Report", halt.report), settings.digest)
+        way.judge.hand(report, on_report)
+        raise
 
 
 def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
@@ -342,74 +365,33 @@ def _finished(report: Report, digest: str) -> Report:
     return finish(report, settings_digest=digest)
 
 
-def _finish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
-    """The judged report."""
-    try:
-        return _finished(way.play(), settings.digest)
-    except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, on_report)
-        raise
-
-
-async def _afinish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
-    """The asynchronous twin of `_finish`."""
-    try:
-        return _finished(await way.aplay(), settings.digest)
-    except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, on_report)
-        raise
-
-
-def _finish_withheld(
-    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
-) -> None:
-    report = _finished(cast("Report", halt.report), settings.digest)
-    halt.report = report
-    way.judge.hand(report, on_report)
-
-
 def screened_answer(
     answer: AnswerValue,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
     *,
-    grounding: GroundingMode | str = GroundingMode.PREFERRED,
     embedder: EmbedderSource | None = None,
     settings: Settings | None = None,
-    no_store: bool = False,
-    sub_queries: Sequence[str] = (),
-    prior: Sequence[str | PriorWindow] = (),
-    conversation: Sequence[Message | Mapping[str, Any]] = (),
-    system_prompt: str = "",
     verifier: Verifier | None = None,
-    rejected: Sequence[RejectedClaim] = (),
-) -> tuple[Report, Dossier, Settings]:
-    """The report of the stages without a model call, what it is of, and the settings."""
+    **about: Any,
+) -> tuple[Report, Dossier]:
+    """The report of the stages without a model call, and what it is of.
+
+    Args:
+        about: further arguments of `caller_dossier`.
+    """
     from crp_integrations.dpe.pipeline import examine as run_stages
     from crp_integrations.relay.evidence import answer_text
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
 
-    answer = answer_text(answer)
-    for name, text in (("question", question), ("system_prompt", system_prompt)):
-        if text is not None and not isinstance(text, str):
-            raise RequestError(f"{name} is {type(text).__name__}, wanted a text")
-    if isinstance(context, str):
-        raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
-    controls = (VERIFIED,) if verified_engine() else ()
     dossier = caller_dossier(
-        answer,
+        answer_text(answer),
         context,
-        question or "",
+        question,
         chosen,
-        grounding=grounding,
-        kept=controls,
-        prior=prior,
-        sub_queries=sub_queries,
-        no_store=no_store,
-        conversation=conversation_of(conversation),
-        instructions=system_prompt or "",
-        rejected=rejected,
+        controls=(VERIFIED,) if verified_engine() else (),
+        **about,
     )
     # Statuses are read or compared word for word: sentences are embedded only beside those of an
     # earlier window, and for the document's arithmetic.
@@ -423,7 +405,7 @@ def screened_answer(
         settings=chosen.dpe,
         policy=default_policy(registered=dossier.system.domain is not None),
     )
-    return report, dossier, chosen
+    return report, dossier
 
 
 def count_tokens(

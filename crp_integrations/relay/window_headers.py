@@ -1,4 +1,7 @@
-"""The response headers of a sealed window, with the token for the next one."""
+"""The response headers of a sealed window, with the token for the next one.
+
+Spec: related facts §3
+"""
 
 from __future__ import annotations
 
@@ -70,10 +73,7 @@ def window_headers(parts: WindowHeaders, world: World) -> dict[str, str]:
 
 
 def session_values(parts: WindowHeaders, world: World) -> WindowContext:
-    """What session, policy and agents say of a sealed window.
-
-    Spec: related facts §3
-    """
+    """What session, policy and agents say of a sealed window."""
     closed, request, verdict = parts.closed, parts.request, parts.verdict
     session, node = closed.update.session, closed.update.node
     windows = (*(parts.admission.windows if parts.admission else ()), node)
@@ -116,10 +116,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
 def refusal_headers(
     error: CRPError, closed: ClosedWindow, world: World, residency: str = ""
 ) -> dict[str, str]:
-    """The headers of a window that was refused before there was an envelope.
-
-    Spec: related facts §3
-    """
+    """The headers of a window that was refused before there was an envelope."""
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
@@ -139,10 +136,7 @@ def refusal_headers(
 
 
 def trail_id(session_id: str, residency: str = "") -> str:
-    """The name of a session's trail in a region.
-
-    Spec: related facts §3
-    """
+    """The name of a session's trail in a region."""
     return "crp_trail_" + sha256_hex("\u241f".join(("trail", session_id, residency)))[:24]
 
 

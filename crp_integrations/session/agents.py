@@ -3,6 +3,8 @@
 Down go the safety budget, the policy, the parent's session, the depth, residency and safety mode;
 up come the budget, the risk, the seal and where to verify it. A session token, an ETag, a quality
 tier and `CRP-Set-Session` pass in neither direction: the two records have no field for them.
+
+Spec: related facts §8
 """
 
 from __future__ import annotations
@@ -77,10 +79,7 @@ class Upward(Record):
 
 
 def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None:
-    """What is registered about an agent; None for a caller that names none.
-
-    Spec: related facts §8
-    """
+    """What is registered about an agent; None for a caller that names none."""
     if not agent_id:
         return None
     for agent in settings.registered:
@@ -126,8 +125,6 @@ def delegate(
     """What goes down with a question to another agent.
 
     Count the delegation by `after_delegating`.
-
-    Spec: related facts §8
     """
     left = budget.round_budget(parent.safety_budget)
     if budget.halts(left, settings.budget):
@@ -166,10 +163,7 @@ def count_delegation(parent: Session) -> Session:
 
 
 def charge_return(parent: Session, up: Upward, settings: SessionSettings) -> Session:
-    """A parent's session once a sub-agent has returned: its budget only falls.
-
-    Spec: related facts §8
-    """
+    """A parent's session once a sub-agent has returned: its budget only falls."""
     left = budget.charge_child(
         parent.safety_budget, up.safety_budget, halted=up.halted, settings=settings.budget
     )

@@ -15,7 +15,6 @@ from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, 
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.relay.records import Answer
-from crp_integrations.session import window_graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
 from tests.doubles import ScriptedModel
@@ -38,7 +37,7 @@ from tests.relay.need_questions import (
     system,
     windows,
 )
-from tests.session import networkx_graph
+from tests.session import graph_faults, networkx_graph
 
 OWN = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
 
@@ -68,11 +67,11 @@ def sound(relay: Relay, answer: Answer) -> None:
     """The graph has no fault by either opinion, its edges are chained, and the trail is whole."""
     nodes = windows(relay, answer.session_id)
     settings = relay.settings.sessions.graph
-    assert not window_graph.find_faults(nodes, settings)
+    assert not graph_faults.find_faults(nodes, settings)
     networkx_graph.check(nodes, settings)
     with relay.fabric.begin(write=False) as transaction:
         assert (
-            window_graph.find_unchained(nodes, transaction.journal.seals(answer.session_id)) == ()
+            graph_faults.find_unchained(nodes, transaction.journal.seals(answer.session_id)) == ()
         )
     assert relay.verify().windows == len(nodes)
 

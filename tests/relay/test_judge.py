@@ -18,8 +18,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Silent
-from crp_integrations.relay import judge_calls
-from crp_integrations.relay.batches import _examine_case
+from crp_integrations.relay import judge as judge_module
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.settings import Settings
@@ -47,7 +46,7 @@ def judge() -> Iterator[Double]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_calls, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(judge_module, "FIRST_WAIT_S", 0.01)
 
 
 def judged(answer: str, judge: Any, **how: Any) -> Report:
@@ -381,18 +380,6 @@ def _asked_about(seen: Recorded) -> str:
     assert found
     number = int(found[1])
     return _about(number, number % 2 == 0)
-
-
-def test_jobs_of_an_executor_ask_the_relays_judge(open_relay: Opener, judge: Double) -> None:
-    relay, _ = opened(open_relay, LOW, judge=named(judge))
-    told = _examine_case(relay, {"answer": HIGH, "context": list(FACTS), "question": QUESTION})
-    assert (told["risk_level"], told["flagged"]) == ("HIGH", True)
-    assert told["checked_by"] == "judge openai/judge-1"
-    alone, _ = opened(open_relay, LOW, judge=True)
-    assert (
-        _examine_case(alone, {"answer": HIGH, "context": list(FACTS)})["checked_by"]
-        == "exact comparison"
-    )
 
 
 # --- where texts go ------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from crp_integrations.relay.drive import drive_live
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Dispatch, Halt, Outcome, Refusal, Release
 from crp_integrations.relay.turn import Turn
-from crp_integrations.session.window_graph import find_faults
 from crp_integrations.vocabulary import EventType, Pattern
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, Opener
@@ -38,6 +37,7 @@ from tests.relay.scripted_relays import (
     session_events,
 )
 from tests.relay.test_sessions import nodes, token_of
+from tests.session.graph_faults import find_faults
 from tests.session.networkx_graph import check as check_with_networkx
 
 PARTS = "When was the Meridian reactor commissioned? What revenue did Northfield Energy report?"

@@ -28,7 +28,6 @@ from crp_integrations.messages import Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.session.records import WindowNode
-from crp_integrations.session.window_graph import find_faults
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -48,6 +47,7 @@ from tests.relay.scripted_relays import (
     refusal,
     session_events,
 )
+from tests.session.graph_faults import find_faults
 from tests.session.networkx_graph import check as check_with_networkx
 
 OTHER = "crp_sess_" + "b" * 16

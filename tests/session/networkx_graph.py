@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.settings import WindowGraphSettings
-from crp_integrations.session.window_graph import GraphFaultKind
 from crp_integrations.vocabulary import Pattern
+from tests.session.graph_faults import GraphFaultKind
 
 if TYPE_CHECKING:
     import networkx

@@ -10,9 +10,9 @@ from crp_integrations.errors import StoreDamaged
 from crp_integrations.session import window_graph
 from crp_integrations.session.records import WindowNode
 from crp_integrations.session.settings import WindowGraphSettings
-from crp_integrations.session.window_graph import GraphFaultKind
 from crp_integrations.vocabulary import Pattern, TransferType
-from tests.session import networkx_graph
+from tests.session import graph_faults, networkx_graph
+from tests.session.graph_faults import GraphFaultKind
 from tests.session.window_nodes import DIAMOND, fan, graphs, merge, node, sound_graphs
 
 SETTINGS = WindowGraphSettings(nodes=6, fan_out=2)
@@ -43,7 +43,7 @@ def test_networkx_finds_what_breaks_a_graph(
 @example([fan("a", 1, "a"), node("b", 2, "a", "b", pattern=Pattern.FAN_OUT)])
 @example([fan("a", 1, "z"), fan("b", 2, "z")])
 def test_both_checks_find_the_same_faults(windows: list[WindowNode]) -> None:
-    own = {fault.kind for fault in window_graph.find_faults(windows, SETTINGS)}
+    own = {fault.kind for fault in graph_faults.find_faults(windows, SETTINGS)}
     assert networkx_graph.faults(windows, SETTINGS) == own
 
 
@@ -52,9 +52,9 @@ def test_both_checks_find_the_same_faults(windows: list[WindowNode]) -> None:
 def test_both_checks_pass_what_is_sound(windows: list[WindowNode]) -> None:
     large = WindowGraphSettings()
     networkx_graph.check(windows, large)
-    assert not window_graph.find_faults(windows, large)
+    assert not graph_faults.find_faults(windows, large)
     assert {
-        one.kind for one in window_graph.find_faults(windows, SETTINGS)
+        one.kind for one in graph_faults.find_faults(windows, SETTINGS)
     } == networkx_graph.faults(windows, SETTINGS)
 
 
