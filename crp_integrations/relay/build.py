@@ -104,23 +104,17 @@ class RelayParts:
     """What a relay is put together of; what is None is chosen by the settings.
 
     Attributes:
-        subject: who reads and writes.
         guard: decides what the subject may do; or its settings.
         policy: the engine of the control catalogue; a text is a safety policy.
         recognisers: look for personal data beside the package's own.
         models: what answers.
         llm: a chat model of LangChain, an LLM of LlamaIndex or a name, in the place of `models`.
         tracer: opens the spans; an `Observer` is also told of windows and model calls.
-        clock: a clock, or the moment at which it stands still.
-        reviewer: a person's word on an answer that must be reviewed.
         violations: where violations of policies are reported to.
-        receiver: gets the report on each sealed window.
         artifacts: where bulky texts lie; or their settings.
-        settings: the whole tree; None reads it.
         residency: region that is read and written; empty for none.
         shared: a shared namespace, which only its operator opens; empty for the subject's own.
         judge, judge_when, judge_budget, judge_mode, judge_failure: see `Judge`.
-        on_report: called with the report of each answer.
         stated_limits: the tokens that a model accepts, as its server states them; with None, or
             for a result of None, the limit that is known for the model's name.
     """
@@ -309,11 +303,11 @@ def _engines(parts: RelayParts, chosen: Settings, code_verified: bool) -> RelayE
         judge=Judge.of(
             parts.judge,
             chosen.judge,
+            on_report=parts.on_report if _judges_later(parts, chosen) else None,
             judge_when=parts.judge_when,
             judge_budget=parts.judge_budget,
             judge_mode=parts.judge_mode,
             judge_failure=parts.judge_failure,
-            on_report=parts.on_report if _judges_later(parts, chosen) else None,
         ),
         code_verified=code_verified,
     )

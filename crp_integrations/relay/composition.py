@@ -305,8 +305,6 @@ class Batch:
     """Answers of several questions.
 
     Attributes:
-        answers: in the questions' order; None where there is an error.
-        errors: in the questions' order; None where there is an answer.
         headers: the worst of each, over the answers, those included that are withheld.
     """
 
@@ -316,11 +314,7 @@ class Batch:
 
 
 class BatchTurns:
-    """Several questions played side by side, each in its own session.
-
-    Attributes:
-        models: names of the models that are asked.
-    """
+    """Several questions played side by side, each in its own session."""
 
     def __init__(self, requests: Sequence[Request], world: World) -> None:
         """Begin."""

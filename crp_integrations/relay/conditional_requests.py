@@ -72,7 +72,6 @@ class ConditionalRequest:
     Spec: CRP-SPEC-003 §5.3, §11
 
     Attributes:
-        match: what the request came to; no status before `evaluate`, or when it is unconditional.
         selected: whether Phase 1 was skipped.
     """
 

@@ -42,11 +42,7 @@ _COMPARISONS: Final = "crp_integrations.dpe."
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
-    """The embedder of an argument, else that of the settings, else the shipped one.
-
-    Raises:
-        ConfigError: what is given is no embedder.
-    """
+    """The embedder of an argument, else that of the settings, else the shipped one."""
     choice = source or settings.embedder or None
     if choice is None:
         return default_embedder()
@@ -54,11 +50,7 @@ def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedd
 
 
 def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Reranker | None:
-    """The reranker of an argument, else that of the settings; None for none.
-
-    Raises:
-        ConfigError: what is given is no reranker.
-    """
+    """The reranker of an argument, else that of the settings; None for none."""
     choice = source or settings.reranker or None
     if choice is None:
         return None
@@ -144,11 +136,7 @@ def default_policy(*, registered: bool = False) -> PolicyEngine | None:
 
 
 def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
-    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads.
-
-    Args:
-        verifier: None for the one that the settings name.
-    """
+    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads."""
     if settings.dpe.decides == "composite":
         return True
     if verifier is not None:
@@ -215,18 +203,11 @@ class Conformance(Record):
     Spec: CRP-SPEC-005 §7.3, §16.3, §17 (decision D18)
 
     Attributes:
-        weights: of the four signals, in the order of their importance.
         levels: lower bound of the composite for each level but the lowest; no setting moves them.
-        amplifiers: factor of each, strongest first.
         loop_depth: above which depth the amplifier applies, and above which a call is stopped.
-        omissions: importance from which an omission has each severity.
         omission_cosine: from which a sentence covers a fact.
-        embedder_thresholds: calibrated for the embedder, from its card.
         verifier_thresholds: that the verifier's judgements are read with.
-        catalogue: name and hash of the control catalogue.
-        policy: the engine that evaluates it.
         code_verified: the engine's code was compared with its published hashes.
-        settings_digest: hash of every setting.
     """
 
     SCHEMA = "conformance/1"
@@ -252,9 +233,6 @@ def conformance(settings: Settings) -> Conformance:
     """The report on these settings, with the package's own engines.
 
     Spec: CRP-SPEC-005 §16.3
-
-    Raises:
-        EngineError: a file of the engine's code or weights was altered.
     """
     dpe, embedder = settings.dpe, default_embedder()
     verifier = default_verifier(dpe.verifier)

@@ -66,12 +66,7 @@ def asked_by(down: Downward) -> QuestionFields:
 
 
 def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None) -> Upward:
-    """What an answer, or a withheld one, hands back to the agent that asked for it.
-
-    Args:
-        answered: what `ask` returned, or the 451 that it raised.
-        safety_budget: of the answering session; None takes what the answer's headers say.
-    """
+    """What an answer, or a withheld one, hands back to the agent that asked for it."""
     if isinstance(answered, SafetyHalt):
         report = answered.report if isinstance(answered.report, Report) else None
         return Upward(

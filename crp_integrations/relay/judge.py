@@ -12,7 +12,7 @@ import copy
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextvars import Context, ContextVar, copy_context
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from math import inf
-from typing import Any, Final, Self, TypeAlias, TypedDict
+from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
@@ -47,6 +47,8 @@ _LOG = getLogger("crp_integrations.judge")
 # A model's name, its name with LiteLLM's parameters, a model object, True for the component's own.
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
+# A call of the judge: its model, what it is sent, the context that it is made in, and since when.
+Attempt: TypeAlias = tuple[Model, ModelCall, Context, float]
 MOST_SESSIONS: Final = 10_000
 BACKGROUND: Final = "background"
 OVER_BUDGET: Final = "BudgetSpent"
@@ -156,31 +158,18 @@ class Judge:
         source: JudgeSource,
         settings: JudgeSettings | None = None,
         *,
-        judge_when: str | None = None,
-        judge_budget: int | Mapping[str, float] | None = None,
-        judge_mode: str | None = None,
-        judge_failure: str | None = None,
         on_report: OnReport | None = None,
+        **choices: Unpack[JudgeChoices],
     ) -> Self | None:
         """The judge that a component's arguments stand for; None for none.
 
         Args:
             source: what `judge=` was given; None for that of the settings, False for none.
-
-        Raises:
-            ConfigError, RequestError: an argument has no usable value.
         """
         base = settings or JudgeSettings()
-        chosen: dict[str, Any] = {
-            name: value
-            for name, value in (
-                ("when", judge_when),
-                ("mode", judge_mode),
-                ("failure", judge_failure),
-            )
-            if value is not None
-        }
-        chosen |= budget_fields(judge_budget)
+        named = {name.removeprefix("judge_"): value for name, value in choices.items()}
+        chosen = budget_fields(cast("int | None", named.pop("budget", None)))
+        chosen |= {name: value for name, value in named.items() if value is not None}
         if isinstance(source, Judge):
             altered = chosen or on_report is not None
             return source.altered(on_report=on_report, **chosen) if altered else source  # type: ignore[return-value]
@@ -199,15 +188,7 @@ class Judge:
         return cls(source, on_report=on_report, settings=base, **chosen)
 
     def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
-        """The same judge, asked in another way; model, cache and what was spent are shared.
-
-        Args:
-            on_report: None for the judge's own.
-            fields: `when`, `mode`, `failure` and budgets of `JudgeSettings`.
-
-        Raises:
-            ConfigError, RequestError: one of them has no usable value.
-        """
+        """The same judge, asked in another way; model, cache and what was spent are shared."""
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
         made.on_report = _report_taker(on_report or self.on_report, made.settings, own=self.own)
@@ -276,25 +257,15 @@ class Judge:
         """The result of a call; a failure is a value, so that no answer is lost by its judge.
 
         Args:
-            model: the component's own, for a judge that is no model of its own.
             keep: whether the reply may stay in memory; False under `no-store`.
         """
-        if not self._reserve(session_id):
-            return JudgeReply(error=OVER_BUDGET)
-        known = self._remembered(call)
-        if known is None:
-            started = time.perf_counter()
-            known = JudgeReply(error="NoModel")
-            for asked, candidate, context in self._models(call, model):
-                known = _with_fallback_name(
-                    asked, call, self._calling.call(candidate, asked, context, started)
-                )
-                if not known.error:
-                    break
-            if keep:
-                self._remember(call, known)
-        self._spend(session_id, known)
-        return known
+        tried = self._tried(call, model, session_id, keep=keep)
+        try:
+            attempt = next(tried)
+            while True:
+                attempt = tried.send(self._calling.call(*attempt))
+        except StopIteration as ended:
+            return cast("JudgeReply", ended.value)
 
     async def areply(
         self,
@@ -305,21 +276,32 @@ class Judge:
         keep: bool = True,
     ) -> JudgeReply:
         """The asynchronous twin of `reply`."""
+        tried = self._tried(call, model, session_id, keep=keep)
+        try:
+            attempt = next(tried)
+            while True:
+                attempt = tried.send(await self._calling.acall(*attempt))
+        except StopIteration as ended:
+            return cast("JudgeReply", ended.value)
+
+    def _tried(
+        self, call: ModelCall, own: Model | None, session_id: str, *, keep: bool
+    ) -> Generator[Attempt, JudgeReply, JudgeReply]:
+        """Yield the calls to make, one after the other, take their replies, return what counts."""
         if not self._reserve(session_id):
             return JudgeReply(error=OVER_BUDGET)
-        known = self._remembered(call)
-        if known is None:
+        reply = self._remembered(call)
+        if reply is None:
             started = time.perf_counter()
-            known = JudgeReply(error="NoModel")
-            for asked, candidate, context in self._models(call, model):
-                replied = await self._calling.acall(candidate, asked, context, started)
-                known = _with_fallback_name(asked, call, replied)
-                if not known.error:
+            reply = JudgeReply(error="NoModel")
+            for asked, model, context in self._models(call, own):
+                reply = _with_fallback_name(asked, call, (yield model, asked, context, started))
+                if not reply.error:
                     break
             if keep:
-                self._remember(call, known)
-        self._spend(session_id, known)
-        return known
+                self._remember(call, reply)
+        self._spend(session_id, reply)
+        return reply
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
         """The calls that are tried, each with its model and the context that it is made in."""
@@ -341,11 +323,7 @@ class Judge:
             self._late[0].submit(separate_context().run, _run_logged, work)
 
     def hand(self, report: Report, also: OnReport | None = None) -> None:
-        """Give a report to `on_report`; what that raises is logged, and ends nothing.
-
-        Args:
-            also: is given it besides.
-        """
+        """Give a report to `on_report`; what that raises is logged, and ends nothing."""
         call_receivers(report, self.on_report, also)
 
     def wait(self) -> None:
@@ -396,13 +374,7 @@ class Judge:
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
     ) -> JudgeTerms:
-        """How an answer's judgement is asked for.
-
-        Args:
-            own_model: the model that answered, where it judges itself.
-            own_window: tokens that it takes; 0 for what is known of a judge by name.
-            left_out: ids of facts that the provider must not get, and why.
-        """
+        """How an answer's judgement is asked for."""
         chosen = self.settings
         window = self._window or (own_window if self.own else 0) or self._known_window()
         return JudgeTerms(
@@ -484,11 +456,7 @@ def _report_taker(
 
 
 def check_receiver(on_report: object) -> None:
-    """Check what is to be called with reports.
-
-    Raises:
-        RequestError: it is no function.
-    """
+    """Check what is to be called with reports."""
     if on_report is not None and not callable(on_report):
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
 

@@ -24,11 +24,7 @@ from crp_integrations.vocabulary import HaltReason
 
 
 class Judges:
-    """The judges of a component, each kept with its cache and its budgets.
-
-    Args:
-        settings: what they are based on.
-    """
+    """The judges of a component, each kept with its cache and its budgets."""
 
     MOST: Final = 32
 
@@ -174,13 +170,7 @@ class JudgedAnswer:
 
 
 def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeSettings) -> bool:
-    """Whether the judge that a component's arguments stand for speaks in the background.
-
-    Args:
-        source: what `judge=` was given.
-        options: the other arguments, by their names in `JudgeOptions`.
-        settings: those of the component.
-    """
+    """Whether the judge that a component's arguments stand for speaks in the background."""
     if not source and (source is False or not settings.model):
         return False
     known = source.settings if isinstance(source, Judge) else settings

@@ -30,10 +30,7 @@ class SessionMemorySource:
     """What is known of a session in memory alone.
 
     Attributes:
-        session: its state; None where the store keeps that.
         nodes: windows that the store does not keep, by number.
-        priors: what windows said, by their ids.
-        rejected: claims that sub-agents' reports flag.
     """
 
     session: Session | None = None
@@ -265,7 +262,6 @@ class RelayMemory:
     Attributes:
         envelopes: earlier envelopes, for conditional requests.
         sessions: what `no-store` sessions said.
-        personal: which facts hold personal data, as far as they were looked at.
         receipts: those that may not be on disk.
     """
 

@@ -42,7 +42,6 @@ class CarriedContext:
 
     Attributes:
         request: the request, its prior windows with what is given of them.
-        given: what that is; None before it is settled.
         waiting: a model was asked for a summary and has not replied.
     """
 

@@ -63,8 +63,6 @@ def reckon_room(
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
     Args:
-        context_limit: tokens that the model takes in all.
-        model: whose limits they are; the request's own where it is empty.
         input_limit: tokens that a deployment takes without the answer; a smaller context limit
             is not this deployment's.
     """
@@ -110,9 +108,6 @@ class InformationNeeds:
     """What one request looks for; settled once, before anything is read.
 
     Spec: CRP-SPEC-003 §5.2
-
-    Attributes:
-        waiting: the model was asked and has not replied.
     """
 
     def __init__(self, request: Request, settings: DecomposeSettings) -> None:

@@ -98,19 +98,13 @@ class Admission:
     """A window's place in its session.
 
     Attributes:
-        session: the session's state; None for one that begins now.
-        policy: the one in force: the session's, tightened by the request's.
         report_only: a second one that is judged and not enforced.
         parents: windows that it continues; the session's tip where it continues none.
         prior: what is known of them, and of those before, for the window's envelope and report.
         safety_budget: what is left, under the caller's ceiling.
-        barred: why no model may be asked; None when one may.
-        windows: of the session so far, by number.
-        preferred: strategy that the circuit breaker asks for; None for no other.
         given: the windows whose content, as the store kept it, the window is given.
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
-        depth: agents within agents around the window; a session's own does not fall.
         continues: the parents were named by continuation ids.
         token: the session token that it was asked with; None for none.
         earlier: what is known of the session's windows where it continues none of them: its answer
@@ -165,9 +159,6 @@ def admit_window(
     """Find a window's place.
 
     Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
-
-    Raises:
-        RequestError: the policy demands values that nothing measures on the answer.
     """
     settings = world.settings
     with namespace.begin(write=False) as transaction:
@@ -308,11 +299,7 @@ def _policy(
     request: Request,
     session_id: str,
 ) -> Policy | None:
-    """The session's policy, as strict as the operator's is today, tightened by the request's.
-
-    Args:
-        sessions: the window's own session and its parent's, as far as they are known here.
-    """
+    """The session's policy, as strict as the operator's is today, tightened by the request's."""
     # The strictest of each directive holds, so an older session follows its operator.
     layers = [
         parse_policy(text)
@@ -432,9 +419,7 @@ def unmeasured_demands(
     Spec: related facts §6
 
     Args:
-        judge: who is asked of each answer; None for nobody.
         reads: a verifier that reads, or the arithmetic of `literal`, decides on the claims.
-        accept_risk: the highest level that the caller accepts; None for any.
     """
     if reads:
         return ""
@@ -459,12 +444,7 @@ def _require_phones(policy: Policy) -> None:
 
 
 def require_reader(policy: Policy, world: World, accept_risk: RiskLevel | None = None) -> None:
-    """Refuse a question whose policy demands what nothing can measure, before a model is paid.
-
-    Raises:
-        RequestError: nothing reads the answer's claims; names the demands and both ways out.
-        ConfigError: the policy blocks personal data, and the extra `pii` is not installed.
-    """
+    """Refuse a question whose policy demands what nothing can measure, before a model is paid."""
     _require_phones(policy)
     unmeasured = unmeasured_demands(
         policy,
@@ -486,9 +466,6 @@ def require_reader_of(
     """Refuse the fields of a component whose questions bring no judge of their own.
 
     Args:
-        taker: the component's name.
-        asking: its fields of a question, by their names.
-        judge: its own; None for nobody.
         verifier: None for the one that the settings name.
 
     Raises:

@@ -114,8 +114,6 @@ class Turn:
     Spec: CRP-SPEC-003 §4
 
     Attributes:
-        request: as the caller gave it.
-        session_id: of the session that it belongs to.
         agent_turn: which model call of an agent's run it is; 0 where no agent counts them.
     """
 

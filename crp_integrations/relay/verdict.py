@@ -66,7 +66,6 @@ class AskAgain:
 
     Attributes:
         triggers: what asked for it: `contradiction`, `repetition`, `flow`, and unmet demands.
-        upgraded: whether the strategy is another one than before.
     """
 
     redispatch: Redispatch
@@ -99,34 +98,43 @@ class Deliver:
 Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
 
 
-def decide(
-    report: Report,
-    tier: QualityTier,
-    judgement: PolicyJudgement,
-    *,
-    request: Request,
-    policy: Policy,
-    text: str,
-    attempts: int,
-    settings: DispatchSettings,
-    terms: AnswerTerms,
-) -> Decision:
+@dataclass(frozen=True, slots=True)
+class ExaminedAnswer:
+    """An examined answer, and what it is held against.
+
+    Attributes:
+        attempts: how often the question was asked again.
+    """
+
+    report: Report
+    tier: QualityTier
+    judgement: PolicyJudgement
+    request: Request
+    policy: Policy
+    text: str
+    attempts: int
+    settings: DispatchSettings
+    terms: AnswerTerms
+
+
+def decide(answer: ExaminedAnswer) -> Decision:
     """What becomes of an answer.
 
     Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
     """
+    report, judgement = answer.report, answer.judgement
+    policy, terms = answer.policy, answer.terms
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
-    if attempts < settings.redispatches:
-        again = _again(report, tier, judgement, request, policy, text, attempts, settings)
-        if again is not None:
-            return again
-    decision = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
+    again = _again(answer) if answer.attempts < answer.settings.redispatches else None
+    if again is not None:
+        return again
+    decision = decide_answer(report, answer.tier, judgement, terms, unread=policy.allows_unread)
     if decision.reason is not None:
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
         wanted = terms.accept_quality
-        return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
+        return Unreachable(unreachable(answer.tier, wanted, judgement, policy.require_quality))
     return Deliver()
 
 
@@ -152,16 +160,9 @@ def unreachable(
     )
 
 
-def _again(
-    report: Report,
-    tier: QualityTier,
-    judgement: PolicyJudgement,
-    request: Request,
-    policy: Policy,
-    text: str,
-    attempts: int,
-    settings: DispatchSettings,
-) -> AskAgain | None:
+def _again(answer: ExaminedAnswer) -> AskAgain | None:
+    report, request = answer.report, answer.request
+    policy, settings = answer.policy, answer.settings
     upgrade = policy.upgrade_on_risk
     words: list[str] = []
     triggers: list[str] = []
@@ -179,7 +180,9 @@ def _again(
         upgrade is not None or settings.redispatch_on_repetition
     ):
         triggers.append("repetition")
-        words.append(remedies.against_repetition(remedies.marked(text, report.quality.repetition)))
+        words.append(
+            remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
+        )
     before = _before(request)
     if (
         report.flow_remediation == "redispatch"
@@ -190,8 +193,8 @@ def _again(
         triggers.append("flow")
         words.append(remedies.towards_flow(before))
     if upgrade is not None:
-        unmet = set(judgement.unmet)
-        if not accepts_tier(tier, request.accept_quality):
+        unmet = set(answer.judgement.unmet)
+        if not accepts_tier(answer.tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
@@ -206,7 +209,9 @@ def _again(
         # The caller's accepted strategies come before an upgrade (related facts §7).
         strategy = request.strategy
     return AskAgain(
-        remedies.redispatch(words, seed=request.seed, strategy=strategy, attempt=attempts + 1),
+        remedies.redispatch(
+            words, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
+        ),
         tuple(triggers),
         upgraded=strategy is not request.strategy,
     )
@@ -232,11 +237,7 @@ class AnswerVerdict:
     """What is done with a reply, and why.
 
     Attributes:
-        judgement: of the policy in force.
-        reported: of the policy that is reported and not enforced; None without one.
         report_uri: where the request wants violations reported, empty for nowhere else.
-        approved: a person had to approve the answer, and has.
-        terms: what the answer was held against besides the policies.
     """
 
     decision: Decision
@@ -282,15 +283,17 @@ class AnswerVerdict:
         )
         if not terms.unanswered:
             decision = decide(
-                report,
-                tier,
-                judgement,
-                request=request,
-                policy=policy,
-                text=reply.answer,
-                attempts=attempts,
-                settings=world.settings.dispatch,
-                terms=terms,
+                ExaminedAnswer(
+                    report,
+                    tier,
+                    judgement,
+                    request,
+                    policy,
+                    reply.answer,
+                    attempts,
+                    world.settings.dispatch,
+                    terms,
+                )
             )
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)

@@ -85,9 +85,6 @@ class WindowEnvelope:
     Attributes:
         request: what is asked; another one with the same question may take its place, as for a
             re-dispatch with further instructions.
-        last: the call last made.
-        made: everything that its envelope was made of; None before there is one.
-        assembly_us: microseconds that the envelope took, by the relay's clock.
         steps: what writing, selecting, compressing and isolating came to for the last call.
     """
 

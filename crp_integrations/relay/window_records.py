@@ -51,32 +51,17 @@ class WindowEnd:
     """How a window ended.
 
     Attributes:
-        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
-        envelope: None when the window ended before there was one.
-        text: the model's text, empty for a window without a reply.
-        report: as examined, without identity.
-        model: the model that was asked last.
-        strategy: how the question was dispatched in the end.
-        tool_calls: that the model asked for.
         error: class name of the error that ended the window, empty when none did.
-        reason: why the answer is withheld, empty when it is not.
-        notes: what happened on the way, in order.
         sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
         keep: whether anything that was said may be kept on disk; not under `no-store`.
         fleeting: whether an agent's tools answered in it: what was said is held in memory, as long
             as its session lasts.
-        outdated: earlier windows whose sources have changed since.
-        transfer: what the window was given of those before; None for nothing.
         born: fields of the session, should it begin with this window.
-        draft: makes what its receipt holds; None for no receipt.
         candidates: ids of the facts that its receipt names, shown or not.
-        labels: access labels of the envelope's facts, by id.
         hashes: `sha256:…` of what is shown of the envelope's facts, by id, as far as known.
         decisions: ids of the guard's decisions that let them be read, by id of the fact.
         invocation_hash: of the call that the envelope was made for; empty for none.
         assembly_us: microseconds that the envelope took, by the relay's clock.
-        usage: of all model calls.
-        steps: what the four steps came to for the last call; empty where none was packed.
         depth, turn: agents around it, and its place in the agent's run; 0 for none.
         began: None where nobody observes.
     """
@@ -119,10 +104,7 @@ class WindowCalls:
 
     Attributes:
         calls: replies received, of every purpose.
-        redispatches: times that the question was asked again.
         remedies: what was used against findings: `prompt-augmented`, `stitched`.
-        notes: for the journal, in order.
-        flags: for the report.
     """
 
     calls: int = 0
@@ -154,7 +136,6 @@ class SessionUpdate:
     """What was committed for the session.
 
     Attributes:
-        charged: what the window took from the safety budget.
         prior: what a continuation may know of the window; None when it was not delivered.
         kept: whether its report was handed to the store.
         stored: whether the store keeps the session and the window; else memory does.

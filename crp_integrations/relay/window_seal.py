@@ -126,8 +126,6 @@ class ClosedWindow:
     Attributes:
         report: with identity, hash, HMAC and chain integrity filled in.
         window_hmac: the window's HMAC on its own, without its parent.
-        update: the session and the window's node as they were committed.
-        receipt_id: of the receipt on it; empty for none.
     """
 
     seal: WindowSeal

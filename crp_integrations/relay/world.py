@@ -72,14 +72,8 @@ class RelayEngines:
     """What a relay counts, selects and checks with; None leaves a step out.
 
     Attributes:
-        counter_for: the token counter of a model.
-        limit_for: a model's context limit in tokens, and where the number is from.
-        reranker: looks at the best candidates again.
-        policy: evaluates the control catalogue.
         recognisers: look for personal data beside the package's own.
         detector: looks for injections in what is selected.
-        walker: walks the graph around the best facts.
-        judge: is asked whether answers hold.
         code_verified: the engine's code was compared with its published hashes.
     """
 
@@ -102,9 +96,6 @@ class Listeners:
     Attributes:
         reviewer: a person's word on an answer that must be reviewed; None withholds it.
         sink: where violations of a policy are reported to.
-        receiver: gets the report on each sealed window.
-        observer: told of each window that is sealed.
-        on_report: called with the report of each answer.
     """
 
     reviewer: Reviewer | None = None

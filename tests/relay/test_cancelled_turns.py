@@ -10,7 +10,7 @@ import pytest
 
 from crp_integrations.messages import Reply
 from crp_integrations.policy.policy_text import parse_policy
-from crp_integrations.relay import close as closing
+from crp_integrations.relay import window_seal as closing
 from crp_integrations.relay.steps import Release
 from crp_integrations.relay.turn import Turn
 from tests.relay.conftest import Opener
