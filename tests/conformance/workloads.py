@@ -313,8 +313,8 @@ def check_windows(store: Store) -> set[str]:
                 (s.window_id, s.window_number, s.hmac) for s in seals
             ]
             settings = WindowGraphSettings(nodes=len(nodes), fan_out=FAN)
-            assert graph_faults.find_faults(nodes, settings) == ()
-            assert graph_faults.find_unchained(nodes, seals) == ()
+            assert not graph_faults.find_faults(nodes, settings)
+            assert graph_faults.find_unchained(nodes, seals) == []
             assert session.tool_calls == len(nodes)
             assert session.safety_budget == round(1.0 - COST * len(nodes), 4)
             assert sorted(n.safety_budget for n in nodes) == sorted(

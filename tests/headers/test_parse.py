@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -90,24 +90,6 @@ def test_every_strategy_may_be_asked_for(strategy: Strategy) -> None:
 def test_a_fraction_needs_its_point_and_its_bounds(name: str, value: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=name):
         parse_response({name: value})
-
-
-@pytest.mark.parametrize(("value", "number"), [("1.0", 1.0), ("0.0", 0.0), ("0.994", 0.994)])
-def test_fractions_that_stand(value: str, number: float) -> None:
-    assert parse_response({names.SATURATION: value}).saturation == number
-
-
-@pytest.mark.parametrize("value", ["P", "PT", "P1", "3D", "P-1D", "P1H", "PT1D", "P1.5D"])
-def test_durations_that_are_none(value: str) -> None:
-    with pytest.raises(HeaderSyntaxError):
-        parse_response({names.KNOWLEDGE_AGE: value})
-
-
-def test_a_duration_of_several_units() -> None:
-    said = parse_response({names.KNOWLEDGE_AGE: "p1dT2H3m4S"})
-    assert said.knowledge_age == timedelta(days=1, hours=2, minutes=3, seconds=4)
-    with pytest.raises(HeaderSyntaxError):
-        parse_response({names.KNOWLEDGE_AGE: "P999999999DT999999999H"})
 
 
 @pytest.mark.parametrize(

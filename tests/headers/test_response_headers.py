@@ -196,13 +196,6 @@ def test_distortions() -> None:
     assert more["CRP-Safety-Distortions"] == "3; types=NUMBER_CHANGED,DATE_SHIFTED"
 
 
-@pytest.mark.parametrize("scope", grammar.SCOPES)
-def test_contradictions(scope: str) -> None:
-    assert said()["CRP-Safety-Contradictions"] == "0"
-    headers = said(report={"contradiction_count": 1, "contradiction_scope": scope})
-    assert headers["CRP-Safety-Contradictions"] == f"1; scope={scope}"
-
-
 @pytest.mark.requirement("005-5.5-3")
 def test_fidelity() -> None:
     assert said(report={"fidelity_score": 0.978})["CRP-Provenance-Fidelity-Score"] == "0.978"

@@ -13,7 +13,7 @@ import pytest
 
 from crp_integrations import Message, Relay
 from crp_integrations.envelope.records import EarlierWindow
-from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import MemoryItem, Scope
 from crp_integrations.governance.memory_writer import (
@@ -223,26 +223,6 @@ def test_what_cannot_be_sent_or_sealed_is_refused_by_name(
         assert "lone surrogate" not in str(caught.value)
     # Nothing of it was a window.
     assert relay.verify().windows == 0
-
-
-def test_odd_but_sound_requests_are_answered(relay: Relay) -> None:
-    for asking in (
-        {"system_prompt": "\x00\x1b[31m \u202e"},
-        {"sub_queries": ["?!", "\x07", "reactor " * 2_000]},
-        {"tools": [{}, {"type": "function", "function": {"name": "f", "limit": float("nan")}}]},
-    ):
-        assert relay.ask(EDGE_QUESTION, **asking).envelope.facts  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("query", [None, 3, b"reactor", "", " ", LONE])
-def test_assemble_refuses_what_is_no_question(relay: Relay, query: Any) -> None:
-    with pytest.raises(RequestError, match=r"^query is"):
-        relay.assemble(query)
-
-
-def test_assemble_refuses_a_separator_that_no_text_can_hold(relay: Relay) -> None:
-    with pytest.raises(CRPError, match=r"separator .* cannot be encoded"):
-        relay.assemble(EDGE_QUESTION, separator="\ud800")
 
 
 def definitions(count: int) -> list[dict[str, Any]]:

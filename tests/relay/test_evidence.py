@@ -186,13 +186,6 @@ def test_the_report_is_of_all_windows(open_relay: Opener) -> None:
 # --- nothing acts unasked --------------------------------------------------------------------
 
 
-def test_an_answer_that_says_nothing_costs_one_call() -> None:
-    relay, model = observing("I don't know.")
-    answer = relay.ask(NEEDED, model="any/model", k=2)
-    assert (len(model.calls), answer.text) == (1, "I don't know.")
-    assert answer.report.risk_level is RiskLevel.LOW
-
-
 def test_doubtful_answers_end_no_session_and_take_nothing_away() -> None:
     relay, model = observing(HIGH)
     for _ in range(9):
@@ -225,20 +218,6 @@ def test_a_budget_is_set_anew_by_a_person() -> None:
 
 
 # --- policies ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "directive", "value"),
-    [
-        ("halt-on HIGH", "halt-on HIGH", "HIGH"),
-        ("block-distortion", "block-distortion", "1 found"),
-    ],
-)
-def test_a_halt_names_directive_and_value(policy: str, directive: str, value: str) -> None:
-    relay, _ = observing(HIGH, judge=JUDGE)
-    with pytest.raises(SafetyHalt, match=directive) as caught:
-        relay.ask(QUESTION, model="any/model", policy=policy)
-    assert (caught.value.directive, caught.value.value) == (directive, value)
 
 
 def test_a_child_is_bound_by_the_parent_that_it_names() -> None:

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.engines.tokens import counter_for
-from crp_integrations.errors import AccessDenied, ConfigError, EngineError, RequestError, StoreBusy
+from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Decision, Subject
@@ -105,11 +104,6 @@ def test_what_is_no_part_is_named_with_what_to_give(argument: str, given: Any, s
         Relay.open(None, **options)
 
 
-def test_a_store_that_is_none_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"^store is of type int; give a folder"):
-        Relay.open(5)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("argument", ["artifacts", "keyring", "receiver", "settings", "violations"])
 def test_a_key_in_the_place_of_a_part_is_not_repeated(argument: str) -> None:
     with pytest.raises(ConfigError, match=f"^{argument} is of type str") as caught:
@@ -122,10 +116,6 @@ def test_a_guard_is_given_by_its_settings_too(open_relay: Opener, guard: Any) ->
     relay = open_relay(guard=guard)
     with pytest.raises(AccessDenied, match="it carries no label"):
         relay.add([FACTS[0]])
-
-
-def test_artifacts_are_given_by_their_settings_too(open_relay: Opener) -> None:
-    assert open_relay(artifacts={"url_seconds": 7}).settings.artifacts.url_seconds == 7
 
 
 @pytest.mark.parametrize(
@@ -157,21 +147,6 @@ def test_a_policy_of_ones_own_with_an_error_is_refused_at_opening(tmp_path: Path
     )
     with Relay.open(None, embedder=HashEmbedder(), key=KEY, guard={"bundle": folder}) as relay:
         assert relay.preview(QUESTION).facts_available == 0
-
-
-def test_one_word_stands_for_a_list_of_it(open_relay: Opener) -> None:
-    relay = open_relay(models=ScriptedModel("Nobody."))
-    relay.add(FACTS)
-    every = ("S", "A", "B", "C", "D")
-    tier = relay.ask(QUESTION, accept_quality=every).envelope.quality_tier
-    assert relay.ask(QUESTION, accept_quality=tier).envelope.quality_tier == tier
-    with pytest.raises(RequestError, match=r"^tools is not usable: wanted a list$"):
-        relay.ask(QUESTION, tools="search")
-
-
-def test_a_model_that_is_no_name_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"^model is of type NoneType; give a name"):
-        counter_for(None)  # type: ignore[arg-type]
 
 
 LATER = NOON + timedelta(days=2)

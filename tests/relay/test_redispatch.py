@@ -24,7 +24,6 @@ from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
     LOW,
-    OPERATOR,
     QUESTION,
     SESSION,
     SOUND,
@@ -82,15 +81,6 @@ def test_the_strategy_is_the_one_that_the_policy_names(open_relay: Opener) -> No
     assert (upgrade.data["before"], upgrade.data["to"]) == ("push", "hierarchical")
 
 
-def test_a_draft_that_is_verified_has_the_default_temperature(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, LOW, SOUND)
-    answered(relay, strategy="reflexive")
-    assert [call.temperature for call in model.calls] == [0.7, 0.2]
-    other, model = opened(open_relay, LOW, SOUND)
-    answered(other, strategy="reflexive", temperature=0.1)
-    assert model.calls[0].temperature == 0.1
-
-
 def test_without_the_directive_nothing_is_asked_again(open_relay: Opener) -> None:
     relay, model = opened(open_relay, HIGH, LOW)
     answer = answered(relay, policy="warn-on HIGH")
@@ -143,12 +133,6 @@ def test_what_is_left_after_the_last_attempt_is_judged(open_relay: Opener) -> No
     assert ended.reason is HaltReason.POLICY
     assert len(answers_asked(model)) == 3
     assert answers_asked(model)[2].temperature == 0.2
-
-
-def test_the_operator_can_allow_fewer_attempts(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, HIGH, dispatch={"redispatches": 0})
-    assert answered(relay, policy=REFLEXIVE).text == HIGH
-    assert len(model.calls) == 1
 
 
 @pytest.mark.requirement("005-19.3-1")
@@ -398,10 +382,4 @@ def test_what_a_policy_demands_of_a_stage_is_asked_for_again(
     error = refusal(relay, policy=directive)
     assert isinstance(error, SafetyHalt)
     assert isinstance(error.report, Report)
-    assert len(model.calls) == 1
-
-
-def test_a_first_window_has_no_flow_and_no_repetition(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, TULIPS, dispatch={"redispatch_on_flow": True})
-    assert answered(relay, OPERATOR).headers[names.FLOW] == "1.0"
     assert len(model.calls) == 1

@@ -40,9 +40,7 @@ from tests.relay.scripted_relays import (
     continued,
     opened,
     outcome,
-    priced,
     session_events,
-    system,
 )
 
 OPERATED, REVENUE, COOLING = FACTS[1], FACTS[2], FACTS[3]
@@ -61,69 +59,6 @@ def in_parts(relay: Relay, **asking: Any) -> Answer:
 
 
 # --- completeness ------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("005-10.3-1", "005-10.3-2", "005-18.1-2")
-def test_an_incomplete_answer_is_continued_towards_what_is_missing(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, OPERATED, f"{REVENUE} {COOLING}", "")
-    answer = in_parts(relay)
-    first, second = (call for call in model.calls if call.purpose is Purpose.ANSWER)
-    assert NEEDS[0] not in second.messages[-1].content
-    assert all(need in second.messages[-1].content for need in NEEDS[1:])
-    # The covered topics are named, and the uncovered ones are asked for.
-    assert (
-        f"The prior response addressed {NEEDS[0]}. Now address: {NEEDS[1]}, {NEEDS[2]}."
-        in system(second)
-    )
-    assert "Now address" not in system(first)
-    # Facts on what is missing come first of those that the fabric has.
-    shown = [fact for fact in answer.envelope.facts if not fact.source_id.startswith("crp:summary")]
-    assert shown[0].content == REVENUE
-    assert answer.window_number == 2
-
-
-@pytest.mark.requirement("005-10.3-3")
-def test_the_caller_gets_one_answer_of_all_windows(open_relay: Opener) -> None:
-    said = (OPERATED, f"{REVENUE} {COOLING}")
-    relay, _ = opened(open_relay, priced(said[0]), priced(said[1]), priced(" "))
-    answer = in_parts(relay)
-    assert answer.text == "\n\n".join(said)
-    # Each as it came, with its window; a blank bridge is none.
-    assert [piece.text for piece in answer.pieces] == list(said)
-    with relay.fabric.begin(write=False) as transaction:
-        nodes = transaction.sessions.windows(SESSION)
-    assert [piece.window_id for piece in answer.pieces] == [node.window_id for node in nodes]
-    assert answer.reply.usage.total_tokens == 45
-    (event,) = session_events(relay, EventType.COMPLETENESS_CONTINUATION)
-    assert event.window_id == nodes[1].window_id
-    assert event.data["of"] == nodes[0].window_id
-    assert (event.data["uncovered"], event.data["level"]) == (2, "INCOMPLETE")
-    assert relay.verify().windows == 2
-
-
-@pytest.mark.requirement("005-10.3-1")
-@pytest.mark.parametrize(
-    ("settings", "policy", "windows_made"),
-    [({}, "", 1), ({"continue_partial": True}, "", 2), ({}, "require-completeness 0.10", 2)],
-    ids=["unasked", "setting", "policy"],
-)
-def test_a_partial_answer_is_continued_with_permission(
-    open_relay: Opener, settings: dict[str, bool], policy: str, windows_made: int
-) -> None:
-    relay, _ = opened(open_relay, f"{OPERATED} {REVENUE}", COOLING, "", dispatch=settings)
-    in_parts(relay, policy=policy)
-    assert relay.verify().windows == windows_made
-
-
-@pytest.mark.requirement("005-10.3-1")
-def test_no_window_left_and_no_cache_leave_it_incomplete(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, OPERATED, COOLING, max_windows=1)
-    assert in_parts(relay).text == OPERATED
-    relay, _ = opened(open_relay, OPERATED, COOLING)
-    only = in_parts(relay, cache="no-cache")
-    assert only.text == OPERATED
-    assert only.headers[names.COMPLETENESS].startswith("INCOMPLETE; sub-queries=1/3; uncovered=")
-    assert relay.verify().windows == 1
 
 
 def test_no_summary_is_asked_for_where_nothing_is_left_to_show(open_relay: Opener) -> None:
@@ -161,61 +96,6 @@ def test_the_quality_score_says_nothing_of_risk(open_relay: Opener) -> None:
 # --- flow --------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("005-11.5-1", "005-11.5-2", "005-11.6-1", "005-18.1-2")
-def test_a_continuation_quotes_what_it_goes_on_from(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, f"{OPERATED} {REVENUE}", COOLING, dispatch={
-        "continue_partial": True
-    })  # fmt: skip
-    answer = in_parts(relay)
-    words = system(model.calls[1])
-    assert f"'{OPERATED} {REVENUE}'" in words
-    assert "Do NOT re-introduce the topic." in words
-    assert "Maintain the same style, formality, and level of detail." in words
-    assert answer.headers[names.FLOW].endswith("; remediation=prompt-augmented")
-    (event,) = session_events(relay, EventType.FLOW_REMEDIATION)
-    assert event.data["remedy"] == "prompt-augmented"
-
-
-@pytest.mark.requirement("005-11.5-1", "005-11.5-3", "005-11.5-4", "005-11.6-1")
-@pytest.mark.parametrize("flow", ["augment", "stitch"])
-def test_a_bridge_is_laid_between_two_windows(open_relay: Opener, flow: str) -> None:
-    before = f"{LOW} {OPERATED}"
-    after = f"{COOLING} {REVENUE}"
-    relay, model = opened(
-        open_relay, before, after, priced(BRIDGE), dispatch={"flow": flow, "continue_partial": True}
-    )
-    answer = in_parts(relay)
-    stitch = model.calls[2]
-    assert stitch.purpose is Purpose.STITCH
-    assert stitch.temperature == 0.2
-    asked = stitch.messages[-1].content
-    # The last two sentences before and the first two after, and neither facts nor headers.
-    assert f"PASSAGE A ends with: '{LOW} {OPERATED}'" in asked
-    assert f"PASSAGE B begins with: '{COOLING} {REVENUE}'" in asked
-    assert "1-2 sentence bridge" in asked
-    assert len(stitch.messages) == 1
-    # Both texts stand as they came, and the bridge is a piece of no window.
-    assert [(piece.text, bool(piece.window_id)) for piece in answer.pieces] == [
-        (before, True),
-        (BRIDGE, False),
-        (after, True),
-    ]
-    assert answer.text == f"{before}\n\n{BRIDGE}\n\n{after}"
-    assert answer.headers[names.FLOW].endswith("; remediation=stitched")
-    assert answer.reply.usage.prompt_tokens == 10
-    (event,) = session_events(relay, EventType.FLOW_STITCH)
-    assert event.data["stitch_hash"].startswith("sha256:")
-    assert event.data["of"] == answer.pieces[0].window_id
-    # What was sealed is what each window said, and the bridge is in no window's text.
-    with relay.fabric.begin(write=False) as transaction:
-        kept = transaction.sessions.priors([one.window_id for one in answer.pieces])
-    assert [kept[piece.window_id].answer for piece in answer.pieces if piece.window_id] == [
-        before,
-        after,
-    ]
-    relay.verify()
-
-
 @pytest.mark.requirement("005-11.5-1")
 def test_a_flow_that_reads_on_needs_no_bridge(open_relay: Opener) -> None:
     on = (
@@ -228,14 +108,6 @@ def test_a_flow_that_reads_on_needs_no_bridge(open_relay: Opener) -> None:
     assert answer.report.flow_score >= 0.50
     assert [call.purpose for call in model.calls] == [Purpose.ANSWER, Purpose.ANSWER]
     assert [piece.text for piece in answer.pieces] == [OPERATED, on]
-
-
-def test_reporting_alone_lays_no_bridge(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, OPERATED, f"{COOLING} {REVENUE}", dispatch={"flow": "none"})
-    answer = in_parts(relay)
-    assert Purpose.STITCH not in {call.purpose for call in model.calls}
-    assert answer.report.flow_score < 0.5
-    assert "remediation" not in answer.headers[names.FLOW]
 
 
 @pytest.mark.requirement("005-18.5-1")

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.errors import RequestError
 from crp_integrations.relay.delegation import asked_by
 from crp_integrations.session.records import SESSION_ID, session_id_of
 from tests.doubles import HashEmbedder
@@ -72,16 +71,3 @@ def test_every_door_of_the_relay_takes_the_name(relay: Relay, name: str) -> None
     relay.add(held, session_id=name, cache="no-store")
     assert "Eastfield" in relay.assemble("Who runs plant 9?", session_id=name).text
     assert relay.end_session(name) == 1
-
-
-def test_a_number_and_a_uuid_are_names(relay: Relay) -> None:
-    name = uuid.uuid4()
-    for given_as in (7, name):
-        answer = relay.ask("When was plant 7 built?", session_id=given_as)
-        assert answer.session_id == session_id_of(str(given_as))
-
-
-@pytest.mark.parametrize("name", [1.5, True, b"x", ["x"]])
-def test_what_is_no_name_is_refused(relay: Relay, name: object) -> None:
-    with pytest.raises(RequestError, match=f"session_id is {type(name).__name__}"):
-        relay.ask("When was plant 7 built?", session_id=name)  # type: ignore[arg-type]

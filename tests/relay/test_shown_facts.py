@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from crp_integrations import Relay, examine, pack
-from crp_integrations.cli import terminal
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.tokens.counters import CounterBase
@@ -129,18 +128,6 @@ def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(
         QUESTION
     )
     assert {one.page_content for one in capped} <= {SHORT, LONG}
-
-
-def test_the_terminal_says_that_a_fact_is_shown_in_part(
-    parted_relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    answer = asked(parted_relay)
-    terminal.draw_answer(answer)
-    said = capsys.readouterr().out
-    assert f"{parted(answer.envelope).position} part" in said
-    terminal.draw_answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
-    assert " part" not in capsys.readouterr().out
 
 
 ON = {"screening": {"enabled": True}}

@@ -211,15 +211,6 @@ def test_each_upgrade_that_a_policy_can_name_is_played(open_relay: Opener, upgra
     assert (HIERARCHICAL in system(model.calls[1])) is (upgrade == "hierarchical")
 
 
-def test_push_is_one_call(open_relay: Opener) -> None:
-    model = ScriptedModel(WHOLE)
-    relay = made(open_relay, model)
-    answer = relay.ask(QUESTION, model=MODEL, temperature=0.6)
-    assert len(model.calls) == 1
-    assert model.calls[0].temperature == 0.6
-    assert answer.headers["CRP-Context-Strategy"] == "push"
-
-
 def test_pull_looks_wider_is_strict_and_extracts(open_relay: Opener) -> None:
     numbered = [
         f"Meridian pump number {n} was serviced on day {n} of the year {1900 + n}, says log {n}."
@@ -337,19 +328,6 @@ def test_what_is_withheld_is_an_error_and_counts_in_the_headers(open_relay: Open
     assert found.answers[0] is None
     assert isinstance(found.errors[0], SafetyHalt)
     assert parse_response(found.headers).hallucination_risk == "CRITICAL"
-
-
-def test_when_all_fail_nothing_is_said(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**dict.fromkeys(BATCHED, ModelRateLimited("slow down"))))
-    found = relay.batch(BATCHED, model=MODEL)
-    assert found.answers == (None, None, None)
-    assert all(isinstance(error, ModelRateLimited) for error in found.errors)
-    assert found.headers == {}
-
-
-async def test_the_asynchronous_twin_answers_alike(open_relay: Opener) -> None:
-    found = await made(open_relay, Each()).abatch(BATCHED, model=MODEL)
-    assert [answer.text for answer in found.answers] == [COMMISSIONED, REVENUE, COOLING]
 
 
 def test_each_question_gets_its_strategy(open_relay: Opener) -> None:

@@ -213,14 +213,6 @@ def test_a_live_stream_that_is_cut_off_is_sealed_as_failed(open_relay: Opener) -
     assert relay.verify().windows == 1
 
 
-async def test_so_is_an_asynchronous_one(open_relay: Opener) -> None:
-    relay = made(open_relay, Cut())
-    with pytest.raises(ModelError, match="broke off"):
-        async for _ in relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION):
-            pass
-    assert outcomes(relay) == ["failed"]
-
-
 def test_a_stream_without_a_last_reply_is_its_pieces(open_relay: Opener) -> None:
     class Bare(ScriptedModel):
         def stream(self, call: ModelCall) -> Iterator[str | Reply]:
@@ -252,11 +244,6 @@ def test_parts_of_a_question_are_brought_together_before_they_are_shown(open_rel
     *parts, answer = live(relay, QUESTION, strategy="hierarchical")
     assert "".join(parts) == answer.text == WHOLE
     assert len(answer.parts) == 3
-
-
-def test_the_strategy_may_be_named_streaming(open_relay: Opener) -> None:
-    *_, answer = live(made(open_relay, ScriptedModel(COMMISSIONED)), strategy="streaming")
-    assert answer.headers["CRP-Context-Strategy"] == "streaming"
 
 
 def test_a_driver_of_ones_own_shows_at_once_only_what_it_may(open_relay: Opener) -> None:

@@ -1,23 +1,18 @@
-"""The invariants of a session's graph, as a check that tests make of every graph.
+"""The invariants of a session's graph of windows, checked with networkx.
 
 A sound graph is acyclic and connected, has one root, and every window is sealed (related facts §5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+import networkx
+
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.session.records import WindowNode
+from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.settings import WindowGraphSettings
-from crp_integrations.session.window_graph import (
-    _children,
-    _count_followers,
-    _parents,
-    sort_windows,
-)
 from crp_integrations.vocabulary import Pattern
 
 
@@ -34,72 +29,98 @@ class GraphFaultKind(StrEnum):
     NUMBER = "number"
     SIBLINGS = "siblings"
     UNSEALED = "unsealed"
-    UNCHAINED = "unchained"
     NODES = "nodes"
     FAN_OUT = "fan-out"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GraphFault:
-    """One thing that is wrong with a graph, at a window."""
+def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
+    """A session's windows as a directed graph from each window to those that follow it.
 
-    kind: GraphFaultKind
-    window_id: str
+    Nodes are window ids with what the window's node says of number, pattern, strategy, tier, risk,
+    safety budget, seal and tokens; an edge has `transfer`, `tokens_transferred` and `summary_hash`.
+
+    Spec: related facts §5
+
+    Args:
+        windows: a parent that is not among them is a node without attributes.
+    """
+    made = networkx.DiGraph()
+    for node in windows:
+        if node.window_id in made and "number" in made.nodes[node.window_id]:
+            continue
+        made.add_node(
+            node.window_id,
+            number=node.window_number,
+            session=node.session_id,
+            pattern=node.pattern.value,
+            strategy=node.strategy.value,
+            tier=node.quality_tier.value if node.quality_tier else "",
+            risk=node.risk_level.value if node.risk_level else "",
+            safety_budget=node.safety_budget,
+            hmac=node.hmac,
+            tokens=node.tokens,
+            outcome=node.outcome,
+            parents=len(node.parents),
+        )
+        made.add_edges_from((parent, node.window_id) for parent in node.parents)
+        for parent in node.parents:
+            made.edges[parent, node.window_id].update(
+                transfer=node.transfer.value if node.transfer else "",
+                tokens_transferred=node.tokens_transferred,
+                summary_hash=node.summary_hash,
+            )
+    return made
 
 
 def find_faults(
     windows: Sequence[WindowNode], settings: WindowGraphSettings
-) -> tuple[GraphFault, ...]:
-    """Everything that is wrong with a session's graph; nothing for an empty and for a sound one.
+) -> frozenset[GraphFaultKind]:
+    """The kinds of what is wrong with a session's graph, found with networkx.
 
-    A sound graph is acyclic and connected, has one root, and every window is sealed. Numbers never
-    fall, and windows of a fan-out share one. The settings limit the windows, and the delivered ones
-    that follow one window.
+    Spec: related facts §5
     """
-    known: dict[str, WindowNode] = {}
-    faults: set[GraphFault] = set()
-    for node in windows:
-        if node.window_id in known:
-            faults.add(GraphFault(GraphFaultKind.REPEATED, node.window_id))
-        known.setdefault(node.window_id, node)
-    if not known:
-        return ()
-    seals: dict[str, str] = {}
-    session = next(iter(known.values())).session_id
-    for id_, node in known.items():
-        if node.session_id != session:
-            faults.add(GraphFault(GraphFaultKind.SESSION, id_))
-        if not node.hmac or seals.setdefault(node.hmac, id_) != id_:
-            faults.add(GraphFault(GraphFaultKind.UNSEALED, id_))
-        if not _pattern_fits(node.pattern, node.parents):
-            faults.add(GraphFault(GraphFaultKind.PATTERN, id_))
-        for parent in node.parents:
-            if parent not in known:
-                faults.add(GraphFault(GraphFaultKind.PARENT, id_))
-            elif known[parent].window_number > node.window_number:
-                faults.add(GraphFault(GraphFaultKind.NUMBER, id_))
-    roots = sorted(id_ for id_, node in known.items() if not node.parents)
-    if len(roots) != 1:
-        faults.update(GraphFault(GraphFaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
-    straight = {node.window_id for node in sort_windows(known.values())}
-    faults.update(GraphFault(GraphFaultKind.CYCLE, id_) for id_ in set(known) - straight)
-    faults.update(GraphFault(GraphFaultKind.APART, id_) for id_ in _unconnected(known))
-    for parent, fan in _fan_outs(known).items():
-        if len({node.window_number for node in fan}) > 1:
-            faults.add(GraphFault(GraphFaultKind.SIBLINGS, parent))
-    faults.update(
-        GraphFault(GraphFaultKind.FAN_OUT, parent)
-        for parent, count in _count_followers(known).items()
-        if count > settings.fan_out
-    )
-    if len(known) > settings.nodes:
-        faults.add(GraphFault(GraphFaultKind.NODES, session))
-    return tuple(sorted(faults))
+    if not windows:
+        return frozenset()
+    whole = as_networkx(windows)
+    known = whole.subgraph([id_ for id_, number in whole.nodes(data="number") if number])
+    number, pattern = dict(known.nodes(data="number")), dict(known.nodes(data="pattern"))
+    seals = [hmac for _, hmac in known.nodes(data="hmac")]
+    fans = {
+        parent: [child for child in known.successors(parent) if pattern[child] == Pattern.FAN_OUT]
+        for parent in known
+    }
+    said = {
+        GraphFaultKind.REPEATED: len(windows) > len(known),
+        GraphFaultKind.SESSION: len({session for _, session in known.nodes(data="session")}) > 1,
+        GraphFaultKind.PARENT: len(whole) > len(known),
+        GraphFaultKind.ROOTS: [count for _, count in known.nodes(data="parents")].count(0) != 1,
+        GraphFaultKind.CYCLE: not networkx.is_directed_acyclic_graph(known),
+        GraphFaultKind.APART: not networkx.is_weakly_connected(known),
+        GraphFaultKind.NUMBER: any(
+            number[earlier] > number[later] for earlier, later in known.edges
+        ),
+        GraphFaultKind.SIBLINGS: any(
+            len({number[one] for one in fan}) > 1 for fan in fans.values()
+        ),
+        GraphFaultKind.PATTERN: any(
+            not _fits(pattern[id_], whole.in_degree(id_), named)
+            for id_, named in known.nodes(data="parents")
+        ),
+        GraphFaultKind.UNSEALED: "" in seals or len(set(seals)) < len(seals),
+        GraphFaultKind.FAN_OUT: any(
+            sum(
+                known.nodes[child]["parents"] == 1 and known.nodes[child]["outcome"] in DELIVERED
+                for child in known.successors(parent)
+            )
+            > settings.fan_out
+            for parent in known
+        ),
+        GraphFaultKind.NODES: len(known) > settings.nodes,
+    }
+    return frozenset(kind for kind, wrong in said.items() if wrong)
 
 
-def find_unchained(
-    windows: Sequence[WindowNode], seals: Iterable[WindowSeal]
-) -> tuple[GraphFault, ...]:
+def find_unchained(windows: Sequence[WindowNode], seals: Iterable[WindowSeal]) -> list[str]:
     """Windows whose node and seal differ, or whose seal is not chained to their parents'.
 
     The seals' own HMACs are verified by the audit room; this is about the edges of the graph.
@@ -116,39 +137,13 @@ def find_unchained(
             or len(parents) < len(node.parents)
             or seal.parent_hmac != "|".join(sorted(parents))
         ):
-            faults.append(GraphFault(GraphFaultKind.UNCHAINED, id_))
-    return tuple(sorted(faults))
+            faults.append(id_)
+    return sorted(faults)
 
 
-def _pattern_fits(pattern: Pattern, parents: tuple[str, ...]) -> bool:
-    if len(set(parents)) < len(parents):
+def _fits(pattern: str, parents: int, named: int) -> bool:
+    if parents < named:
         return False
-    if pattern is Pattern.FAN_IN:
-        return len(parents) > 1
-    if pattern is Pattern.LINEAR:
-        return len(parents) <= 1
-    return len(parents) == 1
-
-
-def _fan_outs(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
-    """Windows of each fan-out, by the window that they fan out of."""
-    fan_outs: dict[str, list[WindowNode]] = {}
-    for node in known.values():
-        if node.pattern is Pattern.FAN_OUT:
-            for parent in _parents(node, known):
-                fan_outs.setdefault(parent, []).append(node)
-    return fan_outs
-
-
-def _unconnected(known: Mapping[str, WindowNode]) -> set[str]:
-    """Windows that no path of edges, whichever way, joins to the smallest root."""
-    children = _children(known)
-    start = min((id_ for id_, node in known.items() if not node.parents), default=min(known))
-    reached = {start}
-    waiting = [start]
-    while waiting:
-        id_ = waiting.pop()
-        near = _parents(known[id_], known).union(children.get(id_, ())) - reached
-        reached |= near
-        waiting.extend(near)
-    return set(known) - reached
+    if pattern == Pattern.FAN_IN:
+        return parents > 1
+    return parents <= 1 if pattern == Pattern.LINEAR else parents == 1
