@@ -31,7 +31,6 @@ class ExportSelection:
 
     Attributes:
         since, until: from this moment on, and before that one; aware.
-        types: the types that are shown; all for none.
     """
 
     session_id: str = ""

@@ -35,7 +35,6 @@ class HeaderField(NamedTuple):
     """One field's header.
 
     Attributes:
-        name: as written in `names.py`.
         write: value to text; the text is checked against the header's rule afterwards.
         read: text that follows the rule to value.
     """
@@ -233,9 +232,6 @@ _SHOWN_CHARACTERS: Final = 60
 
 def parse_request(headers: RawHeaders) -> RequestHeaders:
     """What a request's CRP headers ask for; other headers are not looked at.
-
-    Args:
-        headers: as received, a mapping or pairs of name and value; names in any case.
 
     Raises:
         HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a

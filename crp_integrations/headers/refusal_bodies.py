@@ -39,8 +39,6 @@ class HaltBody(Record):
         audit_trail_uri: where the window's trail is read; empty where nothing serves it.
         oversight_required: whether a person must decide before the caller may go on.
         retry_condition: the value of `CRP-Safety-Retry-After`, which goes with this body.
-        directive: of the policy that withheld it, such as `halt-on HIGH`; empty for none.
-        value: what was found instead.
     """
 
     SCHEMA = "halt-body/1"
@@ -142,7 +140,6 @@ class RefusalBody(Record):
     """Body of every other refusal.
 
     Attributes:
-        error: the exception's name in words, such as `token_refused`.
         message: what was seen and what is wanted; empty from 500 on, where it is the log's.
     """
 

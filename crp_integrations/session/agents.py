@@ -33,9 +33,7 @@ class Downward(Record):
     Attributes:
         safety_budget: what the parent has left, whole; the child's own begins with it.
         policy: in its canonical form; the child's may only be stricter.
-        session_parent: the parent's session.
         loop_depth: of the child, one more than the parent's.
-        residency: region whose data may be read; empty for any.
         safety_mode: None for what the policy says.
     """
 
@@ -55,13 +53,9 @@ class Upward(Record):
     Spec: related facts §8
 
     Attributes:
-        session_id: of the child.
         safety_budget: what the child has left; None when it does not say.
-        risk_level: of its last answer.
-        hmac: its chain tip.
         audit_uri: where its trail can be verified.
         quality_score: of its answer, [0, 1].
-        halted: it ended with 451.
         flagged: claims of its answer that its report flags.
     """
 

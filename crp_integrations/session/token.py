@@ -41,7 +41,6 @@ class SessionToken(Part):
     Spec: related facts §5
 
     Attributes:
-        tiers: quality tier of each window so far.
         chain_tip: HMAC of the session's last window.
         continuation_id: under which the session goes on; empty when it may not.
         policy_hash: of the safety policy in its canonical form; empty for none.

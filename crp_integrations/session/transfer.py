@@ -36,7 +36,6 @@ class Transfer:
     """What one window hands to the next beside deferred facts.
 
     Attributes:
-        text: enters the next envelope as one fact; empty when only facts go over.
         tokens: of the text, by the next window's counter.
         summary_hash: `sha256:…` of the text when it is a summary; empty when it is not.
     """

@@ -11,76 +11,14 @@ from hypothesis import strategies as st
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names
 from crp_integrations.headers.codec import parse_request, parse_response
-from crp_integrations.headers.names import AgentPhase, RetryCondition
+from crp_integrations.headers.names import RetryCondition
 from crp_integrations.headers.records import RequestHeaders, SetSessionValue
 from crp_integrations.vocabulary import (
-    GroundingMode,
-    Oversight,
     QualityTier,
-    RiskLevel,
-    SafetyMode,
-    Strategy,
 )
 from tests.headers.header_samples import ETAG, SESSION
 
 CONTINUATION = "crp_cont_0123456789abcdef"
-
-
-def test_what_a_request_may_ask_for() -> None:
-    asked = parse_request(
-        {
-            "crp-context-session-id": SESSION,
-            "CRP-LLM-Grounding-Mode": " Context-Strict ",
-            "CRP-Accept-Strategy": "reflexive, PUSH",
-            "CRP-Agent-Dispatch-Strategy": "agentic",
-            "CRP-LLM-Reproducibility-Seed": "42",
-            "CRP-Context-Continuation-Id": f"{CONTINUATION}, {CONTINUATION[:-1]}0",
-            "CRP-Accept-Quality": "S, a",
-            "CRP-Accept-Risk": "medium",
-            "CRP-Safety-Oversight-Mode": "human-review",
-            "CRP-Safety-Mode": "STRICT",
-            "CRP-Safety-Policy": "halt-on HIGH; report-uri https://a.example/X",
-            "CRP-Safety-Policy-Report-Only": "require-grounding 0.95",
-            "CRP-Safety-Report-URI": "https://a.example/crp?to=X",
-            "CRP-Safety-Nonce": "BASE64:aGVsbG8=",
-            "CRP-Agent-Safety-Budget": "0.85",
-            "CRP-Agent-Loop-Depth": "2",
-            "CRP-Agent-Session-Parent": SESSION,
-            "CRP-Agent-Phase": "plan",
-            "CRP-Session-Token": "abc.DEF",
-            "CRP-Oversight-Token": f"approved:{ETAG}",
-            "Authorization": "Bearer x",
-        }
-    )
-    assert asked == RequestHeaders(
-        session_id=SESSION,
-        grounding=GroundingMode.STRICT,
-        strategies=(Strategy.REFLEXIVE, Strategy.PUSH),
-        dispatch_strategy=Strategy.AGENTIC,
-        seed=42,
-        continuation_ids=(CONTINUATION, f"{CONTINUATION[:-1]}0"),
-        accept_quality=(QualityTier.S, QualityTier.A),
-        accept_risk=RiskLevel.MEDIUM,
-        oversight_mode=Oversight.HUMAN_REVIEW,
-        safety_mode=SafetyMode.STRICT,
-        safety_policy="halt-on HIGH; report-uri https://a.example/X",
-        safety_policy_report_only="require-grounding 0.95",
-        report_uri="https://a.example/crp?to=X",
-        nonce="base64:aGVsbG8=",
-        safety_budget=0.85,
-        loop_depth=2,
-        session_parent=SESSION,
-        phase=AgentPhase.PLAN,
-        session_token="abc.DEF",
-        oversight_token=f"approved:{ETAG}",
-    )
-    assert parse_request({}) == RequestHeaders()
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-def test_every_strategy_may_be_asked_for(strategy: Strategy) -> None:
-    asked = parse_request({names.ACCEPT_STRATEGY: strategy, names.DISPATCH_STRATEGY: strategy})
-    assert (asked.strategies, asked.dispatch_strategy) == ((strategy,), strategy)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,13 @@ import pytest
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.names import AgentPhase, RetryCondition
-from crp_integrations.headers.records import SetSessionValue
+from crp_integrations.headers.records import HeaderSettings, SetSessionValue
 from crp_integrations.headers.response_headers import (
     RETRY,
     WindowContext,
     render_headers,
     retry_for,
 )
-from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import BudgetWarning, HaltReason, Oversight, QualityTier, Strategy
 from tests.headers.header_samples import SESSION, envelope, report, seal

@@ -116,15 +116,6 @@ async def test_all_four_ways_to_ask_agree(open_relay):
         assert sum(isinstance(part, Answer) for part in parts) == 1
 
 
-def test_a_stream_gives_nothing_out_before_the_verdict(open_relay):
-    relay = open_relay(models=ScriptedModel(FACTS[0]))
-    relay.fabric.add(list(FACTS))
-    stream = relay.stream(QUESTION, session_id=SESSION)
-    next(stream)
-    with relay.fabric.begin(write=False) as transaction:
-        assert transaction.journal.last_seal(SESSION).outcome == "released"
-
-
 async def ask_by(relay: Relay, way: str) -> None:
     match way:
         case "ask":

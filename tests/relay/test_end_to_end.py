@@ -25,7 +25,6 @@ from crp_integrations.governance.memory_writer import (
 from crp_integrations.governance.settings import STEPS
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.governance.window_trace import WindowTrace
-from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall
 from crp_integrations.observability.evaluations import Evaluation
 from crp_integrations.vocabulary import EventType, QualityTier
@@ -230,36 +229,3 @@ def definitions(count: int) -> list[dict[str, Any]]:
         {"name": f"look_up_{n}", "description": "Looks up a word. " * 20, "parameters": {}}
         for n in range(count)
     ]
-
-
-def test_a_routers_tools_take_room_in_the_budget(open_relay: Opener) -> None:
-    relay = open_relay()
-    relay.fabric.add(list(FACTS))
-    router = CRPRouter(
-        [
-            {
-                "model_name": "main",
-                "litellm_params": {
-                    "model": "gpt-4o",
-                    "api_key": "none",
-                    "mock_response": "The reactor was commissioned on 4 March 2019.",
-                },
-            }
-        ],
-        relay=relay,
-    )
-
-    def budget(**given: Any) -> int:
-        asked = [{"role": "user", "content": EDGE_QUESTION}]
-        given |= {"max_tokens": 300, "budget_tokens": "window"}
-        response = router.completion("main", asked, **given)
-        return int(response.crp_envelope["token_budget"])
-
-    functions = definitions(40)
-    tools = [{"type": "function", "function": one} for one in functions]
-    through_relay = relay.turn(
-        EDGE_QUESTION, model="gpt-4o", max_tokens=300, tools=tools, budget_tokens="window"
-    ).preview()
-    assert through_relay.token_budget < budget() - 40 * 60
-    assert budget(tools=tools) == through_relay.token_budget
-    assert budget(functions=functions) == through_relay.token_budget

@@ -20,7 +20,7 @@ from crp_integrations.headers import names
 from crp_integrations.messages import Reply, ToolCall
 from crp_integrations.policy.records import Policy, ViolationReport
 from crp_integrations.relay import steps
-from crp_integrations.relay.steps import Halt, Refusal, Release
+from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, RiskLevel
 from tests.relay.conftest import FACTS, KEY, Opener
@@ -134,13 +134,6 @@ def test_an_incomplete_answer_is_unreachable(open_relay: Opener) -> None:
     assert isinstance(error, QualityUnreachable)
 
 
-def test_a_warning_is_told_and_nothing_withheld(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, HIGH)
-    answer = answered(relay, policy="warn-on HIGH")
-    assert answer.headers[names.RISK] == "HIGH"
-    assert names.VIOLATION not in answer.headers
-
-
 @pytest.mark.requirement("005-7.4-2")
 def test_critical_risk_halts_with_451_and_is_posted(open_relay: Opener) -> None:
     sink = Collected()
@@ -197,14 +190,6 @@ def test_a_policy_that_is_only_reported_withholds_nothing(open_relay: Opener) ->
     (event,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert event.data["report_only"] is True
     assert sorted(event.data["directives"]) == ["block-fabrication", "halt-on"]
-
-
-def test_both_policies_are_reported_beside_each_other(open_relay: Opener) -> None:
-    sink = Collected()
-    relay, _ = opened(open_relay, CRITICAL, violations=sink)
-    ended = outcome(relay, policy=f"warn-on HIGH; {TO}", report_only=f"halt-on HIGH; {TO}")
-    assert isinstance(ended, Release)
-    assert [report.directive_violated for report, _ in sink.reports] == ["halt-on HIGH"]
 
 
 def test_without_an_address_nothing_is_posted(open_relay: Opener) -> None:
@@ -279,15 +264,6 @@ def test_within_a_session_a_policy_can_only_be_tightened(open_relay: Opener) -> 
     assert isinstance(refusal(relay, policy=f"halt-on HIGH; block-pii; {TO}"), PolicyRelaxed)
     again = continued(relay, first)
     assert "halt-on MEDIUM" in again.headers[names.POLICY_APPLIED]
-
-
-def test_the_header_names_a_relaxed_policy(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW)
-    answered(relay, policy="halt-on HIGH")
-    ended = outcome(relay, policy="block-pii")
-    assert isinstance(ended, Refusal)
-    assert ended.headers[names.VIOLATION] == "inheritance"
-    assert ended.headers[names.SESSION_ID] == SESSION
 
 
 def test_the_first_policy_of_a_session_may_say_anything(open_relay: Opener) -> None:

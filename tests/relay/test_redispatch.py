@@ -87,12 +87,6 @@ def test_without_the_directive_nothing_is_asked_again(open_relay: Opener) -> Non
     assert (answer.text, len(model.calls)) == (HIGH, 1)
 
 
-def test_below_the_threshold_nothing_is_asked_again(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, LOW)
-    assert answered(relay, policy=REFLEXIVE).report.risk_level is RiskLevel.LOW
-    assert len(model.calls) == 1
-
-
 @pytest.mark.requirement("005-19.1-1")
 def test_the_threshold_is_high_unless_the_policy_names_a_lower_one(open_relay: Opener) -> None:
     between = medium(open_relay)

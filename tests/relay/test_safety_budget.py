@@ -193,13 +193,6 @@ def test_a_request_lowers_the_budget_and_never_raises_it(open_relay: Opener) -> 
     assert answered(relay).headers[names.SAFETY_BUDGET] == "0.8"
 
 
-def test_costs_and_bounds_are_settings(open_relay: Opener) -> None:
-    relay, _ = opened(
-        open_relay, HIGH, sessions={"budget": {"start": 0.9, "costs": {"high": 0.25}}}
-    )
-    assert answered(relay).headers[names.SAFETY_BUDGET] == "0.65"
-
-
 def test_the_budget_is_that_of_the_session_and_not_of_a_branch(open_relay: Opener) -> None:
     costly = ["The hall cost $71 billion in 1931.", "The tower cost $83 billion in 1947."]
     relay, _ = opened(open_relay, HIGH, *costly, dispatch={"redispatches": 0})

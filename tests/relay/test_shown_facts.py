@@ -337,17 +337,3 @@ def test_counts_outlive_the_process_and_belong_to_their_tokenizer(
         # Back to the first: nothing is counted but the text.
         again = turn.fit("gpt-4o").envelope
         assert of_facts(counters["gpt-4o"].taken()) == [again.text]
-
-
-def test_a_family_and_an_estimate_share_no_counts_with_the_exact_one(relay: Relay) -> None:
-    exact, estimated = Noting(counter_for("gpt-4o")), Noting(counter_for("claude-3-opus"))
-    gather(relay.fabric, QUERY, counter=exact, settings=SETTINGS)
-    found = gather(relay.fabric, QUERY, counter=estimated, settings=SETTINGS)
-    assert len(estimated.taken()) == len(FACTS)
-    assert [one.tokens for one in found.facts] == [
-        estimated.count(f"[10] {one.content}{SEPARATOR}") for one in found.facts
-    ]
-    # `azure/gpt-4o` counts with the same vocabulary, so what is kept serves both.
-    related = Noting(counter_for("azure/gpt-4o"))
-    gather(relay.fabric, QUERY, counter=related, settings=SETTINGS)
-    assert related.taken() == []
