@@ -142,7 +142,7 @@ def verify_events(
 
 
 def _trail(
-    found: journal.JournalCheck,
+    check: journal.JournalCheck,
     closings: Sequence[_Closing],
     faults: Sequence[tuple[int, str]],
     sessions: int,
@@ -150,8 +150,8 @@ def _trail(
     if faults:
         index, sentence = min(faults)
         raise ChainBroken(sentence, index=index)
-    truncated = found.state is TrailState.TRUNCATED
-    return AuditTrail(found.events, len(closings), sessions, found.tip, found.left_out, truncated)
+    truncated = check.state is TrailState.TRUNCATED
+    return AuditTrail(check.events, len(closings), sessions, check.tip, check.left_out, truncated)
 
 
 def _collect_closings(

@@ -194,9 +194,9 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
 )
 
 
-def write_response(said: ResponseHeaders) -> dict[str, str]:
+def write_response(headers: ResponseHeaders) -> dict[str, str]:
     """A response's header values by name; None has no header."""
-    return _write_record(said, RESPONSE)
+    return _write_record(headers, RESPONSE)
 
 
 def write_request(asked: RequestHeaders) -> dict[str, str]:

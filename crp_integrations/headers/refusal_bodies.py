@@ -21,7 +21,6 @@ from crp_integrations.errors import (
 )
 from crp_integrations.headers import names, values
 from crp_integrations.headers.names import RetryCondition
-from crp_integrations.headers.records import RetryAfter
 from crp_integrations.headers.response_headers import retry_for
 from crp_integrations.records import Record
 from crp_integrations.vocabulary import CacheStatus, HaltReason, QualityTier
@@ -164,12 +163,11 @@ def halt_body(
     *,
     session_id: str,
     audit_trail_uri: str = "",
-    retry_after: RetryAfter | None = None,
     directive: str = "",
     value: str = "",
 ) -> HaltBody:
     """The body of a withheld answer."""
-    after = retry_for(reason) if retry_after is None else retry_after
+    after = retry_for(reason)
     return HaltBody(
         crp_halt_reason=reason,
         directive=directive,

@@ -148,7 +148,8 @@ class FannedQuestion(ReportedQuestion):
             return outcomes[0]
         self._whole = self._window(
             self._asked(Strategy.HIERARCHICAL).changed(
-                sub_queries=self._needs, instructions=(*self.request.instructions, *self._found())
+                sub_queries=self._needs,
+                instructions=(*self.request.instructions, *self._part_answers()),
             ),
             replace(
                 self._place, parents=tuple(answer.window_id for answer in self._answers.values())
@@ -164,7 +165,7 @@ class FannedQuestion(ReportedQuestion):
             strategy=strategy, session_id=self.session_id, if_match="", session_token=""
         )
 
-    def _found(self) -> list[str]:
+    def _part_answers(self) -> list[str]:
         lines = [
             f"{number}. {part}\n{self._answers[part].text}"
             for number, part in enumerate(self._parts, start=1)

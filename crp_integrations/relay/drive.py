@@ -255,7 +255,7 @@ def _receive(turn: Playable, result: Result) -> Step:
         raise
 
 
-async def _aside(turn: Playable, work: Callable[..., Step], *given: object) -> Step:
+async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) -> Step:
     """Do a step of a turn off the event loop.
 
     A thread is not cancelled with the task that waits for it. Where nobody is left to go on with
@@ -266,7 +266,7 @@ async def _aside(turn: Playable, work: Callable[..., Step], *given: object) -> S
     lock = threading.Lock()
 
     def stepped() -> Step:
-        step = work(*given)
+        step = work(*arguments)
         with lock:
             came.append(step)
         if gone and isinstance(step, Dispatch | Fan):

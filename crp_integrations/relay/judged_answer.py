@@ -17,7 +17,6 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
-from crp_integrations.ports import Model
 from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
 from crp_integrations.relay.settings import JudgeSettings
 from crp_integrations.vocabulary import HaltReason
@@ -142,16 +141,16 @@ class JudgedAnswer:
             run = not_asked(self._terms.model, self._why, self.judge.settings.language)
         return concluded(self._report, self._dossier, run, self._settings)
 
-    def play(self, model: Model | None = None) -> Report:
+    def play(self) -> Report:
         """Make the calls, one after the other; the report."""
         while (call := self.call()) is not None:
-            self.take(self.judge.reply(call, model, self.session_id, keep=self.keep))
+            self.take(self.judge.reply(call, None, self.session_id, keep=self.keep))
         return self._ended()
 
-    async def aplay(self, model: Model | None = None) -> Report:
+    async def aplay(self) -> Report:
         """The asynchronous twin of `play`."""
         while (call := self.call()) is not None:
-            reply = await self.judge.areply(call, model, self.session_id, keep=self.keep)
+            reply = await self.judge.areply(call, None, self.session_id, keep=self.keep)
             # Long texts are read beside the loop.
             await asyncio.to_thread(self.take, reply)
         return await asyncio.to_thread(self._ended)

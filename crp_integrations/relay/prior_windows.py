@@ -47,7 +47,7 @@ class CarriedContext:
 
     def __init__(self, request: Request, world: World) -> None:
         self.request = request
-        self.given: Transfer | None = None
+        self.transfer: Transfer | None = None
         self.waiting = False
         self._world = world
         self._answers = "\n\n".join(window.answer for window in request.prior if window.answer)
@@ -59,7 +59,7 @@ class CarriedContext:
 
     def asking(self) -> Dispatch | None:
         """The call for a summary; None when there is none to make, and `request` is settled."""
-        if self.given is not None:
+        if self.transfer is not None:
             return None
         settings = self._world.settings.sessions.transfer
         whole = self._counter.count(self._answers) if self._answers else 0
@@ -111,7 +111,7 @@ class CarriedContext:
         self, chosen: TransferType, summary: str = "", fidelity: float | None = None
     ) -> None:
         """One account of all earlier answers, with the last of the windows."""
-        self.given = transfer.make_transfer(
+        self.transfer = transfer.make_transfer(
             chosen,
             self._answers,
             deferred_tokens=0,
@@ -123,7 +123,7 @@ class CarriedContext:
         )
         *before, last = self.request.prior
         silent = [window.changed(summary="") for window in before]
-        self.request = self.request.changed(prior=(*silent, self.given.into(last)))
+        self.request = self.request.changed(prior=(*silent, self.transfer.into(last)))
 
 
 def may_lay_bridge(
@@ -156,20 +156,20 @@ def may_lay_bridge(
 
 
 def hidden_windows(
-    namespace: Namespace, windows: Sequence[WindowNode], said: Mapping[str, EarlierWindow]
+    namespace: Namespace, windows: Sequence[WindowNode], earlier: Mapping[str, EarlierWindow]
 ) -> set[str]:
     """Ids of windows that showed a fact the subject may not read, and of those that follow them.
 
     Spec: CRP-SPEC-003 §14.2, §16.1
     """
-    shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in said.items()}
+    shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in earlier.items()}
     ids = {id_ for own in shown.values() for id_ in own}
     seen_now = namespace.facts(sorted(ids)) if ids else []
     hidden = denied_facts(namespace, ids, seen_now)
     cut = redacted_hashes(namespace, seen_now)
     whole = {
         id_
-        for id_, window in said.items()
+        for id_, window in earlier.items()
         if any(
             cut.get(seen.fact_id, seen.content_hash) != seen.content_hash
             for seen in window.facts_seen

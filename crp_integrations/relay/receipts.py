@@ -108,12 +108,12 @@ def _version() -> str:
     return version("crp-integrations")
 
 
-def draft_maker(told: Told) -> DraftMaker:
+def draft_maker(values: Told) -> DraftMaker:
     """Makes the draft of a receipt once the window has its seal."""
 
     def drafted(seal: WindowSeal, report: Report) -> Draft:
         hashes = {"response_hash": seal.response_hash, "report_hash": seal.report_hash}
-        return draft(told.sealed(report, **hashes), _version())
+        return draft(values.sealed(report, **hashes), _version())
 
     return drafted
 
@@ -177,7 +177,7 @@ def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt |
     with world.tracer.step("receipt"):
         draft = make(seal, sealing.report)
         of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
-        written = update.kept and (
+        written = update.reported and (
             of.keys() <= stored
             or all(id_ in stored or is_summary(source_id) for id_, source_id in of.items())
         )

@@ -53,15 +53,15 @@ def _results_apart(message: object) -> list[object]:
     return [{**message, "content": [block]} for block in results]
 
 
-def message_of(given: object) -> Message:
+def message_of(source: object) -> Message:
     """A message of this package, or one in the OpenAI shape."""
-    if isinstance(given, Message):
-        return given
-    message = given
+    if isinstance(source, Message):
+        return source
+    message = source
     if not isinstance(message, Mapping) and hasattr(message, "model_dump"):
         message = message.model_dump()  # a reply of LiteLLM or the OpenAI client
     if not isinstance(message, Mapping):
-        raise RequestError(f"a message is a {type(given).__name__}; give a dict with a role")
+        raise RequestError(f"a message is a {type(source).__name__}; give a dict with a role")
     role = message.get("role")
     if role == "developer":
         role = "system"

@@ -102,7 +102,7 @@ class Admission:
         parents: windows that it continues; the session's tip where it continues none.
         prior: what is known of them, and of those before, for the window's envelope and report.
         safety_budget: what is left, under the caller's ceiling.
-        given: the windows whose content, as the store kept it, the window is given.
+        sources: the windows whose content, as the store kept it, the window is given.
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
         continues: the parents were named by continuation ids.
@@ -122,7 +122,7 @@ class Admission:
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
     named: bool = False
-    given: tuple[EarlierWindow, ...] = ()
+    sources: tuple[EarlierWindow, ...] = ()
     stated: bool = False
     depth: int = 0
     continues: bool = False
@@ -230,7 +230,7 @@ def admit_window(
         prior=prior,
         safety_budget=left,
         barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
-        given=continued,
+        sources=continued,
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,

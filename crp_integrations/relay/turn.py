@@ -816,7 +816,7 @@ class Turn:
             depth=self._packing.request.loop_depth,
             turn=self.agent_turn,
             began=self._began,
-            transfer=self._carried_context.given if self._carried_context else None,
+            transfer=self._carried_context.transfer if self._carried_context else None,
             born={
                 "parent_session": self.request.parent_session,
                 "loop_depth": self.request.loop_depth,

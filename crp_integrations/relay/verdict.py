@@ -356,13 +356,13 @@ class AnswerVerdict:
             yield self.report_only, self.reported
 
 
-def _take_violation(sink: ViolationSink, said: ViolationReport, policy: Policy) -> None:
+def _take_violation(sink: ViolationSink, notice: ViolationReport, policy: Policy) -> None:
     """Hand a report to a sink; the window is sealed by now, and no answer depends on this."""
     try:
-        sink.take(said, policy)
+        sink.take(notice, policy)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
         why = type(error).__name__
-        _LOG.warning("a violation of window %s was not reported: %s", said.window_id, why)
+        _LOG.warning("a violation of window %s was not reported: %s", notice.window_id, why)
 
 
 def _approved(request: Request, report: Report, reply: Reply, world: World) -> bool:

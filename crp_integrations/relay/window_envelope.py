@@ -39,7 +39,7 @@ from crp_integrations.vocabulary import DropReason, QualityTier, Strategy
 
 
 def measure_steps(
-    given: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
+    asked: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
 ) -> tuple[StepMeasurement, ...]:
     """The steps of a call that is packed and not yet made.
 
@@ -51,7 +51,7 @@ def measure_steps(
     room = made.room if made is not None else None
     around = room.around + room.question if room is not None else 0
     account = sent.compaction
-    before, after = len(given.history), len(sent.history)
+    before, after = len(asked.history), len(sent.history)
     tokens = (account.tokens_before, account.tokens_after) if account else (around, around)
     return (
         StepMeasurement(step=RunStep.WRITE, items_after=len(view.held())),
@@ -89,7 +89,7 @@ class WindowEnvelope:
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
-        self.request = self._given = request
+        self.request = self._asked = request
         self.steps: tuple[StepMeasurement, ...] = ()
         self.last: FittedDispatch | None = None
         self.made: EnvelopeInputs | None = None
@@ -173,7 +173,7 @@ class WindowEnvelope:
             tools=request.tools,
         )
         self.last = FittedDispatch(call, envelope, self._crowded_out(room))
-        self.steps = measure_steps(self._given, request, self.made, envelope, self.reads())
+        self.steps = measure_steps(self._asked, request, self.made, envelope, self.reads())
         check_guardrails(self.steps, world.settings.steps)
         return self.last
 

@@ -105,7 +105,7 @@ def session_values(parts: WindowHeaders, world: World) -> WindowContext:
         revision_round=parts.passes.round if revised else None,
         dag_root=lineage_ids[0] if lineage_ids else root_of(windows),
         lineage=lineage_ids if len(lineage_ids) <= LONGEST_LINEAGE else (),
-        report_uri=settings.report_uri.format(**names) if closed.update.kept else "",
+        report_uri=settings.report_uri.format(**names) if closed.update.reported else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
         trail_uri=settings.trail_uri.format(**names),
         set_session=_set_session(parts, windows, world),

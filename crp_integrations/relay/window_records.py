@@ -137,7 +137,7 @@ class SessionUpdate:
 
     Attributes:
         prior: what a continuation may know of the window; None when it was not delivered.
-        kept: whether its report was handed to the store.
+        reported: whether its report was handed to the store.
         stored: whether the store keeps the session and the window; else memory does.
         placed: whether the window is one of the session's graph. A question that was refused
             before it had come in is sealed behind the session that it named, and is none, unless
@@ -148,7 +148,7 @@ class SessionUpdate:
     node: WindowNode
     charged: float
     prior: EarlierWindow | None
-    kept: bool = False
+    reported: bool = False
     stored: bool = False
     placed: bool = True
 

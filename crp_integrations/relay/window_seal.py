@@ -176,7 +176,9 @@ def _commit(
             and not end.fleeting
             and all(id_ in stored or is_summary(source_id) for id_, source_id in shown.items())
         )
-        update = update_session(sealing, said=to_json(stored_report).decode() if on_disk else None)
+        update = update_session(
+            sealing, stored_report=to_json(stored_report).decode() if on_disk else None
+        )
         pack = pack_columns(end, envelope, stored) if envelope else None
         notes = window_events(sealing, update, _tier_warning(admission, end, world), pack)
         written = append_events(
@@ -312,7 +314,7 @@ def _count_uses(sealing: Sealing) -> list[str]:
     return used
 
 
-def update_session(sealing: Sealing, *, said: str | None) -> SessionUpdate:
+def update_session(sealing: Sealing, *, stored_report: str | None) -> SessionUpdate:
     """Charge the safety budget and keep the window, within the transaction that seals it.
 
     Spec: CRP-SPEC-005 §7.4, §19.3; related facts §5, §8
@@ -322,7 +324,7 @@ def update_session(sealing: Sealing, *, said: str | None) -> SessionUpdate:
     answer that is delivered is charged; an answer that is asked for again is not.
 
     Args:
-        said: the report as it is stored; None keeps nothing of what the window said.
+        stored_report: the report as it is stored; None keeps nothing of what the window said.
     """
     end, admission, seal, world = sealing.end, sealing.admission, sealing.seal, sealing.world
     budget = world.settings.sessions.budget
@@ -364,17 +366,17 @@ def update_session(sealing: Sealing, *, said: str | None) -> SessionUpdate:
             sessions.keep(session)
         sessions.add_window(
             node,
-            prior=None if said is None else prior,
-            report=said or "",
+            prior=None if stored_report is None else prior,
+            report=stored_report or "",
             facts=[fact.fact_id for fact in end.envelope.facts] if end.envelope else [],
-            given=[window.window_id for window in admission.given] if admission else [],
+            given=[window.window_id for window in admission.sources] if admission else [],
         )
     return SessionUpdate(
         session,
         node,
         round(before - left, 4),
         prior,
-        kept=placed and end.keep and said is not None,
+        reported=placed and end.keep and stored_report is not None,
         stored=end.keep or stored is not None,
         placed=placed,
     )

@@ -99,16 +99,16 @@ WINDOW_ID: Final = re.compile(r"crp_win_[A-Za-z0-9]{16}", re.ASCII)
 CONTINUATION_ID: Final = re.compile(r"crp_cont_[A-Za-z0-9]{16,32}", re.ASCII)
 
 
-def session_id_of(given: object, word: str = "session_id") -> str:
+def session_id_of(name: object, word: str = "session_id") -> str:
     """The session id for whatever names a conversation, such as LangGraph's `thread_id`.
 
     An id of the protocol is taken as it is. Any other name is hashed, so that one name is one
     session in whatever process it goes on, and the name itself, which may be a person's, is
     stored nowhere.
     """
-    if isinstance(given, bool) or not isinstance(given, str | int | uuid.UUID):
-        raise RequestError(f"{word} is {type(given).__name__}, wanted a text")
-    named = str(given)
+    if isinstance(name, bool) or not isinstance(name, str | int | uuid.UUID):
+        raise RequestError(f"{word} is {type(name).__name__}, wanted a text")
+    named = str(name)
     if not named:
         raise RequestError(f"{word} is empty; name a session, or leave it out")
     if SESSION_ID.fullmatch(named):
