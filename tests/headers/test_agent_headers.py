@@ -24,7 +24,7 @@ from crp_integrations.headers.values import LONGEST_CLAIMS, write_flagged
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import ChainIntegrity, RiskLevel, SafetyMode
 from tests.headers.header_samples import ETAG, SESSION
-from tests.headers.header_strategies import ASKED, RESPONSES, SAID
+from tests.headers.header_strategies import ASKED, RESPONSES
 
 VALUES = Downward(
     safety_budget=0.85,
@@ -35,7 +35,6 @@ VALUES = Downward(
     safety_mode=SafetyMode.STRICT,
 )
 CHILD = "crp_sess_childchildchild1"
-WHOLE = st.fixed_dictionaries(SAID).map(lambda said: ResponseHeaders(**said))
 DOWNWARD = st.fixed_dictionaries(
     {"safety_budget": ASKED["safety_budget"], "session_parent": ASKED["session_parent"],
      "loop_depth": st.integers(1, 50)},

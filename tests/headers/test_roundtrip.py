@@ -66,15 +66,6 @@ def test_words_of_a_request_are_read_in_any_case(asked: RequestHeaders, flips: l
     assert parse_request(written) == asked
 
 
-@given(RESPONSES, FLIPS)
-def test_words_of_a_response_are_read_in_any_case(said: ResponseHeaders, flips: list[bool]) -> None:
-    written = {
-        name: value if name in EXACT else any_case(value, flips)
-        for name, value in write_response(said).items()
-    }
-    assert parse_response(written) == said
-
-
 def test_every_header_is_a_field_with_a_rule_and_a_value_to_try() -> None:
     assert set(codec.RESPONSE) == set(ResponseHeaders.model_fields)
     assert set(codec.REQUEST) == set(RequestHeaders.model_fields)

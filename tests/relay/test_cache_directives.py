@@ -190,21 +190,6 @@ def test_a_directive_that_does_nothing_is_refused(
         relay.ask(QUESTION, cache=cache)
 
 
-@pytest.mark.parametrize("cache", ["max-age=5", "no-store, reuse-ckf", "no-cache"])
-def test_adding_takes_no_store_alone(open_relay: Opener, cache: str) -> None:
-    relay = open_relay()
-    with pytest.raises(RequestError, match="more than add takes"):
-        relay.add([SECRET], session_id=MINE, cache=cache)
-
-
-@pytest.mark.parametrize("session", ["", 1.5])
-def test_no_store_needs_a_session(open_relay: Opener, session: Any) -> None:
-    relay = open_relay()
-    with pytest.raises(RequestError, match="session_id"):
-        relay.add([SECRET], session_id=session, cache="no-store")
-    assert relay.fabric.size() == 0
-
-
 @pytest.mark.requirement("009-7.2-1")
 @pytest.mark.parametrize("cache", ["no-store", None])
 def test_the_journal_counts_what_a_session_holds_and_names_it_not(

@@ -23,7 +23,7 @@ from crp_integrations.relay import window_envelope as turn_module
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.steps import Dispatch, NotModified, Release, outcome_status
 from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import EventType, RiskLevel
+from crp_integrations.vocabulary import RiskLevel
 from tests.doubles import NOON, FixedClock, HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS, Opener
 from tests.relay.scripted_relays import HIGH, answered, opened, outcome
@@ -466,17 +466,6 @@ def test_threads_that_ask_the_same_all_get_the_same(relay: Relay) -> None:
         thread.join()
     assert len(found) == 8
     assert all(isinstance(step, NotModified) for step in found)
-
-
-def test_the_journal_is_silent_about_what_was_no_window(relay: Relay) -> None:
-    etag = asked(relay)
-    with relay.fabric.begin(write=False) as transaction:
-        before = [event.event_type for event in transaction.journal.events()]
-    began(relay, etag)
-    with relay.fabric.begin(write=False) as transaction:
-        after = [event.event_type for event in transaction.journal.events()]
-    assert after == before
-    assert EventType.DISPATCH_COMPLETED in after
 
 
 @pytest.mark.requirement("003-11.4-5", "009-7.1-4")

@@ -180,27 +180,6 @@ def test_a_window_by_its_id_knows_what_was_shown_and_said(open_relay: Opener) ->
     assert shown & {fact.fact_id for fact in again.envelope.facts}
 
 
-@pytest.mark.requirement("003-14.1-4")
-def test_a_long_answer_is_summed_up_by_the_model_and_checked(open_relay: Opener) -> None:
-    long = " ".join([COMMISSIONED, LICENCE, COOLING] * 20)
-    model = ScriptedModel(long, COMMISSIONED, REVENUE)
-    relay = made(open_relay, model, context_limits={MODEL: 3_000})
-    first = relay.ask(f"{NEEDS[0]}?", model=MODEL, k=1, max_tokens=200)
-    second = relay.ask(
-        f"{NEEDS[1]}?",
-        model=MODEL,
-        max_tokens=200,
-        session_id=first.session_id,
-        continuation_ids=[first.continuation_id],
-    )
-    summarise = model.calls[1]
-    assert (summarise.purpose, summarise.temperature) == (Purpose.SUMMARISE, 0.1)
-    told = [f for f in second.envelope.facts if f.source_id.startswith(SUMMARY_SOURCE)]
-    assert [fact.content for fact in told] == [EARLIER + COMMISSIONED]
-    node = windows(relay, first.session_id)[1]
-    assert (node.transfer, node.summary_hash != "") == ("SUMMARY", True)
-
-
 # --- flow --------------------------------------------------------------------------------
 
 

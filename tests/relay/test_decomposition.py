@@ -173,14 +173,6 @@ def test_any_other_reply_leaves_it_to_the_rules(open_relay: Opener, told: str) -
     assert envelope.sub_queries == relay.ask(QUESTION).envelope.sub_queries
 
 
-def test_a_list_of_texts_is_taken_in_any_language() -> None:
-    assert parse_needs(' ["नदी  कहाँ है", "می\u200cخواهم", "河\\n在哪里"] ', SETTINGS) == (
-        "नदी कहाँ है",
-        "می\u200cخواهم",
-        "河 在哪里",
-    )
-
-
 def test_what_a_model_forgets_the_question_still_says(open_relay: Opener) -> None:
     relay = opened(open_relay, replying('["Meridian reactor"]'))
     envelope = relay.ask(QUESTION, decompose="model").envelope
@@ -196,13 +188,6 @@ def test_a_call_that_fails_ends_the_window_sealed(open_relay: Opener) -> None:
     with pytest.raises(ModelTimeout):
         relay.ask(QUESTION, decompose="model", session_id=SESSION)
     assert relay.verify().windows == 2
-
-
-def test_a_preview_calls_no_model(open_relay: Opener) -> None:
-    model = replying(json.dumps(TOLD))
-    relay = opened(open_relay, model)
-    assert relay.preview(QUESTION, decompose="model").facts_included > 0
-    assert model.calls == []
 
 
 def test_a_condition_is_judged_by_the_models_own_needs(open_relay: Opener) -> None:

@@ -222,10 +222,3 @@ def test_what_cannot_be_sent_or_sealed_is_refused_by_name(
         assert "lone surrogate" not in str(caught.value)
     # Nothing of it was a window.
     assert relay.verify().windows == 0
-
-
-def definitions(count: int) -> list[dict[str, Any]]:
-    return [
-        {"name": f"look_up_{n}", "description": "Looks up a word. " * 20, "parameters": {}}
-        for n in range(count)
-    ]

@@ -14,7 +14,6 @@ from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, 
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.relay.records import Answer
-from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
@@ -261,21 +260,6 @@ def test_parts_go_on_from_a_session_that_is_under_way(open_relay: Opener) -> Non
     numbers = [node.window_number for node in windows(relay, first.session_id)]
     assert numbers == [1, 2, 3, 3, 3, 4, 5, 6, 6, 6, 7]
     sound(relay, answer)
-
-
-def test_nobody_is_asked_under_oversight_of_halt(open_relay: Opener) -> None:
-    model = Parted()
-    relay = made(open_relay, model)
-    with pytest.raises(Exception, match="no model was asked"):
-        relay.ask(QUESTION, model=MODEL, strategy="hierarchical", oversight="halt")
-    assert model.calls == []
-
-
-def test_parts_survive_the_process(open_relay: Opener, tmp_path: Any) -> None:
-    relay = made(open_relay, Parted(), store=SqliteStore(tmp_path))
-    answer = relay.ask(QUESTION, model=MODEL, strategy="hierarchical")
-    relay.close()
-    sound(open_relay(SqliteStore(tmp_path)), answer)
 
 
 def test_a_driver_of_ones_own_hands_over_outcomes(open_relay: Opener) -> None:

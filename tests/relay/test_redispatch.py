@@ -539,16 +539,6 @@ def test_the_report_is_stored_and_its_header_refers_to_it(
     assert handed == [answer.report]
 
 
-def test_where_reports_are_read_is_a_setting(open_relay: Opener) -> None:
-    uri = "https://crp.example.org/{session_id}/{window_id}"
-    relay, _ = opened(open_relay, LOW, headers={"report_uri": uri, "trail_uri": uri})
-    answer = answered(relay)
-    wanted = f"https://crp.example.org/{SESSION}/{answer.window_id}"
-    assert answer.headers[names.REPORT_URI] == answer.headers[names.TRAIL_URI] == wanted
-    silent, _ = opened(open_relay, LOW, headers={"report_uri": ""})
-    assert names.REPORT_URI not in answered(silent).headers
-
-
 def test_a_receiver_that_fails_holds_nothing_up(
     open_relay: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:

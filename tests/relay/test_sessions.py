@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from crp_integrations import Relay
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import (
-    LimitReached,
     PolicyRelaxed,
     StaleTip,
     TokenRefused,
@@ -32,12 +30,11 @@ from crp_integrations.messages import Reply
 from crp_integrations.relay.delegation import asked_by
 from crp_integrations.relay.records import Answer
 from crp_integrations.session.records import SESSION_ID, WindowNode, session_id_of
-from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, TransferType
-from tests.doubles import NOON, CountingIds, FixedClock, HashEmbedder, ScriptedModel
-from tests.relay.conftest import FACTS, KEY, Opener
+from tests.doubles import CountingIds, HashEmbedder, ScriptedModel
+from tests.relay.conftest import FACTS, Opener
 from tests.relay.scripted_relays import (
     HIGH,
     LOW,
@@ -136,16 +133,6 @@ def test_a_forged_token_is_refused(open_relay: Opener) -> None:
     assert len(model.calls) == 1
 
 
-def test_a_token_lives_for_an_hour(open_relay: Opener) -> None:
-    clock = FixedClock()
-    relay, _ = opened(open_relay, LOW, clock=clock)
-    first = token_of(answered(relay))
-    clock.moment = NOON + timedelta(seconds=3_599)
-    second = token_of(answered(relay, session_token=first))
-    clock.moment += timedelta(seconds=3_600)
-    assert isinstance(refusal(relay, session_token=second), TokenRefused)
-
-
 def test_a_token_is_for_its_session_its_tenant_and_its_user(open_relay: Opener) -> None:
     store = MemoryStore()
     relay, _ = opened(open_relay, LOW, store=store)
@@ -154,18 +141,6 @@ def test_a_token_is_for_its_session_its_tenant_and_its_user(open_relay: Opener) 
     for subject in (Subject(tenant="local", name="eve"), Subject(tenant="other", name="local")):
         theirs = open_relay(store, subject=subject)
         assert isinstance(refusal(theirs, session_token=token), TokenRefused)
-
-
-def test_a_token_outlives_a_rotation_of_the_key(open_relay: Opener) -> None:
-    store = MemoryStore()
-    first, second = bytes.fromhex(KEY), bytes.fromhex("cd" * 32)
-    before, _ = opened(open_relay, LOW, store=store, key=None, keyring=FixedKeyRing(first))
-    token = token_of(answered(before))
-    rotated = FixedKeyRing(second, retired=[first])
-    after, _ = opened(open_relay, LOW, store=store, key=None, keyring=rotated)
-    assert answered(after, session_token=token).window_number == 2
-    # The next token is signed with the new key, and the old one's is stale by then.
-    assert isinstance(refusal(after, session_token=token), StaleTip)
 
 
 def test_a_token_lowers_a_budget_and_does_not_raise_it(open_relay: Opener) -> None:
@@ -285,23 +260,6 @@ def test_of_one_window_several_may_go_on(open_relay: Opener) -> None:
     assert both.headers[names.DAG_ROOT] == f"dag:{first.window_id}"
     assert not find_faults(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 4
-
-
-def test_the_last_window_has_no_continuation(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW, max_windows=2)
-    first = answered(relay)
-    second = continued(relay, first)
-    assert (bool(first.continuation_id), second.continuation_id) == (True, "")
-
-
-def test_a_graph_has_so_many_windows_and_no_more(open_relay: Opener) -> None:
-    relay, _ = opened(
-        open_relay, LOW, FACTS[1], FACTS[2], sessions={"graph": {"nodes": 2}}, max_windows=9
-    )
-    second = continued(relay, answered(relay))
-    error = refusal(relay, continuation_ids=[second.continuation_id])
-    assert isinstance(error, LimitReached)
-    assert error.status_hint == 429
 
 
 @pytest.mark.requirement("003-10.3-2", "003-10.3-4", "003-15-9")

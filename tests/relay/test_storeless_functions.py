@@ -108,26 +108,6 @@ def test_examine_without_context_says_that_nothing_supports_it():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"facts": FACTS[0]}, "list of texts"),
-        ({"facts": None}, "facts is NoneType, wanted a list of texts or facts"),
-        ({"facts": 5}, "facts is int, wanted a list of texts or facts"),
-        ({"facts": FACTS, "budget_tokens": True}, "budget_tokens is not usable: .*True"),
-        ({"facts": FACTS, "k": True}, "k is not usable: .*True"),
-        ({"facts": FACTS, "model": ""}, "model"),
-        ({"facts": FACTS, "budget_tokens": "many"}, "budget_tokens"),
-        ({"facts": FACTS, "k": 0}, "k is not usable"),
-        ({"facts": FACTS, "grounding": "loose"}, "grounding"),
-    ],
-)
-def test_pack_refuses_by_name_what_it_cannot_use(arguments, sentence):
-    with pytest.raises(RequestError, match=sentence) as caught:
-        packed(**arguments)
-    assert "Meridian" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("answer", "context", "sentence"),
     [
         (None, ["x"], "answer is NoneType"),

@@ -36,7 +36,6 @@ from tests.relay.need_questions import (
     event_data,
     made,
     question,
-    session,
     system,
     windows,
 )
@@ -328,24 +327,6 @@ def test_what_is_withheld_is_an_error_and_counts_in_the_headers(open_relay: Open
     assert found.answers[0] is None
     assert isinstance(found.errors[0], SafetyHalt)
     assert parse_response(found.headers).hallucination_risk == "CRITICAL"
-
-
-def test_each_question_gets_its_strategy(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**{need: OWN[f"{need}?"] for need in NEEDS}))
-    found = relay.batch([QUESTION, BATCHED[0]], model=MODEL, strategy="hierarchical")
-    assert [len(answer.parts) for answer in found.answers] == [3, 0]
-    relay = made(open_relay, ScriptedModel(COMMISSIONED))
-    found = relay.batch([f"List all dates: {BATCHED[0]}", BATCHED[0]], strategy="auto", model=MODEL)
-    assert [answer.envelope.strategy for answer in found.answers] == ["pull", "push"]
-
-
-def test_questions_of_one_session_share_its_budget(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**dict.fromkeys(BATCHED, f"{COMMISSIONED} {INVENTED}")))
-    first = relay.ask(QUESTION, model=MODEL)
-    found = relay.batch(BATCHED, model=MODEL, session_id=first.session_id)
-    assert len([answer for answer in found.answers if answer]) == 3
-    assert session(relay, first.session_id).safety_budget == 0.55
-    assert relay.verify().windows == 4
 
 
 def test_none_and_too_many_are_refused(open_relay: Opener) -> None:

@@ -36,13 +36,7 @@ class GraphFaultKind(StrEnum):
 def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
     """A session's windows as a directed graph from each window to those that follow it.
 
-    Nodes are window ids with what the window's node says of number, pattern, strategy, tier, risk,
-    safety budget, seal and tokens; an edge has `transfer`, `tokens_transferred` and `summary_hash`.
-
-    Spec: related facts §5
-
-    Args:
-        windows: a parent that is not among them is a node without attributes.
+    A parent that is not among them is a node without attributes.
     """
     made = networkx.DiGraph()
     for node in windows:
@@ -53,22 +47,11 @@ def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
             number=node.window_number,
             session=node.session_id,
             pattern=node.pattern.value,
-            strategy=node.strategy.value,
-            tier=node.quality_tier.value if node.quality_tier else "",
-            risk=node.risk_level.value if node.risk_level else "",
-            safety_budget=node.safety_budget,
             hmac=node.hmac,
-            tokens=node.tokens,
             outcome=node.outcome,
             parents=len(node.parents),
         )
         made.add_edges_from((parent, node.window_id) for parent in node.parents)
-        for parent in node.parents:
-            made.edges[parent, node.window_id].update(
-                transfer=node.transfer.value if node.transfer else "",
-                tokens_transferred=node.tokens_transferred,
-                summary_hash=node.summary_hash,
-            )
     return made
 
 
