@@ -195,12 +195,12 @@ def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay
 
 def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, Any]]:
     """The parts, and the settings by their names."""
-    given = {name: value for name, value in options.items() if name in _PARTS}
+    fields_of_parts = {name: value for name, value in options.items() if name in _PARTS}
     arguments = {name: value for name, value in options.items() if name not in _PARTS}
     for name, types in _PLAIN.items():
-        if isinstance(given.get(name), types):
-            arguments[name] = given.pop(name)
-    parts = RelayParts(**given)
+        if isinstance(fields_of_parts.get(name), types):
+            arguments[name] = fields_of_parts.pop(name)
+    parts = RelayParts(**fields_of_parts)
     if parts.llm is not None:
         if parts.models is not None or (isinstance(parts.llm, str) and "model" in arguments):
             raise ConfigError("llm names the model that answers; give it without models and model")

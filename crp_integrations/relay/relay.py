@@ -314,8 +314,9 @@ class Relay:
         """
         session_id = session_id_of(session_id)
         memory, places = self._world.memory, self._world.places
-        for kept in (memory.envelopes, memory.sessions, memory.receipts):
-            kept.end(session_id)
+        memory.envelopes.end(session_id)
+        memory.sessions.end(session_id)
+        memory.receipts.end(session_id)
         namespaces = (places.namespace, *places.regions.values())
         return sum(namespace.end_session(session_id) for namespace in namespaces)
 
