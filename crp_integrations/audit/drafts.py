@@ -94,7 +94,6 @@ class EventDraft:
     Attributes:
         data: ids, hashes and counts, JSON-like; `session_id` and `key_id` in it belong to the
             journal.
-        session_id, window_id: empty when the event belongs to none.
     """
 
     event_type: EventType

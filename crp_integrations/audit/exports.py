@@ -27,11 +27,7 @@ KEYS: Final = ("event_type", "timestamp", "session_id", "window_id", "data", "hm
 
 @dataclass(frozen=True, slots=True)
 class ExportSelection:
-    """Which events an export shows; what is not given chooses nothing out.
-
-    Attributes:
-        since, until: from this moment on, and before that one; aware.
-    """
+    """Which events an export shows; what is not given chooses nothing out."""
 
     session_id: str = ""
     window_id: str = ""

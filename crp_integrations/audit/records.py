@@ -13,7 +13,6 @@ class Event(Record):
     """One entry of the journal, chained to the one before.
 
     Attributes:
-        seq: place in the namespace's journal, from 1 without gaps.
         data: ids, hashes and counts; never a fact's or an answer's text.
         hmac: `sha256:…` over type, timestamp, data, window and the previous event's HMAC.
     """

@@ -31,7 +31,6 @@ class AuditTrail:
         events, windows, sessions: how many were checked.
         tip: HMAC of the last event, empty without events. Who notes it elsewhere can see later
             whether the end of the trail was cut off.
-        left_out: events of which there is only the HMAC.
         truncated: the beginning is missing and nothing else, as after the erasure of what is old.
     """
 

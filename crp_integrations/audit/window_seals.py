@@ -29,7 +29,6 @@ class ChainKey(bytes):
     Printing it shows the id alone, and it is not pickled.
 
     Attributes:
-        key_id: of the master key that it comes from; empty in the first epoch.
         earlier: the keys of the epochs before, oldest first.
     """
 

@@ -215,7 +215,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         """The question's windows, and the model that answers in them."""
         turn = self.relay.play(question, **asking)
         if self.llm is None:
-            self.relay._known(turn.request.model)
+            self.relay._check_model(turn.request.model)
             return turn, self.relay._models
         model = LangChainModel(self.llm, callbacks)
         model.shows, heard.handlers = turn.show_at_once, model.heard

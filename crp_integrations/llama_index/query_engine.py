@@ -200,7 +200,7 @@ class CRPQueryEngine(BaseQueryEngine):
         """The question's windows, and the model that answers in them."""
         turn = self._relay.play(question, **self._fields(span))
         if self._llm is None:
-            self._relay._known(turn.request.model)
+            self._relay._check_model(turn.request.model)
             return turn, self._relay._models
         model = LlamaIndexModel(self._llm)
         model.shows = turn.show_at_once
