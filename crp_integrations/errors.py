@@ -297,17 +297,17 @@ _BY_STATUS: Final[Mapping[int, type[ModelError]]] = MappingProxyType(
 _TOO_LONG: Final = ("context_length_exceeded", "maximum context length", "prompt is too long")
 
 
-def provider_error(status: object, said: str = "") -> type[ModelError]:
+def provider_error(status: object, words: str = "") -> type[ModelError]:
     """The error that a provider's answer stands for.
 
     Args:
         status: of HTTP; whatever is no whole number says nothing.
-        said: the provider's own words, which are looked at and not repeated.
+        words: the provider's own, which are looked at and not repeated.
 
     >>> provider_error(429).__name__, provider_error(400, "prompt is too long").__name__
     ('ModelRateLimited', 'ModelContextExceeded')
     """
-    if status in (None, 400) and any(words in said.lower() for words in _TOO_LONG):
+    if status in (None, 400) and any(mark in words.lower() for mark in _TOO_LONG):
         return ModelContextExceeded
     return _BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
 

@@ -24,28 +24,28 @@ class Wanted(NamedTuple):
     fix: str
 
 
-def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
+def of_kind(value: object, kind: type[Kind], name: str, fix: str) -> Kind:
     """Return a value that must be of a kind."""
-    if not isinstance(given, kind):
-        raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
-    return given
+    if not isinstance(value, kind):
+        raise RequestError(f"{name} is {seen(value, hidden=True)}; give {fix}")
+    return value
 
 
-def several(given: Several, name: str, fix: str) -> Several:
+def several(values: Several, name: str, fix: str) -> Several:
     """Return a value that must be a sequence of several.
 
     A single text would be read letter by letter, a set has an order of its own, and an iterator is
     empty afterwards.
     """
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        what = "one text" if isinstance(given, str) else seen(given, hidden=True)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        what = "one text" if isinstance(values, str) else seen(values, hidden=True)
         raise RequestError(f"{name} is {what}; give {fix}")
-    return given
+    return values
 
 
-def aware_moment(given: object, name: str) -> datetime:
+def aware_moment(value: object, name: str) -> datetime:
     """A moment with a time zone; one without could not be compared with stored moments."""
-    moment = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
+    moment = of_kind(value, datetime, name, "a datetime, as in datetime.now(UTC)")
     if moment.tzinfo is None:
         raise RequestError(f"{name} {moment.isoformat()} has no time zone; give it one")
     return moment
@@ -63,10 +63,10 @@ def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = 
     return ConfigError(f"{name} is {seen(part, hidden=name in hidden)}; give {wanted.fix}")
 
 
-def seen(given: object, *, hidden: bool) -> str:
+def seen(value: object, *, hidden: bool) -> str:
     """What was given, in the words of an error."""
-    if isinstance(given, type):
-        return f"the class {given.__name__}"
-    if isinstance(given, str) and not hidden:
-        return f"the text {given!r:.60}"
-    return f"of type {type(given).__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, str) and not hidden:
+        return f"the text {value!r:.60}"
+    return f"of type {type(value).__name__}"

@@ -257,8 +257,7 @@ def own_data(receipt: Receipt) -> list[dict[str, Any]]:
     known = [] if question is None else [receipt.texts[question]]
     if examined["passages"] is None:
         known.append(receipt.texts[receipt.named("context")])
-    for passage in examined["passages"] or ():
-        known.append(composed(passage["pieces"], receipt.texts))
+    known += [composed(item["pieces"], receipt.texts) for item in examined["passages"] or ()]
     data = [item for item in report["personal"]["found"] if item["where"] == "answer"]
     if answer is None or None in known:
         return data

@@ -15,7 +15,7 @@ from crp_integrations.governance.memory_writer import Emitter
 from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.ask_methods import AUTO
+from crp_integrations.relay.composition import AUTO
 from crp_integrations.relay.judge import (
     BACKGROUND,
     JUDGE_OPTIONS,
@@ -27,8 +27,8 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.question_fields import admit
-from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import BudgetTokens, GroundingMode
 
@@ -128,7 +128,7 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None, *, taker
         if asking.get(name):
             parse_policy(asking[name])
     if taker and relay is not None:
-        require_reader_of(taker, fields, made, relay.settings, relay._world.verifier)
+        require_reader_of(taker, fields, made, relay.settings, relay._world.engines.verifier)
 
 
 @contextmanager

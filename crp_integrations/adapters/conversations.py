@@ -233,9 +233,9 @@ def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
 
 def held_rejections(relay: Relay, session_id: str) -> tuple[RejectedClaim, ...]:
     """Claims of sub-agents' answers, held in memory for a session, that their reports flag."""
-    return relay._world.session_memories.of(session_id).rejected
+    return relay._world.memory.sessions.of(session_id).rejected
 
 
 def hold_rejections(relay: Relay, session_id: str, report: Report) -> None:
     """Hold the claims that the report on a sub-agent's answer flags, for the session around it."""
-    relay._world.session_memories.reject(session_id, rejected_claims(report))
+    relay._world.memory.sessions.reject(session_id, rejected_claims(report))

@@ -26,16 +26,16 @@ from crp_integrations.messages import Message
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
-from crp_integrations.relay.close import close
-from crp_integrations.relay.close_records import draft_maker, settings_in_force
 from crp_integrations.relay.evidence import readable
 from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.judged_answer import JudgedAnswer, barred_facts, hand_report
+from crp_integrations.relay.receipts import draft_maker, settings_in_force
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.storeless_functions import examine
-from crp_integrations.relay.window_outcome import WindowEnd
+from crp_integrations.relay.window_records import WindowEnd
+from crp_integrations.relay.window_seal import close
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import GroundingMode
 from crp_integrations.vocabulary.provenance import (
@@ -91,19 +91,19 @@ def observe_answer(
     Spec: CRP-SPEC-005 §1.2, §15.4
     """
     world, namespace = relay._world, relay.fabric
-    began = None if world.observer is None else world.clock.now()
+    began = None if world.listeners.observer is None else world.clock.now()
     dossier = caller_dossier(
         answer,
         context,
         question,
         world.settings,
         grounding=grounding,
-        kept=(*KEPT, VERIFIED) if world.code_verified else KEPT,
+        controls=(*KEPT, VERIFIED) if world.engines.code_verified else KEPT,
         prior=prior,
         no_store=not keep,
         conversation=examined_conversation(messages, talk=judge is not None),
         rejected=unique_claims(
-            rejected, world.session_memories.of(session_id).rejected if session_id else ()
+            rejected, world.memory.sessions.of(session_id).rejected if session_id else ()
         ),
     )
     report, examination = examine_dossier(dossier, world, namespace)
@@ -160,7 +160,7 @@ def observe_answer(
     # The unwritten receipt has all texts; one read later lacks those that are in no fabric.
     made = None
     if closed.receipt_id:
-        made = world.unwritten.find(closed.receipt_id, namespace.residency)
+        made = world.memory.receipts.find(closed.receipt_id, namespace.residency)
         made = made or relay.receipt(closed.receipt_id)
     if way is not None:
         hand_report(way, closed.report, on_report)

@@ -3,6 +3,8 @@
 Ids, hashes, counts and words of closed lists; a text has no field that it could stand in. An id
 or a name that a caller, an operator or a model chose is written as it is while it looks like one,
 and as its hash otherwise.
+
+Spec: related facts §8
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from crp_integrations.vocabulary import (
     AgentRole,
     AiActClass,
     ChainIntegrity,
-    Circuit,
     CompletenessLevel,
     DropReason,
     EventType,
@@ -93,7 +94,6 @@ class EventDraft:
     Attributes:
         data: ids, hashes and counts, JSON-like; `session_id` and `key_id` in it belong to the
             journal.
-        session_id, window_id: empty when the event belongs to none.
     """
 
     event_type: EventType
@@ -281,7 +281,7 @@ SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     EventType.STOP_INJECT: {"reason": _word(STOPS, HaltReason), "iteration": _count},
     EventType.SAFETY_HALT: {"reason": _word(HaltReason)},
     EventType.SAFETY_BUDGET_DEPLETED: {
-        "budget": _fraction, "circuit": _word(Circuit),
+        "budget": _fraction,
     },
     EventType.OVERSIGHT_TRIGGERED: {
         "mode": _word(Oversight), "reason": _word(HaltReason, REASONS), "approved": _flag,
@@ -383,7 +383,6 @@ def draft_session_created(
     parent_session: str = "",
     loop_depth: int = 0,
     agent: str = "",
-    safety_budget: float | None = None,
 ) -> EventDraft:
     """A session begins with its first window."""
     data = non_empty(
@@ -391,27 +390,17 @@ def draft_session_created(
         parent_session=parent_session,
         loop_depth=loop_depth or None,
         agent=agent,
-        safety_budget=safety_budget,
     )
     return EventDraft(EventType.SESSION_CREATED, data, session_id, window_id)
 
 
-def draft_budget_depleted(
-    session_id: str, window_id: str, *, budget: float, circuit: Circuit | None = None
-) -> EventDraft:
-    """A session's safety budget has come to where it halts.
-
-    Spec: related facts §8
-    """
-    data = non_empty(budget=budget, circuit=circuit)
-    return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, data, session_id, window_id)
+def draft_budget_depleted(session_id: str, window_id: str, *, budget: float) -> EventDraft:
+    """A session's safety budget has come to where it halts."""
+    return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, {"budget": budget}, session_id, window_id)
 
 
 def draft_budget_reset(session_id: str, window_id: str, *, budget: float) -> EventDraft:
-    """A person has reviewed a session and set its safety budget anew.
-
-    Spec: related facts §8
-    """
+    """A person has reviewed a session and set its safety budget anew."""
     data = {"approved": True, "budget": budget}
     return EventDraft(EventType.OVERSIGHT_TRIGGERED, data, session_id, window_id)
 
@@ -426,14 +415,9 @@ def draft_sub_agent_returned(
     risk_level: RiskLevel | None = None,
     integrity: ChainIntegrity | None = None,
     quality_score: float | None = None,
-    agent: str = "",
-    loop_depth: int | None = None,
     cost: float | None = None,
 ) -> EventDraft:
-    """An agent that was delegated to has answered.
-
-    Spec: related facts §8
-    """
+    """An agent that was delegated to has answered."""
     data = non_empty(
         session=session,
         chain_tip=chain_tip,
@@ -441,8 +425,6 @@ def draft_sub_agent_returned(
         risk_level=risk_level,
         integrity=integrity,
         quality_score=quality_score,
-        agent=agent,
-        loop_depth=loop_depth,
         cost=cost,
     )
     return EventDraft(EventType.SUB_AGENT_RESULT, data, session_id, window_id)

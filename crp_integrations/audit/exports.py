@@ -4,6 +4,8 @@ One event a line, in order; an event that is left out keeps its HMAC, so that an
 can check the chain elsewhere. Nothing is held but the event at hand. Events of OCSF (class 6003,
 API Activity) are for a security system, and the chain cannot be checked in them; what the class
 requires and the journal does not know, as who called from where, is named as unknown.
+
+Spec: related facts §5
 """
 
 from __future__ import annotations
@@ -25,12 +27,7 @@ KEYS: Final = ("event_type", "timestamp", "session_id", "window_id", "data", "hm
 
 @dataclass(frozen=True, slots=True)
 class ExportSelection:
-    """Which events an export shows; what is not given chooses nothing out.
-
-    Attributes:
-        since, until: from this moment on, and before that one; aware.
-        types: the types that are shown; all for none.
-    """
+    """Which events an export shows; what is not given chooses nothing out."""
 
     session_id: str = ""
     window_id: str = ""
@@ -78,10 +75,7 @@ def parse_moment(timestamp: str) -> datetime:
 
 
 def write_ndjson(events: Iterable[Event], selection: ExportSelection = ALL) -> Iterator[str]:
-    """A line for each event, without its end; a stub with nothing but an HMAC for one left out.
-
-    Spec: related facts §5
-    """
+    """A line for each event, without its end; a stub with nothing but an HMAC for one left out."""
     for event in events:
         shown: dict[str, Any] = dict.fromkeys(KEYS)
         if selection.takes(event):
@@ -96,10 +90,7 @@ def write_ndjson(events: Iterable[Event], selection: ExportSelection = ALL) -> I
 
 
 def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
-    """The events and stubs of an export, to be verified by `trail.verify_events`.
-
-    Spec: related facts §5
-    """
+    """The events and stubs of an export, to be verified by `trail.verify_events`."""
     for index, line in enumerate(lines):
         try:
             fields = json.loads(line, object_pairs_hook=_unique_keys)
@@ -189,20 +180,14 @@ _FAILED: Final = frozenset({"failed", "cancelled", "refused", "halted"})
 def write_ocsf(
     events: Iterable[Event], selection: ExportSelection = ALL, *, version: str = ""
 ) -> Iterator[str]:
-    """A line for each event that is selected, without its end; the others leave nothing.
-
-    Spec: related facts §5
-    """
+    """A line for each event that is selected, without its end; the others leave nothing."""
     for event in events:
         if selection.takes(event):
             yield json.dumps(map_to_ocsf(event, version=version), separators=(",", ":"))
 
 
 def map_to_ocsf(event: Event, *, version: str = "") -> dict[str, Any]:
-    """One event as an object of class 6003.
-
-    Spec: related facts §5
-    """
+    """One event as an object of class 6003."""
     activity = _ACTIVITY.get(event.event_type, OTHER_ACTIVITY)
     severity = _SEVERITY.get(event.event_type, 1)
     failed = event.event_type is EventType.DISPATCH_FAILED or event.data.get("outcome") in _FAILED

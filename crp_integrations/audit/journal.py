@@ -122,8 +122,6 @@ class JournalCheck:
     """What was found whole of a journal that need not be all there.
 
     Attributes:
-        events: how many were checked.
-        left_out: how many there is only the HMAC of.
         tip: HMAC of the last entry, empty without one. A stub's at the end is nobody's word, since
             no event follows that covers it.
         state: VALID for all of it, TRUNCATED when only its beginning is missing, else PARTIAL;

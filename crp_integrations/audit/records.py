@@ -13,8 +13,6 @@ class Event(Record):
     """One entry of the journal, chained to the one before.
 
     Attributes:
-        seq: place in the namespace's journal, from 1 without gaps.
-        timestamp: ISO 8601 in UTC.
         data: ids, hashes and counts; never a fact's or an answer's text.
         hmac: `sha256:…` over type, timestamp, data, window and the previous event's HMAC.
     """
@@ -45,7 +43,6 @@ class WindowSeal(Record):
         window_number: from 1; windows of one fan-out share a number.
         parent_hmac: the HMAC of the window that it follows, empty for the first; of several, their
             HMACs in ascending order, joined with `|`.
-        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
     """
 
     SCHEMA = "window-seal/1"

@@ -31,7 +31,6 @@ class AuditTrail:
         events, windows, sessions: how many were checked.
         tip: HMAC of the last event, empty without events. Who notes it elsewhere can see later
             whether the end of the trail was cut off.
-        left_out: events of which there is only the HMAC.
         truncated: the beginning is missing and nothing else, as after the erasure of what is old.
     """
 
@@ -142,7 +141,7 @@ def verify_events(
 
 
 def _trail(
-    found: journal.JournalCheck,
+    check: journal.JournalCheck,
     closings: Sequence[_Closing],
     faults: Sequence[tuple[int, str]],
     sessions: int,
@@ -150,8 +149,8 @@ def _trail(
     if faults:
         index, sentence = min(faults)
         raise ChainBroken(sentence, index=index)
-    truncated = found.state is TrailState.TRUNCATED
-    return AuditTrail(found.events, len(closings), sessions, found.tip, found.left_out, truncated)
+    truncated = check.state is TrailState.TRUNCATED
+    return AuditTrail(check.events, len(closings), sessions, check.tip, check.left_out, truncated)
 
 
 def _collect_closings(

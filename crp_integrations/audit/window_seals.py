@@ -2,6 +2,8 @@
 
 Windows of one fan-out share a number, each with an id of its own; a window that follows several
 is chained to all of them. So a chain is a graph without cycles, and a line where nothing forks.
+
+Spec: CRP-SPEC-005 §15.3; related facts §5
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ class ChainKey(bytes):
     Printing it shows the id alone, and it is not pickled.
 
     Attributes:
-        key_id: of the master key that it comes from; empty in the first epoch.
         earlier: the keys of the epochs before, oldest first.
     """
 
@@ -68,10 +69,7 @@ def journal_key(keyring: KeyRing, namespace: str) -> ChainKey:
 
 
 def session_key(keyring: KeyRing, session_id: str) -> ChainKey:
-    """The key of a session's window chain, 32 bytes.
-
-    Spec: related facts §5
-    """
+    """The key of a session's window chain, 32 bytes."""
     return _derived(_masters(keyring), session_id, SESSION_INFO)
 
 
@@ -123,10 +121,7 @@ def seal_window(
     parents: Sequence[str] | None = None,
     earlier: Sequence[WindowSeal] | None = None,
 ) -> WindowSeal:
-    """Seal a window, chain it to those that it follows and store the seal.
-
-    Spec: CRP-SPEC-005 §15.3; related facts §5
-    """
+    """Seal a window, chain it to those that it follows and store the seal."""
     if parents is None:
         last = journal.last_seal(session_id)
         lowest = highest = last.window_number + 1 if last else 1
@@ -167,15 +162,13 @@ def seal_window(
     return sealed
 
 
-def parents_of(one: WindowSeal) -> tuple[str, ...]:
+def parents_of(seal: WindowSeal) -> tuple[str, ...]:
     """HMACs of the windows that a window follows, ascending; none for the first."""
-    return tuple(one.parent_hmac.split(JOINED)) if one.parent_hmac else ()
+    return tuple(seal.parent_hmac.split(JOINED)) if seal.parent_hmac else ()
 
 
 def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
     """Index of the first seal that breaks a session's chain; None for an unbroken one.
-
-    Spec: CRP-SPEC-005 §15.3; related facts §5
 
     Every window's HMAC must be that of its fields; numbers go on without gaps, and each window
     follows windows of smaller numbers that are there. The loss of a window that no other follows
@@ -204,8 +197,6 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
 def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     """State of a session's chain.
 
-    Spec: CRP-SPEC-005 §15.3
-
     It speaks of the seals' HMACs, which do not cover a window's id, outcome, ETag and risk level,
     and of no event; `trail.verify_trail` checks all of them.
     """
@@ -216,7 +207,7 @@ def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     return ChainIntegrity.VALID if seals[0].window_number == 1 else ChainIntegrity.PARTIAL
 
 
-def epoch_of_seal(one: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> int | None:
+def epoch_of_seal(seal: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> int | None:
     """The epoch, from `floor` on, whose key a seal's HMAC is of; None when it is of none.
 
     A key that was retired seals nothing any more: a window follows no window of a later epoch.
@@ -225,17 +216,17 @@ def epoch_of_seal(one: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> 
         try:
             wanted = window_hmac(
                 keys[place],
-                session_id=one.session_id,
-                window_number=one.window_number,
-                timestamp=one.timestamp,
-                response_hash=one.response_hash,
-                report_hash=one.report_hash,
-                parent_hmac=one.parent_hmac,
+                session_id=seal.session_id,
+                window_number=seal.window_number,
+                timestamp=seal.timestamp,
+                response_hash=seal.response_hash,
+                report_hash=seal.report_hash,
+                parent_hmac=seal.parent_hmac,
             )
         except ValueError:
             # A field that holds the separator was never sealed.
             return None
-        if same(wanted, one.hmac):
+        if same(wanted, seal.hmac):
             return place
     return None
 
@@ -256,20 +247,20 @@ def _number_range(
     return 1 + max(numbers[hmac] for hmac in parents), 1 + max(numbers.values())
 
 
-def _continues(one: WindowSeal, before: WindowSeal, session_id: str) -> bool:
-    step = one.window_number - before.window_number
-    return one.session_id == session_id and (step == 1 or (step == 0 and one.window_number > 1))
+def _continues(seal: WindowSeal, before: WindowSeal, session_id: str) -> bool:
+    step = seal.window_number - before.window_number
+    return seal.session_id == session_id and (step == 1 or (step == 0 and seal.window_number > 1))
 
 
-def _follows(one: WindowSeal, known: Mapping[str, tuple[int, int]], first: int) -> bool:
+def _follows(seal: WindowSeal, known: Mapping[str, tuple[int, int]], first: int) -> bool:
     """Whether what a window names as its parents is there and has smaller numbers."""
-    parents = parents_of(one)
+    parents = parents_of(seal)
     if list(parents) != sorted(set(parents)):
         return False
-    if one.window_number == first:
+    if seal.window_number == first:
         # What these follow lies before the beginning; the first window follows none.
         return (first == 1) == (not parents) and not any(hmac in known for hmac in parents)
     there = [known[hmac][0] for hmac in parents if hmac in known]
     if not there or (first == 1 and len(there) < len(parents)):
         return False
-    return max(there) < one.window_number
+    return max(there) < seal.window_number

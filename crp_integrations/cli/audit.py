@@ -30,8 +30,8 @@ from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.markup import counted
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.build import keyring_of
-from crp_integrations.relay.conformance import Conformance
-from crp_integrations.relay.conformance import conformance as report
+from crp_integrations.relay.defaults import Conformance
+from crp_integrations.relay.defaults import conformance as report
 from crp_integrations.relay.settings import load
 from crp_integrations.stores.address import holds_store
 from crp_integrations.stores.keys import FileKeyRing

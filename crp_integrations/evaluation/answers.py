@@ -26,7 +26,7 @@ from crp_integrations.language.claims import segment as segment_claims
 from crp_integrations.language.folded_text import Folded, locate
 from crp_integrations.language.text import split_sentences
 from crp_integrations.messages import ModelCall
-from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.storeless_functions import screened_answer
 
 FORM: Final = (
@@ -160,11 +160,12 @@ def screened(
     case: AnswerCase, settings: Settings | None = None, verifier: Verifier | None = None
 ) -> Screened:
     """A case after the stages that call no model."""
-    report, dossier, chosen = screened_answer(
+    chosen = settings or load()
+    report, dossier = screened_answer(
         case.answer,
         list(case.passages),
         case.question or None,
-        settings=settings,
+        settings=chosen,
         verifier=verifier,
         sub_queries=case.needs,
     )

@@ -51,8 +51,8 @@ from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.defaults import clock as clock_of
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.judged_answer import asks_later
-from crp_integrations.relay.reader_demands import require_reader_of
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.stores.address import Lent, is_address, refuse_lost_keys, store_at
 from crp_integrations.stores.sqlite import SqliteStore

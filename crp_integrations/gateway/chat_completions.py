@@ -36,11 +36,17 @@ from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
-from crp_integrations.relay.ask_methods import ASK, STREAM, atrace_stream
-from crp_integrations.relay.drive import adrive, adrive_live, adrive_stream
+from crp_integrations.relay.composition import IN_PARTS
+from crp_integrations.relay.drive import (
+    ASK,
+    STREAM,
+    adrive,
+    adrive_live,
+    adrive_stream,
+    atrace_stream,
+)
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Outcome, Release, Result, Step
-from crp_integrations.relay.strategies.composition import IN_PARTS
 from crp_integrations.relay.turn import Turn
 
 EVENTS: Final = "text/event-stream; charset=utf-8"

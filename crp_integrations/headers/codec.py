@@ -1,6 +1,8 @@
 """Records of headers written and parsed: one table says which header a field is, both ways.
 
 Fields are in the order in which their headers are sent.
+
+Spec: related facts §3, §8
 """
 
 from __future__ import annotations
@@ -33,7 +35,6 @@ class HeaderField(NamedTuple):
     """One field's header.
 
     Attributes:
-        name: as written in `names.py`.
         write: value to text; the text is checked against the header's rule afterwards.
         read: text that follows the rule to value.
     """
@@ -193,9 +194,9 @@ RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
 )
 
 
-def write_response(said: ResponseHeaders) -> dict[str, str]:
+def write_response(headers: ResponseHeaders) -> dict[str, str]:
     """A response's header values by name; None has no header."""
-    return _write_record(said, RESPONSE)
+    return _write_record(headers, RESPONSE)
 
 
 def write_request(asked: RequestHeaders) -> dict[str, str]:
@@ -232,11 +233,6 @@ _SHOWN_CHARACTERS: Final = 60
 def parse_request(headers: RawHeaders) -> RequestHeaders:
     """What a request's CRP headers ask for; other headers are not looked at.
 
-    Spec: related facts §3
-
-    Args:
-        headers: as received, a mapping or pairs of name and value; names in any case.
-
     Raises:
         HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
             malformed value. None is ever ignored.
@@ -246,8 +242,6 @@ def parse_request(headers: RawHeaders) -> RequestHeaders:
 
 def parse_response(headers: RawHeaders) -> ResponseHeaders:
     """What a response's CRP headers say; those of later versions are passed over.
-
-    Spec: related facts §3
 
     Raises:
         HeaderSyntaxError: a value is malformed, a name stands twice or belongs into requests.
@@ -339,10 +333,7 @@ _READ: Final = UP | {names.SESSION_ID}
 
 
 def write_downward(values: Downward) -> dict[str, str]:
-    """The request headers of a sub-agent's call.
-
-    Spec: related facts §8
-    """
+    """The request headers of a sub-agent's call."""
     return write_request(
         RequestHeaders(
             safety_budget=values.safety_budget,
@@ -357,8 +348,6 @@ def write_downward(values: Downward) -> dict[str, str]:
 
 def read_downward(asked: RequestHeaders) -> Downward | None:
     """What a parent agent handed down in the headers of a request; None where none asks.
-
-    Spec: related facts §8
 
     A parent that tells no depth counts as the root, and one that tells no budget gives no ceiling.
     """
@@ -376,10 +365,7 @@ def read_downward(asked: RequestHeaders) -> Downward | None:
 
 
 def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
-    """What a sub-agent's response says to its parent; its other headers are ignored.
-
-    Spec: related facts §8
-    """
+    """What a sub-agent's response says to its parent; its other headers are ignored."""
     response = parse_response(_select(headers, _READ))
     return Upward(
         session_id=response.session_id or "",

@@ -1,4 +1,4 @@
-"""What headers say, as typed values. None means that there is no such header."""
+"""What headers say, as typed values, and what they may tell. None means no such header."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field, field_validator
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers.grammar import FRACTION_DIGITS, LIMITS, floor_budget
@@ -115,22 +115,16 @@ class RequestHeaders(Part):
     Spec: related facts §3
 
     Attributes:
-        session_id: `crp_sess_…`, the session to go on with.
         strategies: strategies that the caller accepts, best first; empty for any.
         dispatch_strategy: the one that a parent agent wants.
-        seed: seed for the model, where its provider takes one.
-        cache: what is wanted of what is kept.
         if_match: ETag of the envelope that the caller has, or `*` for any that is known.
-        residency: two lower-case letters of the region whose data alone is read and written.
         continuation_ids: windows to continue; more than one joins them (fan-in).
         accept_quality: tiers that the caller accepts; the worst of them decides (decision E14).
         accept_risk: the highest risk that the caller accepts.
         safety_policy, safety_policy_report_only: safety policies as they came, not yet read.
-        report_uri: where violations are reported, `http` or `https`.
         nonce: `base64:…`, bound to the policy.
         safety_budget: a ceiling, to four digits; it never raises a budget.
         loop_depth: agents within agents around this call.
-        session_parent: session of the agent that delegates.
         session_token: as `CRP-Set-Session` gave it, not yet verified.
         oversight_token: `approved:sha256:…`, hash of the response that a person approved.
     """
@@ -219,7 +213,6 @@ class SetSessionValue(Part):
 
     Attributes:
         token: signed; it never appears in a log or a `repr`.
-        window: number of the window that it was given for, from 1.
         quality_history: tier of each window of the session, the first one first.
     """
 
@@ -236,19 +229,12 @@ class ResponseHeaders(Part):
     Spec: CRP-SPEC-003 §15, CRP-SPEC-005 §20
 
     Attributes:
-        window: number of the window and total.
-        facts_used: facts included and available.
         continuation_id: `crp_cont_…`, when a continuation window is suggested; several with
             commas between them where a fan-out gave each child its own.
         dispatch_strategy: the strategy that a parent agent asked for.
-        policy_applied: the safety policy in force, in its canonical form.
         violation: what was violated: `inheritance`, or names of directives.
         retry_after: what a caller of a withheld answer waits for; goes with every 451.
-        safety_budget: what is left of the session's, to four digits.
         dag_root: of the session's windows, without the prefix `dag:`.
-        lineage: windows from the root to this one.
-        report_uri: where the window's report is kept.
-        seed: that the model was given.
         iso_42001: ids of the controls of ISO/IEC 42001 that are met.
         controls_met: controls of the catalogue that are met, and all.
         knowledge_age: time since the newest included fact was ingested.
@@ -314,3 +300,34 @@ class ResponseHeaders(Part):
     session_parent: str | None = None
     revision_round: tuple[Count, Count] | None = None
     set_session: SetSessionValue | None = None
+
+
+# What a template of a URI may hold in braces.
+PLACES: Final = ("session_id", "window_id")
+
+
+class HeaderSettings(Part):
+    """What response headers tell.
+
+    Attributes:
+        show_community: whether `CRP-Memory-CKF-Community` is sent; turn it off where the domain of
+            a question is itself sensitive (CRP-SPEC-003 §16.3).
+        report_uri: where a window's report is read (CRP-SPEC-005 §15.4), with `{window_id}` and
+            `{session_id}` in it: an absolute URI, or a path on the gateway; empty sends none.
+        trail_uri: where a session's trail is read, in the same way.
+    """
+
+    show_community: bool = True
+    report_uri: str = "/crp/windows/{window_id}/report"
+    trail_uri: str = ""
+
+    @field_validator("report_uri", "trail_uri")
+    @classmethod
+    def _fits(cls, value: str) -> str:
+        try:
+            value.format(**dict.fromkeys(PLACES, "x"))
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(
+                f"{value!r:.80} has other braces than {{{PLACES[0]}}} and {{{PLACES[1]}}}"
+            ) from None
+        return value

@@ -1,6 +1,8 @@
 """What the body of a refusal says, as records that gateways and adapters print as JSON.
 
 Messages are the package's own sentences: they name values, ids and columns, and no content.
+
+Spec: related facts §3
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from crp_integrations.errors import (
 )
 from crp_integrations.headers import names, values
 from crp_integrations.headers.names import RetryCondition
-from crp_integrations.headers.records import RetryAfter
 from crp_integrations.headers.response_headers import retry_for
 from crp_integrations.records import Record
 from crp_integrations.vocabulary import CacheStatus, HaltReason, QualityTier
@@ -37,8 +38,6 @@ class HaltBody(Record):
         audit_trail_uri: where the window's trail is read; empty where nothing serves it.
         oversight_required: whether a person must decide before the caller may go on.
         retry_condition: the value of `CRP-Safety-Retry-After`, which goes with this body.
-        directive: of the policy that withheld it, such as `halt-on HIGH`; empty for none.
-        value: what was found instead.
     """
 
     SCHEMA = "halt-body/1"
@@ -140,7 +139,6 @@ class RefusalBody(Record):
     """Body of every other refusal.
 
     Attributes:
-        error: the exception's name in words, such as `token_refused`.
         message: what was seen and what is wanted; empty from 500 on, where it is the log's.
     """
 
@@ -152,10 +150,7 @@ class RefusalBody(Record):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that must accompany a 424.
-
-        Spec: related facts §3
-        """
+        """The header that must accompany a 424."""
         missed = self.status == NoRelevantFacts.status_hint
         return {names.CACHE_STATUS: CacheStatus.MISS.value} if missed else {}
 
@@ -168,15 +163,11 @@ def halt_body(
     *,
     session_id: str,
     audit_trail_uri: str = "",
-    retry_after: RetryAfter | None = None,
     directive: str = "",
     value: str = "",
 ) -> HaltBody:
-    """The body of a withheld answer.
-
-    Spec: related facts §3
-    """
-    after = retry_for(reason) if retry_after is None else retry_after
+    """The body of a withheld answer."""
+    after = retry_for(reason)
     return HaltBody(
         crp_halt_reason=reason,
         directive=directive,
@@ -222,10 +213,7 @@ def refusal_body(
     session_id: str = "",
     audit_trail_uri: str = "",
 ) -> Body:
-    """The body of a refusal, by its error. A halt whose reason is not told asks for a person.
-
-    Spec: related facts §3
-    """
+    """The body of a refusal, by its error. A halt whose reason is not told asks for a person."""
     match error:
         case SafetyHalt(reason=reason):
             return halt_body(

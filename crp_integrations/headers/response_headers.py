@@ -24,13 +24,13 @@ from crp_integrations.headers.records import (
     ContradictionsValue,
     DistortionsValue,
     FlowValue,
+    HeaderSettings,
     OmissionsValue,
     RepetitionValue,
     ResponseHeaders,
     RetryAfter,
     SetSessionValue,
 )
-from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.headers.values import write_flagged
 from crp_integrations.vocabulary import (
     AdviceWord,
@@ -73,25 +73,13 @@ class WindowContext:
     Spec: related facts §3
 
     Attributes:
-        policy_applied: the policy in force in its canonical form.
         violation: `inheritance`, or the directives that were violated.
-        oversight_mode: in force.
         halt_reason: why the answer is withheld; it has no header of its own.
         retry_after: None takes, for a halted window, what its reason asks for.
-        nonce: `base64:…`.
-        seed: that the model was given in the end.
         residency: region whose data were read; one whose name has not two letters has no header.
-        dispatch_strategy: what a parent agent asked for.
         loop_depth: agents within agents around this window, 0 for the root.
-        safety_budget: what is left, in [0, 1].
-        tool_calls: in this session.
-        session_parent: session of the agent that delegated.
-        revision_round: this round and all, `2/3`.
         dag_root: a token such as the root window's id.
-        lineage: ids of the windows from the root to this one.
         report_uri, trail_uri: an absolute URI, or a path on the gateway.
-        trail_id: `crp_trail_…`.
-        set_session: the token for the next window.
         flow_remedy: the remedy of a broken flow that was used: `prompt-augmented`, `stitched` or
             `re-dispatched`; it stands in `CRP-Quality-Flow`.
     """

@@ -48,9 +48,9 @@ def read_each(make: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: tuple(make(part.strip(" \t")) for part in text.split(","))
 
 
-def write_list(said: tuple[str, ...]) -> str:
+def write_list(parts: tuple[str, ...]) -> str:
     """A comma list."""
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def read_id(text: str) -> str:
@@ -134,9 +134,9 @@ def read_lineage(text: str) -> tuple[str, ...]:
     return tuple(read_id(part.strip(" \t")) for part in text.split("->"))
 
 
-def write_retry(said: RetryAfter) -> str:
+def write_retry(value: RetryAfter) -> str:
     """Seconds, a moment in UTC, or a word."""
-    return grammar.write_moment(said) if isinstance(said, datetime) else str(said)
+    return grammar.write_moment(value) if isinstance(value, datetime) else str(value)
 
 
 def read_retry(text: str) -> RetryAfter:
@@ -179,18 +179,18 @@ def _unmarked(text: str) -> tuple[str, dict[str, str]]:
     return head, {name.lower(): value for name, _, value in parted}
 
 
-def write_session(said: SetSessionValue) -> str:
+def write_session(value: SetSessionValue) -> str:
     """`token=…; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=3; QualityHistory=A,A,B`."""
     parts = [
-        f"token={said.token}",
-        f"Path={said.path}",
-        f"Max-Age={said.max_age_seconds}",
+        f"token={value.token}",
+        f"Path={value.path}",
+        f"Max-Age={value.max_age_seconds}",
         "Signed",
         "SameSite=Strict",
-        f"Window={said.window}",
+        f"Window={value.window}",
     ]
-    if said.quality_history:
-        parts.append(f"QualityHistory={','.join(said.quality_history)}")
+    if value.quality_history:
+        parts.append(f"QualityHistory={','.join(value.quality_history)}")
     return "; ".join(parts)
 
 
@@ -214,9 +214,9 @@ def read_session(text: str) -> SetSessionValue:
     )
 
 
-def write_cache_status(said: CacheOutcome) -> str:
+def write_cache_status(value: CacheOutcome) -> str:
     """`HIT`, or `MISS; reason=facts-updated`."""
-    return _marked(said.status, reason=said.reason)
+    return _marked(value.status, reason=value.reason)
 
 
 def read_cache_status(text: str) -> CacheOutcome:
@@ -225,9 +225,9 @@ def read_cache_status(text: str) -> CacheOutcome:
     return CacheOutcome(status=CacheStatus(status.upper()), reason=marks.get("reason", "").lower())
 
 
-def write_distortions(said: DistortionsValue) -> str:
+def write_distortions(value: DistortionsValue) -> str:
     """`0`, or `1; types=NUMBER_CHANGED`."""
-    return _marked(said.count, types=",".join(said.types))
+    return _marked(value.count, types=",".join(value.types))
 
 
 def read_distortions(text: str) -> DistortionsValue:
@@ -237,9 +237,9 @@ def read_distortions(text: str) -> DistortionsValue:
     return DistortionsValue(count=int(count), types=tuple(map(DistortionType, kinds)))
 
 
-def write_contradictions(said: ContradictionsValue) -> str:
+def write_contradictions(value: ContradictionsValue) -> str:
     """`0`, or `1; scope=cross-window`."""
-    return _marked(said.count, scope=said.scope)
+    return _marked(value.count, scope=value.scope)
 
 
 def read_contradictions(text: str) -> ContradictionsValue:
@@ -248,10 +248,10 @@ def read_contradictions(text: str) -> ContradictionsValue:
     return ContradictionsValue(count=int(count), scope=marks.get("scope", "").lower())
 
 
-def write_repetition(said: RepetitionValue) -> str:
+def write_repetition(value: RepetitionValue) -> str:
     """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
-    overlap = "" if said.overlap is None else grammar.write_fraction(said.overlap)
-    return _marked(said.level, overlap=overlap)
+    overlap = "" if value.overlap is None else grammar.write_fraction(value.overlap)
+    return _marked(value.level, overlap=overlap)
 
 
 def read_repetition(text: str) -> RepetitionValue:
@@ -261,10 +261,10 @@ def read_repetition(text: str) -> RepetitionValue:
     return RepetitionValue(level=RepetitionLevel(level.upper()), overlap=overlap)
 
 
-def write_completeness(said: CompletenessValue) -> str:
+def write_completeness(value: CompletenessValue) -> str:
     """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
-    counts = write_pair((said.covered, said.total))
-    return _marked(said.level, sub_queries=counts, uncovered=",".join(said.uncovered))
+    counts = write_pair((value.covered, value.total))
+    return _marked(value.level, sub_queries=counts, uncovered=",".join(value.uncovered))
 
 
 def read_completeness(text: str) -> CompletenessValue:
@@ -280,9 +280,9 @@ def read_completeness(text: str) -> CompletenessValue:
     )
 
 
-def write_flow(said: FlowValue) -> str:
+def write_flow(value: FlowValue) -> str:
     """`0.82`, or `0.34; remediation=prompt-augmented`."""
-    return _marked(grammar.write_fraction(said.score), remediation=said.remediation)
+    return _marked(grammar.write_fraction(value.score), remediation=value.remediation)
 
 
 def read_flow(text: str) -> FlowValue:
@@ -291,9 +291,9 @@ def read_flow(text: str) -> FlowValue:
     return FlowValue(score=float(score), remediation=marks.get("remediation", "").lower())
 
 
-def write_omissions(said: OmissionsValue) -> str:
+def write_omissions(value: OmissionsValue) -> str:
     """`CRITICAL:0, HIGH:1, MEDIUM:2`."""
-    return f"CRITICAL:{said.critical}, HIGH:{said.high}, MEDIUM:{said.medium}"
+    return f"CRITICAL:{value.critical}, HIGH:{value.high}, MEDIUM:{value.medium}"
 
 
 def read_omissions(text: str) -> OmissionsValue:

@@ -58,8 +58,7 @@ from crp_integrations.langchain.runs import (
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.evidence import has_evidence
-from crp_integrations.relay.judge import JudgeChoices, JudgeSource
-from crp_integrations.relay.judge_calls import JUDGING
+from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import GroundingMode
 from crp_integrations.vocabulary.provenance import RiskLevel

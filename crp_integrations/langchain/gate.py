@@ -49,7 +49,7 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.relay.defaults import EmbedderSource, chosen_embedder
 from crp_integrations.relay.evidence import answer_text
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource, call_receivers
-from crp_integrations.relay.reader_demands import require_reader_of
+from crp_integrations.relay.session_admission import require_reader_of
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.relay.storeless_functions import aexamine, examine
 from crp_integrations.relay.world import check_components

@@ -30,12 +30,20 @@ from crp_integrations.langchain.model import LangChainModel, chat_model_in, mode
 from crp_integrations.langchain.runs import session_of
 from crp_integrations.ports import Model
 from crp_integrations.relay import steps
-from crp_integrations.relay.ask_methods import ASK, STREAM, atrace_stream, trace_stream
-from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
+from crp_integrations.relay.composition import Composition
+from crp_integrations.relay.drive import (
+    ASK,
+    STREAM,
+    adrive,
+    adrive_live,
+    atrace_stream,
+    drive,
+    drive_live,
+    trace_stream,
+)
 from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Outcome
-from crp_integrations.relay.strategies.composition import Composition
 
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 
@@ -207,7 +215,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         """The question's windows, and the model that answers in them."""
         turn = self.relay.play(question, **asking)
         if self.llm is None:
-            self.relay._known(turn.request.model)
+            self.relay._check_model(turn.request.model)
             return turn, self.relay._models
         model = LangChainModel(self.llm, callbacks)
         model.shows, heard.handlers = turn.show_at_once, model.heard

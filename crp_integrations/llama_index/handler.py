@@ -68,8 +68,7 @@ from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.evidence import answer_text, has_evidence
 from crp_integrations.relay.examination import grounding_mode
-from crp_integrations.relay.judge import Judge, JudgeChoices, JudgeSource, OnReport
-from crp_integrations.relay.judge_calls import JUDGING
+from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary.context import GroundingMode
 from crp_integrations.vocabulary.provenance import RiskLevel

@@ -54,15 +54,23 @@ from crp_integrations.llama_index.spans import (
 )
 from crp_integrations.ports import Model
 from crp_integrations.relay import prompt, steps
-from crp_integrations.relay.ask_methods import ASK, STREAM, atrace_stream, trace_stream
+from crp_integrations.relay.composition import Composition
 from crp_integrations.relay.defaults import tokenizers
-from crp_integrations.relay.drive import adrive, adrive_live, drive, drive_live
+from crp_integrations.relay.drive import (
+    ASK,
+    STREAM,
+    adrive,
+    adrive_live,
+    atrace_stream,
+    drive,
+    drive_live,
+    trace_stream,
+)
 from crp_integrations.relay.question_fields import QuestionFields, admit
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.storeless_functions import pack
-from crp_integrations.relay.strategies.composition import Composition
 from crp_integrations.vocabulary.context import BudgetTokens, GroundingMode
 
 Answered = TypeVar("Answered", Response, StreamingResponse, AsyncStreamingResponse)
@@ -192,7 +200,7 @@ class CRPQueryEngine(BaseQueryEngine):
         """The question's windows, and the model that answers in them."""
         turn = self._relay.play(question, **self._fields(span))
         if self._llm is None:
-            self._relay._known(turn.request.model)
+            self._relay._check_model(turn.request.model)
             return turn, self._relay._models
         model = LlamaIndexModel(self._llm)
         model.shows = turn.show_at_once

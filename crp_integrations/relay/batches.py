@@ -1,4 +1,4 @@
-"""Ingestion and evaluation of many things over any `concurrent.futures.Executor`.
+"""Ingestion of many files over any `concurrent.futures.Executor`.
 
 The database holds a table of jobs; what runs in the executor takes one after the other until none
 is left. A worker that dies leaves its job to the others. Nothing is done twice: a job has one
@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +18,7 @@ from pydantic import JsonValue
 
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError, StoreBusy
 from crp_integrations.fabric.ports.store import Jobs, bulk_load, jobs_of
-from crp_integrations.fabric.records import IngestReport
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.storeless_functions import examine
 from crp_integrations.seals import sha256
 
 # Opens a relay in whatever process it is called in; it travels there, so it must be picklable.
@@ -70,25 +67,37 @@ def ingest_over(
         RequestError: the batch is known with other jobs.
         ConfigError: the store keeps no jobs.
     """
+    if workers < 1:
+        raise RequestError(f"workers is {workers}, wanted 1 or more")
     payloads = [
         {"source": str(source), "labels": [*labels], "prefix": prefix} for source in sources
     ]
-    return _carry_out(executor, opened, "ingest", payloads, batch, workers)
-
-
-def evaluate_over(
-    executor: Executor,
-    opened: RelayOpener,
-    cases: Sequence[Mapping[str, JsonValue]],
-    *,
-    batch: str,
-    workers: int = 4,
-) -> list[JobResult]:
-    """Examine answers over an executor, each a job.
-
-    Spec: CRP-SPEC-005 §3 to §14
-    """
-    return _carry_out(executor, opened, "evaluate", [dict(case) for case in cases], batch, workers)
+    ids = [sha256(json.dumps(["ingest", payload], sort_keys=True)) for payload in payloads]
+    by_id = dict(zip(ids, payloads, strict=True))
+    lost: BaseException | None = None
+    with opened() as relay:
+        jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
+        known = jobs.results(tenant, _check_name(batch))
+        if known and known.keys() != by_id.keys():
+            raise RequestError(
+                f"batch {batch!r} is known with {len(known)} jobs, and these are {len(by_id)} "
+                "that are not the same; give it another name"
+            )
+        jobs.put(tenant, batch, list(by_id))
+        with bulk_load(relay._store, tenant):
+            for _ in range(ROUNDS):
+                waiting = sum(result is None for result in jobs.results(tenant, batch).values())
+                if not waiting:
+                    break
+                lost = _send_workers(executor, min(workers, waiting), opened, batch, by_id)
+        done = jobs.results(tenant, batch)
+    left = sum(result is None for result in done.values())
+    if left:
+        raise EngineError(
+            f"{left} of {len(by_id)} jobs of batch {batch!r} are not done "
+            f"({type(lost).__name__ if lost else 'no error was told'}); call it again"
+        ) from lost
+    return [json.loads(done[id_] or "null") for id_ in ids]
 
 
 def forget_batch(opened: RelayOpener, batch: str) -> int:
@@ -97,49 +106,12 @@ def forget_batch(opened: RelayOpener, batch: str) -> int:
         return _jobs(relay).forget(relay.fabric.subject.tenant, _check_name(batch))
 
 
-def _carry_out(
-    executor: Executor,
-    opened: RelayOpener,
-    work: str,
-    given: Sequence[dict[str, Any]],
-    batch: str,
-    workers: int,
-) -> list[JobResult]:
-    if workers < 1:
-        raise RequestError(f"workers is {workers}, wanted 1 or more")
-    ids = [_job_id(work, payload) for payload in given]
-    payloads = dict(zip(ids, given, strict=True))
-    with opened() as relay:
-        jobs, tenant = _jobs(relay), relay.fabric.subject.tenant
-        known = jobs.results(tenant, _check_name(batch))
-        if known and known.keys() != payloads.keys():
-            raise RequestError(
-                f"batch {batch!r} is known with {len(known)} jobs, and these are {len(payloads)} "
-                "that are not the same; give it another name"
-            )
-        jobs.put(tenant, batch, list(payloads))
-        with bulk_load(relay._store, tenant) if work == "ingest" else nullcontext():
-            for _ in range(ROUNDS):
-                waiting = sum(result is None for result in jobs.results(tenant, batch).values())
-                if not waiting:
-                    break
-                lost = _send_workers(executor, min(workers, waiting), opened, work, batch, payloads)
-        done = jobs.results(tenant, batch)
-    left = sum(result is None for result in done.values())
-    if left:
-        raise EngineError(
-            f"{left} of {len(payloads)} jobs of batch {batch!r} are not done "
-            f"({type(lost).__name__ if lost else 'no error was told'}); call it again"
-        ) from lost
-    return [json.loads(done[id_] or "null") for id_ in ids]
-
-
-def _send_workers(executor: Executor, count: int, *given: Any) -> BaseException | None:
+def _send_workers(executor: Executor, count: int, *work: Any) -> BaseException | None:
     """Let workers take jobs until there are none; the first error of those that ended with one."""
     futures: list[Future[int]] = []
     lost: BaseException | None = None
     try:
-        futures = [executor.submit(work_off, *given) for _ in range(count)]
+        futures = [executor.submit(work_off, *work) for _ in range(count)]
     except RuntimeError as error:
         # A pool whose process died takes nothing more.
         lost = error
@@ -148,9 +120,7 @@ def _send_workers(executor: Executor, count: int, *given: Any) -> BaseException 
     return lost or next((error for error in ended if error is not None), None)
 
 
-def work_off(
-    opened: RelayOpener, work: str, batch: str, payloads: Mapping[str, dict[str, Any]]
-) -> int:
+def work_off(opened: RelayOpener, batch: str, payloads: Mapping[str, dict[str, Any]]) -> int:
     """Do one job after the other until none is free; returns how many."""
     count = busy = 0
     with opened() as relay:
@@ -160,7 +130,7 @@ def work_off(
                 with jobs.claim(tenant, batch) as claim:
                     if claim is None:
                         return count
-                    claim.finish(json.dumps(_do_job(relay, work, payloads[claim.job_id])))
+                    claim.finish(json.dumps(_ingest_source(relay, **payloads[claim.job_id])))
             except StoreBusy:
                 # The job is free again; what it stored already is found when it is done again.
                 busy += 1
@@ -171,44 +141,21 @@ def work_off(
             count, busy = count + 1, 0
 
 
-def _do_job(relay: Relay, work: str, given: dict[str, Any]) -> JobResult:
+def _ingest_source(
+    relay: Relay, source: str, labels: Sequence[str], prefix: str | None
+) -> JobResult:
     try:
-        return _ingest_source(relay, **given) if work == "ingest" else _examine_case(relay, given)
+        report = relay.ingest(source, labels=labels, prefix=prefix)
     except StoreBusy:
         raise
     except CRPError as error:
         # Its sentence may show a path, and what is stored here no erasure would find.
         return {"error": type(error).__name__}
-
-
-def _ingest_source(
-    relay: Relay, source: str, labels: Sequence[str], prefix: str | None
-) -> JobResult:
-    report: IngestReport = relay.ingest(source, labels=labels, prefix=prefix)
     return {
         "facts": len(report.facts),
         "unchanged": len(report.unchanged),
         "stale": len(report.stale),
         "skipped": len(report.skipped),
-    }
-
-
-def _examine_case(relay: Relay, given: Mapping[str, Any]) -> JobResult:
-    judge = relay.judge if relay.judge is not None and not relay.judge.own else False
-    report = examine(settings=relay.settings, **{"judge": judge, **given})
-    return {
-        "risk_level": report.risk_level,
-        "flagged": report.flagged,
-        "checked_by": report.checked_by,
-        "risk_score": report.risk_score,
-        "claims_read": report.claim_counts.read,
-        "claims_unread": report.claim_counts.unread,
-        "claims": report.claims_total,
-        "grounding_pct": report.grounding_pct,
-        "fabrications": report.fabrication_count,
-        "distortions": report.distortion_count,
-        "contradictions": report.contradiction_count,
-        "report_hash": report.report_hash,
     }
 
 
@@ -228,10 +175,3 @@ def _check_name(batch: str) -> str:
             f"the batch's name has {len(batch)} characters, wanted 1 to {_BATCH_CHARACTERS}"
         )
     return batch
-
-
-def _job_id(work: str, given: Mapping[str, Any]) -> str:
-    try:
-        return sha256(json.dumps([work, given], sort_keys=True))
-    except TypeError as error:
-        raise RequestError("a job is not plain JSON; give texts, numbers and lists") from error

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.engines import hnsw
@@ -17,7 +20,14 @@ from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.violation_reports import HttpReports
 from crp_integrations.envelope.budget import LazyCounter
 from crp_integrations.envelope.reuse import KnownEnvelopes
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import (
+    AccessDenied,
+    ConfigError,
+    EngineError,
+    StoreDamaged,
+    StoreError,
+    StoreNewer,
+)
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -60,210 +70,277 @@ from crp_integrations.relay.judge import (
     check_receiver,
 )
 from crp_integrations.relay.judged_answer import asks_later
+from crp_integrations.relay.memory import RelayMemory
 from crp_integrations.relay.question_fields import check_model_name
-from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.report_delivery import ReportDelivery
+from crp_integrations.relay.relay import PendingDeliveries, Relay
 from crp_integrations.relay.safeguards import RedactingGuard, quarantine_due, with_exceptions
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.world import Receiver, Reviewer, World, check_components, maintain_due
+from crp_integrations.relay.world import (
+    COMPONENTS,
+    Listeners,
+    Places,
+    Receiver,
+    RelayEngines,
+    ReportDelivery,
+    Reviewer,
+    World,
+    check_components,
+)
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
 from crp_integrations.stores.files import FolderObjects, MemoryObjects
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 
+_LOG = logging.getLogger("crp_integrations.relay")
 # What fact lengths are counted with; o200k and cl100k both come with the default install.
 FACT_TOKENIZER_MODEL = "gpt-4"
 # Folder of artifacts beside a store's files.
 ARTIFACTS = "artifacts"
 
 
-def open_relay(
-    store: str | Path | Store | None = None,
-    *,
-    subject: Subject = LOCAL,
-    guard: Guard | GuardSettings | Mapping[str, Any] | None = None,
-    embedder: EmbedderSource | None = None,
-    verifier: Verifier | None = None,
-    reranker: RerankerSource | None = None,
-    injections: InjectionModel | None = None,
-    policy: PolicyEngine | str | None = None,
-    recognisers: Sequence[Recogniser] = (),
-    models: Model | None = None,
-    llm: object = None,
-    tracer: Tracer | None = None,
-    clock: Clock | datetime | str | None = None,
-    ids: Ids | None = None,
-    keyring: KeyRing | None = None,
-    reviewer: Reviewer | None = None,
-    violations: ViolationSink | None = None,
-    receiver: Receiver | None = None,
-    artifacts: ObjectStore | ArtifactSettings | Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
-    residency: str = "",
-    shared: str = "",
-    judge: JudgeSource = None,
-    judge_when: str | None = None,
-    judge_budget: int | Mapping[str, float] | None = None,
-    judge_mode: str | None = None,
-    judge_failure: str | None = None,
-    on_report: OnReport | None = None,
-    stated_limits: Callable[[str], int | None] | None = None,
-    **arguments: Any,
-) -> Relay:
-    """Put a relay together.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayParts:
+    """What a relay is put together of; what is None is chosen by the settings.
 
-    Args:
+    Attributes:
+        guard: decides what the subject may do; or its settings.
+        policy: the engine of the control catalogue; a text is a safety policy.
+        recognisers: look for personal data beside the package's own.
+        models: what answers.
+        llm: a chat model of LangChain, an LLM of LlamaIndex or a name, in the place of `models`.
+        tracer: opens the spans; an `Observer` is also told of windows and model calls.
+        violations: where violations of policies are reported to.
+        artifacts: where bulky texts lie; or their settings.
+        residency: region that is read and written; empty for none.
+        shared: a shared namespace, which only its operator opens; empty for the subject's own.
+        judge, judge_when, judge_budget, judge_mode, judge_failure: see `Judge`.
         stated_limits: the tokens that a model accepts, as its server states them; with None, or
             for a result of None, the limit that is known for the model's name.
     """
+
+    subject: Subject = LOCAL
+    guard: Guard | GuardSettings | Mapping[str, Any] | None = None
+    embedder: EmbedderSource | None = None
+    verifier: Verifier | None = None
+    reranker: RerankerSource | None = None
+    injections: InjectionModel | None = None
+    policy: PolicyEngine | str | None = None
+    recognisers: Sequence[Recogniser] = ()
+    models: Model | None = None
+    llm: object = None
+    tracer: Tracer | None = None
+    clock: Clock | datetime | str | None = None
+    ids: Ids | None = None
+    keyring: KeyRing | None = None
+    reviewer: Reviewer | None = None
+    violations: ViolationSink | None = None
+    receiver: Receiver | None = None
+    artifacts: ObjectStore | ArtifactSettings | Mapping[str, Any] | None = None
+    settings: Settings | None = None
+    residency: str = ""
+    shared: str = ""
+    judge: JudgeSource = None
+    judge_when: str | None = None
+    judge_budget: int | Mapping[str, float] | None = None
+    judge_mode: str | None = None
+    judge_failure: str | None = None
+    on_report: OnReport | None = None
+    stated_limits: Callable[[str], int | None] | None = None
+
+
+# Parts that have the names of settings; a plain value of one of these types is the setting's.
+_PLAIN: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
+    {
+        "clock": (datetime, str),
+        "policy": (str,),
+        "guard": (Mapping, GuardSettings),
+        "artifacts": (Mapping, ArtifactSettings),
+    }
+)
+_PARTS: Final = frozenset(part.name for part in fields(RelayParts))
+# Parts whose kind is checked here; embedder and reranker are checked where they are chosen.
+_CHECKED: Final = (_PARTS & COMPONENTS.keys()) - {"embedder", "reranker"}
+
+
+def open_relay(store: str | Path | Store | None = None, **options: Any) -> Relay:
+    """Put a relay together.
+
+    Args:
+        options: fields of `RelayParts`, and settings by their names.
+    """
     code_verified = verified_engine()
-    # These arguments have the names of settings, and a plain value is one.
-    if isinstance(clock, datetime | str):
-        arguments["clock"], clock = clock, None
-    if isinstance(policy, str):
-        arguments["policy"], policy = policy, None
-    if isinstance(guard, Mapping | GuardSettings):
-        arguments["guard"], guard = guard, None
-    if isinstance(artifacts, Mapping | ArtifactSettings):
-        arguments["artifacts"], artifacts = artifacts, None
-    if llm is not None:
-        if models is not None or (isinstance(llm, str) and "model" in arguments):
-            raise ConfigError("llm names the model that answers; give it without models and model")
-        if not isinstance(llm, str):
-            models = model_object(llm, "llm")
-        if settings is None:
-            arguments.setdefault("model", model_object_name(llm))
-    check_model_name(arguments.get("model"))
+    parts, arguments = _split_options(options)
     check_components(
-        recognisers=recognisers,
         store=None if isinstance(store, str | Path) else store,
-        subject=subject,
-        guard=guard,
-        verifier=verifier,
-        injections=injections,
-        policy=policy,
-        models=models,
-        tracer=tracer,
-        clock=clock,
-        ids=ids,
-        keyring=keyring,
-        reviewer=reviewer,
-        violations=violations,
-        receiver=receiver,
-        artifacts=artifacts,
-        settings=settings,
+        **{name: getattr(parts, name) for name in _CHECKED},
+        recognisers=parts.recognisers,
     )
+    check_receiver(parts.on_report)
     opened = opened_at(store)
-    root = opened.root if isinstance(opened, SqliteStore) else None
     with ExitStack() as opening:
         # If anything fails, the stores that were opened here are closed, but not the caller's own.
         if opened is not store:
             opening.callback(opened.close)
-        if settings is not None and arguments:
+        if parts.settings is not None and arguments:
             raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
-        chosen = settings or settings_file.load(root, **arguments)
+        chosen = parts.settings or settings_file.load(_root(opened), **arguments)
         regions = {name: opened_at(place) for name, place in chosen.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
-        if keyring is None and chosen.key is None:
-            refuse_lost_keys([opened, *regions.values()])
-        keys = keyring or keyring_of(chosen, root)
-        now = clock or clock_of(chosen.clock)
-        objects = {"": artifacts or _objects(chosen, root)}
-        for name, kept_in in regions.items():
-            objects[name] = _beside(kept_in.root if isinstance(kept_in, SqliteStore) else None)
-        stores: dict[str, Store] = {"": opened, **regions}
-        reading = tracer or Silent()
-        count = tokenizers(chosen)
-        registered = read_exceptions(chosen.guard)
-        allowing = with_exceptions(guard or guard_of(chosen.guard), registered, lambda: fabric)
-        fabric = Fabric(
-            opened,
-            chosen_embedder(embedder, chosen),
-            _fact_counter(count),
-            now,
-            keys,
-            settings=chosen.fabric,
-            tracer=reading,
-            regions=regions,
-            # A database searches vectors with an index of its own.
-            graphs=None if is_database(opened) else hnsw.available(),
-            leiden=available_engine(chosen.fabric.communities.engine),
-            elsewhere={
-                name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()
-            },
-            guard=allowing,
-            redactor=RedactingGuard(chosen.dpe.personal, recognisers),
-        )
-        observer = tracer if isinstance(tracer, Observer) else None
-        handing = ReportDelivery(receiver, chosen.reports.capacity) if receiver else None
-
-        def bound(region: str) -> Namespace:
-            if shared:
-                return fabric.bind_shared(shared, allowing, residency=region)
-            return fabric.bind(subject, allowing, residency=region)
-
-        check_receiver(on_report)
-        later = asks_later(judge, {"judge_mode": judge_mode}, chosen.judge)
-        world = World(
-            namespace=bound(""),
-            regions={name: bound(name) for name in regions},
-            fleeting=MemoryObjects,
-            objects=objects,
-            clock=now,
-            ids=ids or RandomIds(),
-            keyring=keys,
-            tracer=reading,
-            verifier=verifier or default_verifier(chosen.dpe.verifier),
-            counter_for=count,
-            limit_for=limits(chosen, stated_limits),
-            settings=chosen,
-            settings_digest=chosen.digest,
-            known=KnownEnvelopes(chosen.envelope.reuse),
-            reranker=chosen_reranker(reranker, chosen),
-            policy=policy or default_policy(registered=chosen.system.domain is not None),
-            recognisers=tuple(recognisers),
-            code_verified=code_verified,
-            reviewer=reviewer,
-            sink=violations or HttpReports(chosen.reports),
-            receiver=handing.take if handing else None,
-            observer=observer,
-            detector=InjectionDetector(chosen.envelope.screening.injection, injections),
-            walker=NetworkxWalker(),
-            judge=Judge.of(
-                judge,
-                chosen.judge,
-                judge_when=judge_when,
-                judge_budget=judge_budget,
-                judge_mode=judge_mode,
-                judge_failure=judge_failure,
-                on_report=on_report if later else None,
-            ),
-            on_report=None if later else on_report,
-        )
-        world.namespace_in(residency)
-        if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
-            for namespace in (world.namespace, *world.regions.values()):
-                maintain_due(namespace)
-                if chosen.fabric.lifecycle.quarantine:
-                    quarantine_due(namespace, chosen.fabric.lifecycle)
-        own = Models(timeout_s=chosen.timeout_s)
-        relay = Relay(
-            world,
-            observe_model(models or own, observer),
-            opened,
-            load_documents,
-            known=own.known if models is None else _any_name,
-            residency=residency,
-            others=tuple(regions.values()),
-            handed=[
-                resource
-                for resource in (handing, world.sink)
-                if resource and resource is not violations
-            ],
-        )
+        relay = _put_together(parts, chosen, {"": opened, **regions}, code_verified)
         opening.pop_all()
     return relay
+
+
+def _split_options(options: Mapping[str, Any]) -> tuple[RelayParts, dict[str, Any]]:
+    """The parts, and the settings by their names."""
+    fields_of_parts = {name: value for name, value in options.items() if name in _PARTS}
+    arguments = {name: value for name, value in options.items() if name not in _PARTS}
+    for name, types in _PLAIN.items():
+        if isinstance(fields_of_parts.get(name), types):
+            arguments[name] = fields_of_parts.pop(name)
+    parts = RelayParts(**fields_of_parts)
+    if parts.llm is not None:
+        if parts.models is not None or (isinstance(parts.llm, str) and "model" in arguments):
+            raise ConfigError("llm names the model that answers; give it without models and model")
+        if not isinstance(parts.llm, str):
+            parts = replace(parts, models=model_object(parts.llm, "llm"))
+        if parts.settings is None:
+            arguments.setdefault("model", model_object_name(parts.llm))
+    check_model_name(arguments.get("model"))
+    return parts, arguments
+
+
+def _put_together(
+    parts: RelayParts, chosen: Settings, stores: Mapping[str, Store], code_verified: bool
+) -> Relay:
+    """A relay over open stores, by region."""
+    opened = stores[""]
+    if parts.keyring is None and chosen.key is None:
+        refuse_lost_keys([*stores.values()])
+    keys = parts.keyring or keyring_of(chosen, _root(opened))
+    now = cast("Clock | None", parts.clock) or clock_of(chosen.clock)
+    tracer = parts.tracer or Silent()
+    observer = tracer if isinstance(tracer, Observer) else None
+    engines = _engines(parts, chosen, code_verified)
+    objects = {name: _beside(_root(store)) for name, store in stores.items()}
+    objects[""] = cast("ObjectStore | None", parts.artifacts) or _objects(chosen, _root(opened))
+    own_guard = cast("Guard | None", parts.guard) or guard_of(chosen.guard)
+    guard = with_exceptions(own_guard, read_exceptions(chosen.guard), lambda: fabric)
+    fabric = Fabric(
+        opened,
+        chosen_embedder(parts.embedder, chosen),
+        _fact_counter(engines.counter_for),
+        now,
+        keys,
+        settings=chosen.fabric,
+        tracer=tracer,
+        regions={name: store for name, store in stores.items() if name},
+        # A database searches vectors with an index of its own.
+        graphs=None if is_database(opened) else hnsw.available(),
+        leiden=available_engine(chosen.fabric.communities.engine),
+        elsewhere={
+            name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()
+        },
+        guard=guard,
+        redactor=RedactingGuard(chosen.dpe.personal, parts.recognisers),
+    )
+    places = Places(_bound(fabric, parts, guard, ""), {}, objects, MemoryObjects)
+    places = replace(
+        places, regions={name: _bound(fabric, parts, guard, name) for name in stores if name}
+    )
+    # A region that is not there is refused before anything is written.
+    places.of(parts.residency)
+    delivery = ReportDelivery(parts.receiver, chosen.reports.capacity) if parts.receiver else None
+    sink = parts.violations or HttpReports(chosen.reports)
+    world = World(
+        places,
+        engines,
+        Listeners(
+            reviewer=parts.reviewer,
+            sink=sink,
+            receiver=delivery.take if delivery else None,
+            observer=observer,
+            on_report=None if _judges_later(parts, chosen) else parts.on_report,
+        ),
+        RelayMemory(KnownEnvelopes(chosen.envelope.reuse)),
+        settings=chosen,
+        settings_digest=chosen.digest,
+        clock=now,
+        ids=parts.ids or RandomIds(),
+        keyring=keys,
+        tracer=tracer,
+    )
+    _maintain(places, chosen, guard, parts.subject)
+    own = Models(timeout_s=chosen.timeout_s)
+    deliveries: list[PendingDeliveries] = [delivery] if delivery else []
+    if isinstance(sink, HttpReports) and parts.violations is None:
+        deliveries.append(sink)
+    return Relay(
+        world,
+        observe_model(parts.models or own, observer),
+        [*stores.values()],
+        load_documents,
+        check_model=own.known if parts.models is None else _any_name,
+        residency=parts.residency,
+        deliveries=deliveries,
+    )
+
+
+def _engines(parts: RelayParts, chosen: Settings, code_verified: bool) -> RelayEngines:
+    return RelayEngines(
+        counter_for=tokenizers(chosen),
+        limit_for=limits(chosen, parts.stated_limits),
+        verifier=parts.verifier or default_verifier(chosen.dpe.verifier),
+        reranker=chosen_reranker(parts.reranker, chosen),
+        policy=cast("PolicyEngine | None", parts.policy)
+        or default_policy(registered=chosen.system.domain is not None),
+        recognisers=tuple(parts.recognisers),
+        detector=InjectionDetector(chosen.envelope.screening.injection, parts.injections),
+        walker=NetworkxWalker(),
+        judge=Judge.of(
+            parts.judge,
+            chosen.judge,
+            on_report=parts.on_report if _judges_later(parts, chosen) else None,
+            judge_when=parts.judge_when,
+            judge_budget=parts.judge_budget,
+            judge_mode=parts.judge_mode,
+            judge_failure=parts.judge_failure,
+        ),
+        code_verified=code_verified,
+    )
+
+
+def _judges_later(parts: RelayParts, chosen: Settings) -> bool:
+    return asks_later(parts.judge, {"judge_mode": parts.judge_mode}, chosen.judge)
+
+
+def _bound(fabric: Fabric, parts: RelayParts, guard: Guard, region: str) -> Namespace:
+    if parts.shared:
+        return fabric.bind_shared(parts.shared, guard, residency=region)
+    return fabric.bind(parts.subject, guard, residency=region)
+
+
+def _maintain(places: Places, chosen: Settings, guard: Guard, subject: Subject) -> None:
+    """Do the maintenance that is due; an error of it does not keep the relay from opening.
+
+    A standby, a read-only login or a read-only file can still be opened.
+
+    Spec: CRP-SPEC-009 §8
+    """
+    fabric = chosen.fabric
+    if not fabric.maintain_on_open or not guard.decide(subject, "write", NAMESPACE).allowed:
+        return
+    for namespace in (places.namespace, *places.regions.values()):
+        try:
+            # Opening does not wait for a graph; writing builds it, and `crp fabric maintain` too.
+            namespace.maintain(graph=False)
+        except (StoreDamaged, StoreNewer):
+            raise
+        except (StoreError, AccessDenied, EngineError) as error:
+            _LOG.warning("maintenance on opening was put off: %s", error)
+        if fabric.lifecycle.quarantine:
+            quarantine_due(namespace, fabric.lifecycle)
 
 
 @contextmanager
@@ -275,7 +352,7 @@ def moving_fabric(place: str, model: str = "") -> Iterator[Fabric]:
     Spec: CRP-SPEC-009 §3.4
     """
     with closing(opened_at(place)) as store:
-        root = store.root if isinstance(store, SqliteStore) else None
+        root = _root(store)
         chosen = settings_file.load(root)
         if chosen.key is None:
             refuse_lost_keys([store])
@@ -288,6 +365,11 @@ def moving_fabric(place: str, model: str = "") -> Iterator[Fabric]:
             settings=chosen.fabric,
             graphs=None if is_database(store) else hnsw.available(),
         )
+
+
+def _root(store: Store) -> Path | None:
+    """The folder of a store that has one."""
+    return store.root if isinstance(store, SqliteStore) else None
 
 
 def _objects(settings: Settings, root: Path | None) -> ObjectStore:

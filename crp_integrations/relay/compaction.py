@@ -22,7 +22,7 @@ from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.window_outcome import Note
+from crp_integrations.relay.window_records import Note
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
 from crp_integrations.vocabulary import EventType
@@ -37,7 +37,7 @@ def sandbox_of(
     keep: bool = True,
 ) -> Sandbox:
     """The artifacts of a region for the subject that a relay was opened for."""
-    namespace = world.namespace_in(residency)
+    namespace = world.places.of(residency)
 
     def labels_of(ids: Sequence[str]) -> set[str]:
         # Also of facts that the subject may not see: a copy must not lose a label by that.
@@ -46,7 +46,7 @@ def sandbox_of(
         return {label for fact in (*own, *namespace.facts(list(ids))) for label in fact.labels}
 
     return Sandbox(
-        objects=world.objects[residency.lower()] if keep else world.fleeting(),
+        objects=world.places.objects[residency.lower()] if keep else world.places.fleeting(),
         subject=namespace.subject,
         guard=namespace.guard,
         clock=world.clock,
@@ -117,10 +117,10 @@ def compact_messages(
     session_id: str = "",
 ) -> CompactHistory:
     """Messages as a model is to be sent them, in their order."""
-    limit = budget_share(world.limit_for(model)[0], settings.limit_share)
+    limit = budget_share(world.engines.limit_for(model)[0], settings.limit_share)
     keeps = settings.offload and session_id
     compactor = AutoCompactor(
-        world.counter_for(model),
+        world.engines.counter_for(model),
         settings,
         artifacts=sandbox_of(world, residency, session_id=session_id) if keeps else None,
     )

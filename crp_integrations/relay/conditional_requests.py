@@ -76,7 +76,6 @@ class ConditionalRequest:
     Spec: CRP-SPEC-003 §5.3, §11
 
     Attributes:
-        match: what the request came to; no status before `evaluate`, or when it is unconditional.
         selected: whether Phase 1 was skipped.
     """
 
@@ -85,10 +84,10 @@ class ConditionalRequest:
     ) -> None:
         self._request = request
         self._namespace = namespace
-        self._known = world.known
+        self._known = world.memory.envelopes
         self._settings = world.settings.envelope
         self._settings_digest = world.settings_digest
-        self._judge = world.judge.identity if world.judge else ""
+        self._judge = world.engines.judge.identity if world.engines.judge else ""
         subject = namespace.subject
         self._scope = EnvelopeScope(subject.tenant, subject.name, namespace.residency, session_id)
         # Neither changes during a turn.

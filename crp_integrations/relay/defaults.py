@@ -1,4 +1,4 @@
-"""The engines that a relay, or a verb without a store, uses by default."""
+"""The engines that a relay, or a verb without a store, uses by default, and what they decide by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from crp_integrations import weights
+from crp_integrations.dpe.catalogue import named
 from crp_integrations.dpe.ports import Verifier
+from crp_integrations.dpe.records import COMPARISON
+from crp_integrations.dpe.settings import LEVEL_CUTS
 from crp_integrations.engines.context_limits import context_limit
 from crp_integrations.engines.system import clock_of
 from crp_integrations.envelope.ports import Reranker
@@ -25,6 +28,7 @@ from crp_integrations.ports import (
     Model,
     TokenCounter,
 )
+from crp_integrations.records import Record
 from crp_integrations.relay.settings import Settings
 from crp_integrations.weights.manifest import PACKAGE, has_manifest, verify_code
 
@@ -38,11 +42,7 @@ _COMPARISONS: Final = "crp_integrations.dpe."
 
 
 def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedder:
-    """The embedder of an argument, else that of the settings, else the shipped one.
-
-    Raises:
-        ConfigError: what is given is no embedder.
-    """
+    """The embedder of an argument, else that of the settings, else the shipped one."""
     choice = source or settings.embedder or None
     if choice is None:
         return default_embedder()
@@ -50,11 +50,7 @@ def chosen_embedder(source: EmbedderSource | None, settings: Settings) -> Embedd
 
 
 def chosen_reranker(source: RerankerSource | None, settings: Settings) -> Reranker | None:
-    """The reranker of an argument, else that of the settings; None for none.
-
-    Raises:
-        ConfigError: what is given is no reranker.
-    """
+    """The reranker of an argument, else that of the settings; None for none."""
     choice = source or settings.reranker or None
     if choice is None:
         return None
@@ -140,11 +136,7 @@ def default_policy(*, registered: bool = False) -> PolicyEngine | None:
 
 
 def reads_claims(settings: Settings, verifier: Verifier | None = None) -> bool:
-    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads.
-
-    Args:
-        verifier: None for the one that the settings name.
-    """
+    """Whether claims are decided on without a judge: by arithmetic, or by a verifier that reads."""
     if settings.dpe.decides == "composite":
         return True
     if verifier is not None:
@@ -200,3 +192,69 @@ def verified_engine() -> bool:
     for name in weights.names():
         weights.load(name)
     return checked
+
+
+class Conformance(Record):
+    """The weights, factors and thresholds that are in force.
+
+    It is the operator's own, so custom numbers are in it; headers and answers hold their digest
+    alone.
+
+    Spec: CRP-SPEC-005 §7.3, §16.3, §17 (decision D18)
+
+    Attributes:
+        levels: lower bound of the composite for each level but the lowest; no setting moves them.
+        loop_depth: above which depth the amplifier applies, and above which a call is stopped.
+        omission_cosine: from which a sentence covers a fact.
+        verifier_thresholds: that the verifier's judgements are read with.
+        code_verified: the engine's code was compared with its published hashes.
+    """
+
+    SCHEMA = "conformance/1"
+
+    preset: str
+    weights: dict[str, float]
+    levels: dict[str, float]
+    amplifiers: dict[str, float]
+    loop_depth: dict[str, int]
+    omissions: dict[str, float]
+    omission_cosine: float
+    embedder: str
+    embedder_thresholds: dict[str, float]
+    verifier: str
+    verifier_thresholds: dict[str, float]
+    catalogue: str
+    policy: str
+    code_verified: bool
+    settings_digest: str
+
+
+def conformance(settings: Settings) -> Conformance:
+    """The report on these settings, with the package's own engines.
+
+    Spec: CRP-SPEC-005 §16.3
+    """
+    dpe, embedder = settings.dpe, default_embedder()
+    verifier = default_verifier(dpe.verifier)
+    factors = dpe.amplifiers
+    return Conformance(
+        preset=settings.preset,
+        weights=dpe.weights,
+        levels={name.value: cut for cut, name in LEVEL_CUTS},
+        amplifiers={name.value: factor for name, factor in factors.factors.items()},
+        loop_depth={"amplified above": factors.deep_above, "stopped above": factors.stop_above},
+        omissions={
+            "CRITICAL": dpe.omission.critical,
+            "HIGH": dpe.omission.high,
+            "MEDIUM": dpe.omission.medium,
+        },
+        omission_cosine=dpe.omission.threshold(embedder.thresholds),
+        embedder=embedder.identity,
+        embedder_thresholds=dict(sorted(embedder.thresholds.items())),
+        verifier=verifier.identity if verifier else COMPARISON,
+        verifier_thresholds=dict(sorted(verifier.thresholds.items())) if verifier else {},
+        catalogue=named(),
+        policy=policy.identity if (policy := default_policy()) else "none",
+        code_verified=verified_engine(),
+        settings_digest=settings.digest,
+    )

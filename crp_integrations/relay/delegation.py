@@ -2,6 +2,8 @@
 
 The values travel as they are within a process and as CRP headers between processes
 (`headers/codec.py`).
+
+Spec: related facts §8
 """
 
 from __future__ import annotations
@@ -34,12 +36,9 @@ from crp_integrations.vocabulary import ChainIntegrity, SafetyMode
 def delegate(
     namespace: Namespace, world: World, session_id: str, *, safety_mode: SafetyMode | None = None
 ) -> Downward:
-    """Count a delegation of a session and say what goes down with it.
-
-    Spec: related facts §8
-    """
+    """Count a delegation of a session and say what goes down with it."""
     settings = world.settings.sessions
-    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         agent = agents.find_agent(session.agent_id, settings.agents)
         down = agents.delegate(
@@ -55,10 +54,7 @@ def delegate(
 
 
 def asked_by(down: Downward) -> QuestionFields:
-    """The fields of a question that another agent has delegated.
-
-    Spec: related facts §8
-    """
+    """The fields of a question that another agent has delegated."""
     return QuestionFields(
         parent_session=down.session_parent,
         loop_depth=down.loop_depth,
@@ -70,14 +66,7 @@ def asked_by(down: Downward) -> QuestionFields:
 
 
 def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None) -> Upward:
-    """What an answer, or a withheld one, hands back to the agent that asked for it.
-
-    Spec: related facts §8
-
-    Args:
-        answered: what `ask` returned, or the 451 that it raised.
-        safety_budget: of the answering session; None takes what the answer's headers say.
-    """
+    """What an answer, or a withheld one, hands back to the agent that asked for it."""
     if isinstance(answered, SafetyHalt):
         report = answered.report if isinstance(answered.report, Report) else None
         return Upward(
@@ -108,13 +97,11 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
     The claims that its report flags are held in memory: an answer of the session that repeats one
     is flagged.
-
-    Spec: related facts §8
     """
     budget = world.settings.sessions.budget
-    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
-        world.session_memories.reject(session_id, up.flagged)
+        world.memory.sessions.reject(session_id, up.flagged)
         now = iso(world.clock.now())
         before = session.safety_budget
         if up.hmac and up.hmac in session.taken:
@@ -149,13 +136,10 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
 
 def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
-    """Begin a session's safety budget anew, after a person has reviewed its answers.
-
-    Spec: related facts §8
-    """
+    """Begin a session's safety budget anew, after a person has reviewed its answers."""
     namespace.must_write()
     start = world.settings.sessions.budget.start
-    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.memory.sessions.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         now = iso(world.clock.now())
         begun = session.changed(
@@ -172,7 +156,7 @@ def reset_budget(namespace: Namespace, world: World, session_id: str) -> float:
 def _session(transaction: Transaction, world: World, session_id: str) -> Session:
     """A session that the store or, under `no-store`, the memory knows."""
     stored = sessions_of(transaction).session(session_id)
-    session = stored or world.session_memories.of(session_id).session
+    session = stored or world.memory.sessions.of(session_id).session
     if session is None:
         raise RequestError(
             f"session {session_id!r:.60} is not known here; ask something in it before it delegates"
@@ -185,5 +169,5 @@ def _keep(transaction: Transaction, world: World, session: Session) -> None:
     sessions = sessions_of(transaction)
     if sessions.session(session.session_id) is not None:
         sessions.keep(session)
-    if world.session_memories.of(session.session_id).session is not None:
-        world.session_memories.keep(session)
+    if world.memory.sessions.of(session.session_id).session is not None:
+        world.memory.sessions.keep(session)

@@ -1,4 +1,4 @@
-"""The drivers: they play a Turn against a model until it ends. Only this file awaits.
+"""The drivers: they play a Turn against a model until it ends. No Turn awaits; its drivers do.
 
 Whatever ends a turn before its verdict, a cancellation and a reply that cannot be examined
 included, its window is sealed, and the error goes on to the caller unchanged.
@@ -10,14 +10,15 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
-from contextvars import copy_context
-from typing import Any, cast
+from contextlib import AbstractAsyncContextManager, aclosing, closing, nullcontext, suppress
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.ports import Model
+from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay.steps import (
     JUDGED,
     Dispatch,
@@ -33,6 +34,10 @@ from crp_integrations.relay.steps import (
 from crp_integrations.vocabulary import Purpose
 
 FAN_THREADS = 10
+# The steps around a question; a stream's lasts until its reader has the last piece, or stops.
+ASK: Final = "ask"
+STREAM: Final = "stream"
+StreamPart = TypeVar("StreamPart")
 
 
 def drive(turn: Playable, model: Model) -> Outcome:
@@ -250,7 +255,7 @@ def _receive(turn: Playable, result: Result) -> Step:
         raise
 
 
-async def _aside(turn: Playable, work: Callable[..., Step], *given: object) -> Step:
+async def _aside(turn: Playable, work: Callable[..., Step], *arguments: object) -> Step:
     """Do a step of a turn off the event loop.
 
     A thread is not cancelled with the task that waits for it. Where nobody is left to go on with
@@ -261,7 +266,7 @@ async def _aside(turn: Playable, work: Callable[..., Step], *given: object) -> S
     lock = threading.Lock()
 
     def stepped() -> Step:
-        step = work(*given)
+        step = work(*arguments)
         with lock:
             came.append(step)
         if gone and isinstance(step, Dispatch | Fan):
@@ -327,3 +332,76 @@ def _released(outcome: Outcome, pieces: list[str]) -> Iterator[str | Outcome]:
         # Only what was examined goes out, whatever a model sent on the way.
         yield from pieces if "".join(pieces) == text else [text] if text else []
     yield outcome
+
+
+def trace_stream(tracer: Tracer, name: str, parts: Generator[StreamPart]) -> Generator[StreamPart]:
+    """The same pieces, made within a step that ends with the last of them.
+
+    It ends with an error too, and where nobody listens any more.
+    """
+    own = copy_context()
+    inner = _in_step(tracer, name, parts)
+    try:
+        while True:
+            try:
+                part = own.run(next, inner)
+            except StopIteration:
+                return
+            yield part
+    finally:
+        own.run(inner.close)
+
+
+async def atrace_stream(
+    tracer: Tracer, name: str, parts: AsyncGenerator[StreamPart]
+) -> AsyncGenerator[StreamPart]:
+    """The asynchronous twin of `trace_stream`."""
+    own = copy_context()
+    inner = _ain_step(tracer, name, parts)
+    try:
+        while True:
+            try:
+                part = await _AwaitedInContext(own, anext(inner))
+            except StopAsyncIteration:
+                return
+            yield part
+    finally:
+        await _AwaitedInContext(own, inner.aclose())
+
+
+def _in_step(tracer: Tracer, name: str, parts: Generator[StreamPart]) -> Generator[StreamPart]:
+    with closing(parts), tracer.step(name):
+        yield from parts
+
+
+async def _ain_step(
+    tracer: Tracer, name: str, parts: AsyncGenerator[StreamPart]
+) -> AsyncGenerator[StreamPart]:
+    with tracer.step(name):
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+
+
+class _AwaitedInContext(Generic[StreamPart]):
+    """Something awaited in a context; a task of its own would be cancelled by itself."""
+
+    def __init__(self, own: Context, awaited: Awaitable[StreamPart]) -> None:
+        self._own = own
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, StreamPart]:
+        coming: Any = self._awaited.__await__()
+        go_on: Callable[[], Any] = partial(coming.send, None)
+        while True:
+            try:
+                waits_for = self._own.run(go_on)
+            except StopIteration as done:
+                part: StreamPart = done.value
+                return part
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - it is the awaited one's to handle
+                go_on = partial(coming.throw, error)
+            else:
+                go_on = partial(coming.send, sent)

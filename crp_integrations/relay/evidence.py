@@ -54,10 +54,7 @@ class AnswerEvidence:
             place and no text.
         importances: of each passage, [0, 1]; empty when they are not known.
         whole: ids whose text is a stored fact's whole text, so that its vector is at hand.
-        sources: source of each earlier fact by its id, for its erasure.
-        labels: access labels of each earlier fact by its id.
         rejected: claims that sub-agents' reports flag; no tool's result here states them.
-        system: what the application told the model; it is a passage too, of that name.
     """
 
     passages: tuple[tuple[str, str], ...]
@@ -84,9 +81,6 @@ def evidence_of(
     """The evidence for an answer.
 
     Args:
-        context: an envelope, or facts and texts; texts are named `context-1`, `context-2`, ….
-        messages: the conversation, of which tools' results count and nothing else.
-        earlier: facts that earlier windows of the session showed.
         rejected: claims that sub-agents' reports flag; a tool's result is no evidence for one, nor
             is a text that the caller gave, which may be such a result.
         system: what the application told the model, with facts that it put there.
@@ -247,9 +241,6 @@ def answer_text(answer: object) -> str:
 
     >>> answer_text({"fare": 9, "city": "Oslo"})
     '{"city":"Oslo","fare":9}'
-
-    Raises:
-        RequestError: it is neither a text nor a mapping, a list, a dataclass or a pydantic object.
     """
     if isinstance(answer, str):
         return answer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, TypedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.derivation import derive, with_completeness
@@ -26,7 +26,7 @@ from crp_integrations.relay.evidence import (
     evidence_of,
     evidence_vectors,
 )
-from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.records import Answer, Request, conversation_of
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import GroundingMode
 
@@ -121,7 +121,7 @@ def examine_answer(
         windows_left=max(0, world.settings.max_windows - next_window_number(request.prior)),
         rejected=evidence.rejected,
         instructions=evidence.system,
-        **examination_input(request, world.settings, code_verified=world.code_verified),
+        **examination_input(request, world.settings, code_verified=world.engines.code_verified),
     )
     return examine_dossier(dossier, world, namespace)
 
@@ -220,52 +220,67 @@ def examine_dossier(
     report = examine(
         dossier,
         embedder=embedder,
-        verifier=world.verifier,
+        verifier=world.engines.verifier,
         settings=world.settings.dpe,
         tracer=world.tracer,
-        policy=world.policy,
-        recognisers=world.recognisers,
+        policy=world.engines.policy,
+        recognisers=world.engines.recognisers,
         signals=signals,
     )
-    engines = Engines.of(embedder, world.verifier, world.policy, world.recognisers)
+    engines = Engines.of(
+        embedder, world.engines.verifier, world.engines.policy, world.engines.recognisers
+    )
     return report, Examination(dossier, tuple(signals.entries), engines)
 
 
 def caller_dossier(
     answer: str,
     context: Envelope | Sequence[Fact | str],
-    question: str,
+    question: str | None,
     settings: Settings,
     *,
-    grounding: GroundingMode | str,
-    kept: Sequence[str],
+    controls: Sequence[str],
+    grounding: GroundingMode | str = GroundingMode.PREFERRED,
     prior: Sequence[str | PriorWindow] = (),
     sub_queries: Sequence[str] = (),
     no_store: bool = False,
-    conversation: Sequence[Message] = (),
-    instructions: str = "",
+    conversation: Sequence[Message | Mapping[str, Any]] = (),
+    system_prompt: str = "",
     rejected: Sequence[RejectedClaim] = (),
 ) -> Dossier:
-    """The dossier of an answer whose context, question and earlier answers a caller has."""
-    system = [message.content for message in conversation if message.role == "system"]
+    """The dossier of an answer whose context, question and earlier answers a caller has.
+
+    Args:
+        controls: what is kept as evidence for the control catalogue.
+    """
+    for name, text in (("question", question), ("system_prompt", system_prompt)):
+        if text is not None and not isinstance(text, str):
+            raise RequestError(f"{name} is {type(text).__name__}, wanted a text")
+    if isinstance(context, str):
+        raise RequestError("context is one string; give a list of texts, such as [context]")
+    messages = conversation_of(conversation)
+    system = [
+        system_prompt or "",
+        *(message.content for message in messages if message.role == "system"),
+    ]
     evidence = evidence_of(
         context,
-        conversation,
+        messages,
         rejected=rejected,
-        system="\n\n".join(text for text in (instructions, *system) if text.strip()),
+        system="\n\n".join(text for text in system if text.strip()),
     )
     return Dossier(
-        question=question,
+        question=question or "",
         answer=answer,
         passages=evidence.passages,
         grounding=grounding_mode(grounding),
         importances=evidence.importances,
-        system=settings.system.system(kept),
+        system=settings.system.system(controls),
         no_store=no_store,
-        sub_queries=needs_of(question, sub_queries, context, settings),
+        sub_queries=needs_of(question or "", sub_queries, context, settings),
         prior=prior_answers(prior),
         windows_left=max(0, settings.max_windows - len(prior) - 1),
-        conversation=conversation_turns(conversation),
+        conversation=conversation_turns(messages),
         instructions=evidence.system,
         rejected=evidence.rejected,
     )
@@ -295,15 +310,15 @@ def earlier_answers(
 
 def needs_of(
     question: str,
-    given: Sequence[str],
+    sub_queries: Sequence[str],
     context: Envelope | Sequence[Fact | str],
     settings: Settings,
 ) -> tuple[str, ...]:
     """The sub-queries: those given, the envelope's own, or the question's by the same rules."""
-    if isinstance(given, str):
+    if isinstance(sub_queries, str):
         raise RequestError("sub_queries is one string; give a list of texts, such as [need]")
-    if given:
-        return tuple(given)
+    if sub_queries:
+        return tuple(sub_queries)
     if isinstance(context, Envelope):
         return context.sub_queries
     if not question.strip():

@@ -7,18 +7,21 @@ answer's way through it is `judged_answer`; what is asked and how a reply is rea
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import Context
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from math import inf
-from typing import Any, Final, Self, TypeAlias, TypedDict
+from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack, cast
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -26,11 +29,9 @@ from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.messages import JudgePrompt
 from crp_integrations.dpe.judge.records import FALLBACK, NO_DOUBT
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.messages import ModelCall
+from crp_integrations.errors import ConfigError, ModelError, RequestError
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-from crp_integrations.relay.judge_calls import JUDGING as JUDGING
-from crp_integrations.relay.judge_calls import JudgeCaller, joined_context, separate_context
 from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
@@ -46,10 +47,20 @@ _LOG = getLogger("crp_integrations.judge")
 # A model's name, its name with LiteLLM's parameters, a model object, True for the component's own.
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
+# A call of the judge: its model, what it is sent, the context that it is made in, and since when.
+Attempt: TypeAlias = tuple[Model, ModelCall, Context, float]
 MOST_SESSIONS: Final = 10_000
 BACKGROUND: Final = "background"
 OVER_BUDGET: Final = "BudgetSpent"
 SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
+# Seconds before the first further attempt; each one after waits twice as long.
+FIRST_WAIT_S: Final = 0.5
+LONGEST_WAIT_S: Final = 8.0
+TIMED_OUT: Final = "ModelTimeout"
+_AGAIN: Final = frozenset({408, 409, 429})
+
+# Whether a call is a judge's: what listens to models does not examine its reply.
+JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
 
 
 class JudgeChoices(TypedDict, total=False):
@@ -147,31 +158,18 @@ class Judge:
         source: JudgeSource,
         settings: JudgeSettings | None = None,
         *,
-        judge_when: str | None = None,
-        judge_budget: int | Mapping[str, float] | None = None,
-        judge_mode: str | None = None,
-        judge_failure: str | None = None,
         on_report: OnReport | None = None,
+        **choices: Unpack[JudgeChoices],
     ) -> Self | None:
         """The judge that a component's arguments stand for; None for none.
 
         Args:
             source: what `judge=` was given; None for that of the settings, False for none.
-
-        Raises:
-            ConfigError, RequestError: an argument has no usable value.
         """
         base = settings or JudgeSettings()
-        chosen: dict[str, Any] = {
-            name: value
-            for name, value in (
-                ("when", judge_when),
-                ("mode", judge_mode),
-                ("failure", judge_failure),
-            )
-            if value is not None
-        }
-        chosen |= budget_fields(judge_budget)
+        named = {name.removeprefix("judge_"): value for name, value in choices.items()}
+        chosen = budget_fields(cast("int | None", named.pop("budget", None)))
+        chosen |= {name: value for name, value in named.items() if value is not None}
         if isinstance(source, Judge):
             altered = chosen or on_report is not None
             return source.altered(on_report=on_report, **chosen) if altered else source  # type: ignore[return-value]
@@ -190,15 +188,7 @@ class Judge:
         return cls(source, on_report=on_report, settings=base, **chosen)
 
     def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
-        """The same judge, asked in another way; model, cache and what was spent are shared.
-
-        Args:
-            on_report: None for the judge's own.
-            fields: `when`, `mode`, `failure` and budgets of `JudgeSettings`.
-
-        Raises:
-            ConfigError, RequestError: one of them has no usable value.
-        """
+        """The same judge, asked in another way; model, cache and what was spent are shared."""
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
         made.on_report = _report_taker(on_report or self.on_report, made.settings, own=self.own)
@@ -267,25 +257,15 @@ class Judge:
         """The result of a call; a failure is a value, so that no answer is lost by its judge.
 
         Args:
-            model: the component's own, for a judge that is no model of its own.
             keep: whether the reply may stay in memory; False under `no-store`.
         """
-        if not self._reserve(session_id):
-            return JudgeReply(error=OVER_BUDGET)
-        known = self._remembered(call)
-        if known is None:
-            started = time.perf_counter()
-            known = JudgeReply(error="NoModel")
-            for asked, candidate, context in self._models(call, model):
-                known = _with_fallback_name(
-                    asked, call, self._calling.call(candidate, asked, context, started)
-                )
-                if not known.error:
-                    break
-            if keep:
-                self._remember(call, known)
-        self._spend(session_id, known)
-        return known
+        tried = self._tried(call, model, session_id, keep=keep)
+        try:
+            attempt = next(tried)
+            while True:
+                attempt = tried.send(self._calling.call(*attempt))
+        except StopIteration as ended:
+            return cast("JudgeReply", ended.value)
 
     async def areply(
         self,
@@ -296,21 +276,32 @@ class Judge:
         keep: bool = True,
     ) -> JudgeReply:
         """The asynchronous twin of `reply`."""
+        tried = self._tried(call, model, session_id, keep=keep)
+        try:
+            attempt = next(tried)
+            while True:
+                attempt = tried.send(await self._calling.acall(*attempt))
+        except StopIteration as ended:
+            return cast("JudgeReply", ended.value)
+
+    def _tried(
+        self, call: ModelCall, own: Model | None, session_id: str, *, keep: bool
+    ) -> Generator[Attempt, JudgeReply, JudgeReply]:
+        """Yield the calls to make, one after the other, take their replies, return what counts."""
         if not self._reserve(session_id):
             return JudgeReply(error=OVER_BUDGET)
-        known = self._remembered(call)
-        if known is None:
+        reply = self._remembered(call)
+        if reply is None:
             started = time.perf_counter()
-            known = JudgeReply(error="NoModel")
-            for asked, candidate, context in self._models(call, model):
-                replied = await self._calling.acall(candidate, asked, context, started)
-                known = _with_fallback_name(asked, call, replied)
-                if not known.error:
+            reply = JudgeReply(error="NoModel")
+            for asked, model, context in self._models(call, own):
+                reply = _with_fallback_name(asked, call, (yield model, asked, context, started))
+                if not reply.error:
                     break
             if keep:
-                self._remember(call, known)
-        self._spend(session_id, known)
-        return known
+                self._remember(call, reply)
+        self._spend(session_id, reply)
+        return reply
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
         """The calls that are tried, each with its model and the context that it is made in."""
@@ -332,11 +323,7 @@ class Judge:
             self._late[0].submit(separate_context().run, _run_logged, work)
 
     def hand(self, report: Report, also: OnReport | None = None) -> None:
-        """Give a report to `on_report`; what that raises is logged, and ends nothing.
-
-        Args:
-            also: is given it besides.
-        """
+        """Give a report to `on_report`; what that raises is logged, and ends nothing."""
         call_receivers(report, self.on_report, also)
 
     def wait(self) -> None:
@@ -387,13 +374,7 @@ class Judge:
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
     ) -> JudgeTerms:
-        """How an answer's judgement is asked for.
-
-        Args:
-            own_model: the model that answered, where it judges itself.
-            own_window: tokens that it takes; 0 for what is known of a judge by name.
-            left_out: ids of facts that the provider must not get, and why.
-        """
+        """How an answer's judgement is asked for."""
         chosen = self.settings
         window = self._window or (own_window if self.own else 0) or self._known_window()
         return JudgeTerms(
@@ -475,11 +456,7 @@ def _report_taker(
 
 
 def check_receiver(on_report: object) -> None:
-    """Check what is to be called with reports.
-
-    Raises:
-        RequestError: it is no function.
-    """
+    """Check what is to be called with reports."""
     if on_report is not None and not callable(on_report):
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
 
@@ -497,3 +474,126 @@ def _run_logged(work: Callable[[], None], name: str = "a judgement in the backgr
     except Exception as error:  # noqa: BLE001 - the answer is out; nobody waits for this
         # The error's own words may quote a text, which no log may hold.
         _LOG.error("%s failed with %s", name, type(error).__name__)
+
+
+def separate_context() -> Context:
+    """A context in which nothing is known but that a judge is asked."""
+    context = Context()
+    context.run(JUDGING.set, True)
+    return context
+
+
+def joined_context() -> Context:
+    """The context around, in which it is known besides that a judge is asked."""
+    context = copy_context()
+    context.run(JUDGING.set, True)
+    return context
+
+
+class JudgeCaller:
+    """Calls models for a judge. Safe under threads."""
+
+    def __init__(self, *, timeout_s: float, retries: int, concurrency: int) -> None:
+        """Choose what is the same for every call."""
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._concurrency = concurrency
+        self._lock = threading.Lock()
+        self._room = threading.BoundedSemaphore(concurrency)
+        self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+
+    def call(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
+        """What a call comes to."""
+        with self._room:
+            until = time.perf_counter() + self._timeout_s
+            for attempt in range(self._retries + 1):
+                try:
+                    left = max(0.0, until - time.perf_counter())
+                    return _replied(_call_in_thread(context, model, call).result(left), started)
+                except FutureTimeout:
+                    return _failed(TIMED_OUT, started)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
+                    if self._given_up(error, attempt, until):
+                        return _failed(_error_name(error), started)
+                time.sleep(_wait(attempt))
+        raise AssertionError
+
+    async def acall(
+        self, model: Model, call: ModelCall, context: Context, started: float
+    ) -> JudgeReply:
+        """The asynchronous twin of `call`."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            slots = self._slots.setdefault(loop, asyncio.Semaphore(self._concurrency))
+        async with slots:
+            until = time.perf_counter() + self._timeout_s
+            for attempt in range(self._retries + 1):
+                running = loop.create_task(_awaited(model, call), context=context)
+                try:
+                    async with asyncio.timeout(max(0.0, until - time.perf_counter())):
+                        return _replied(await running, started)
+                except TimeoutError:
+                    return _failed(TIMED_OUT, started)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
+                    if self._given_up(error, attempt, until):
+                        return _failed(_error_name(error), started)
+                finally:
+                    running.cancel()
+                await asyncio.sleep(_wait(attempt))
+        raise AssertionError
+
+    def _given_up(self, error: Exception, attempt: int, until: float) -> bool:
+        """Whether a model is asked no more after an error."""
+        late = time.perf_counter() + _wait(attempt) >= until
+        return late or attempt == self._retries or not _is_passing(error)
+
+
+def _call_in_thread(context: Context, model: Model, call: ModelCall) -> Future[Reply]:
+    """A call in a thread of its own: one that never returns holds up no other, and no exit."""
+    future: Future[Reply] = Future()
+
+    def made() -> None:
+        try:
+            future.set_result(context.run(model.call, call))
+        except BaseException as error:  # noqa: BLE001 - who waits for the future raises it
+            future.set_exception(error)
+
+    threading.Thread(target=made, name="crp-judge", daemon=True).start()
+    return future
+
+
+async def _awaited(model: Model, call: ModelCall) -> Reply:
+    return await model.acall(call)
+
+
+def _replied(reply: Reply, started: float) -> JudgeReply:
+    return JudgeReply(
+        text=reply.text, model=reply.model, usage=reply.usage, milliseconds=_since(started)
+    )
+
+
+def _failed(error: str, started: float) -> JudgeReply:
+    return JudgeReply(error=error, milliseconds=_since(started))
+
+
+def _since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+def _error_name(error: Exception) -> str:
+    status = getattr(error, "provider_status", None)
+    return f"{type(error).__name__} {status}" if status else type(error).__name__
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether a further attempt may help: the provider was busy, broken or not reached."""
+    if not isinstance(error, ModelError):
+        return False
+    status = error.provider_status
+    if status is None:
+        return type(error).__name__ in ("ModelRateLimited", "ModelError")
+    return status in _AGAIN or status >= 500
+
+
+def _wait(attempt: int) -> float:
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**attempt)

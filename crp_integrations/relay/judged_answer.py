@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -18,7 +19,6 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import ModelCall
-from crp_integrations.ports import Model
 from crp_integrations.relay.judge import (
     BACKGROUND,
     LATER,
@@ -30,16 +30,12 @@ from crp_integrations.relay.judge import (
     check_options,
     refuse_own,
 )
-from crp_integrations.relay.settings import JudgeSettings, Settings, load
+from crp_integrations.relay.settings import JudgeSettings, Settings
 from crp_integrations.vocabulary import HaltReason
 
 
 class Judges:
-    """The judges of a component, each kept with its cache and its budgets.
-
-    Args:
-        settings: what they are based on.
-    """
+    """The judges of a component, each kept with its cache and its budgets."""
 
     MOST: Final = 32
 
@@ -157,16 +153,16 @@ class JudgedAnswer:
             run = not_asked(self._terms.model, self._why, self.judge.settings.language)
         return concluded(self._report, self._dossier, run, self._settings)
 
-    def play(self, model: Model | None = None) -> Report:
+    def play(self) -> Report:
         """Make the calls, one after the other; the report."""
         while (call := self.call()) is not None:
-            self.take(self.judge.reply(call, model, self.session_id, keep=self.keep))
+            self.take(self.judge.reply(call, None, self.session_id, keep=self.keep))
         return self._ended()
 
-    async def aplay(self, model: Model | None = None) -> Report:
+    async def aplay(self) -> Report:
         """The asynchronous twin of `play`."""
         while (call := self.call()) is not None:
-            reply = await self.judge.areply(call, model, self.session_id, keep=self.keep)
+            reply = await self.judge.areply(call, None, self.session_id, keep=self.keep)
             # Long texts are read beside the loop.
             await asyncio.to_thread(self.take, reply)
         return await asyncio.to_thread(self._ended)
@@ -185,13 +181,7 @@ class JudgedAnswer:
 
 
 def asks_later(source: JudgeSource, options: Mapping[str, Any], settings: JudgeSettings) -> bool:
-    """Whether the judge that a component's arguments stand for speaks in the background.
-
-    Args:
-        source: what `judge=` was given.
-        options: the other arguments, by their names in `JudgeOptions`.
-        settings: those of the component.
-    """
+    """Whether the judge that a component's arguments stand for speaks in the background."""
     if not source and (source is False or not settings.model):
         return False
     known = source.settings if isinstance(source, Judge) else settings
@@ -217,13 +207,9 @@ def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list
 
 
 def resolve_judge(
-    judge: JudgeSource, options: JudgeOptions, settings: Settings | None
-) -> tuple[Settings, Judge | None, OnReport | None]:
-    """The settings and the judge of `examine`, and who gets the report where no judge hands it on.
-
-    The settings are read here and once, since the environment is looked through each time.
-    """
-    settings = settings or load()
+    judge: JudgeSource, options: JudgeOptions, settings: Settings
+) -> tuple[Judge | None, OnReport | None]:
+    """The judge of a call, and who gets its report where that judge does not call it."""
     check_options("examine", options)
     chosen = {name: value for name, value in options.items() if value is not None}
     on_report: Any = chosen.get("on_report")
@@ -231,9 +217,7 @@ def resolve_judge(
     if isinstance(judge, Judge):
         chosen.pop("on_report", None)
     resolved = judges_of(settings.judge).of(judge, chosen)
-    if resolved is not None and not isinstance(judge, Judge):
-        on_report = None
-    return settings, resolved, on_report
+    return resolved, on_report if resolved is None or isinstance(judge, Judge) else None
 
 
 def complete_report(
@@ -245,16 +229,12 @@ def complete_report(
     on_report: OnReport | None,
 ) -> Report:
     """A caller's report, judged where there is a judge and handed to its receivers."""
-    if judge is None:
+    way = _way(judge, report, dossier, settings, context)
+    if way is None:
         return _unjudged(report, settings, on_report)
-    way = JudgedAnswer(judge, report, dossier, settings.dpe, left_out=barred_facts(judge, context))
-    try:
-        done = finish(way.play(), settings_digest=settings.digest)
-    except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, on_report)
-        raise
-    hand_report(way, done, on_report)
-    return done
+    with _withheld_reports(way, settings, on_report):
+        report = way.play()
+    return _handed(way, report, settings, on_report)
 
 
 async def acomplete_report(
@@ -266,30 +246,53 @@ async def acomplete_report(
     on_report: OnReport | None,
 ) -> Report:
     """The asynchronous twin of `complete_report`."""
-    if judge is None:
+    way = _way(judge, report, dossier, settings, context)
+    if way is None:
         return _unjudged(report, settings, on_report)
-    way = JudgedAnswer(judge, report, dossier, settings.dpe, left_out=barred_facts(judge, context))
-    try:
-        done = finish(await way.aplay(), settings_digest=settings.digest)
-    except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, on_report)
-        raise
-    hand_report(way, done, on_report)
-    return done
+    with _withheld_reports(way, settings, on_report):
+        report = await way.aplay()
+    return _handed(way, report, settings, on_report)
+
+
+def _way(
+    judge: Judge | None,
+    report: Report,
+    dossier: Dossier,
+    settings: Settings,
+    context: Envelope | Sequence[Fact | str],
+) -> JudgedAnswer | None:
+    """An answer's way through the judge; None without one."""
+    if judge is None:
+        return None
+    left_out = barred_facts(judge, context)
+    return JudgedAnswer(judge, report, dossier, settings.dpe, left_out=left_out)
 
 
 def _unjudged(report: Report, settings: Settings, on_report: OnReport | None) -> Report:
-    done = finish(report, settings_digest=settings.digest)
-    call_receivers(done, on_report)
-    return done
+    report = finish(report, settings_digest=settings.digest)
+    call_receivers(report, on_report)
+    return report
 
 
-def _finish_withheld(
-    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
-) -> None:
-    report = finish(cast("Report", halt.report), settings_digest=settings.digest)
-    halt.report = report
-    way.judge.hand(report, on_report)
+def _handed(
+    way: JudgedAnswer, report: Report, settings: Settings, on_report: OnReport | None
+) -> Report:
+    report = finish(report, settings_digest=settings.digest)
+    hand_report(way, report, on_report)
+    return report
+
+
+@contextmanager
+def _withheld_reports(
+    way: JudgedAnswer, settings: Settings, on_report: OnReport | None
+) -> Iterator[None]:
+    """Hand on the report of an answer that is withheld because its judge failed."""
+    try:
+        yield
+    except SafetyHalt as halt:
+        halt.report = report = finish(cast("Report", halt.report), settings_digest=settings.digest)
+        way.judge.hand(report, on_report)
+        raise
 
 
 def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:

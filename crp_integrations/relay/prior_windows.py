@@ -42,25 +42,24 @@ class CarriedContext:
 
     Attributes:
         request: the request, its prior windows with what is given of them.
-        given: what that is; None before it is settled.
         waiting: a model was asked for a summary and has not replied.
     """
 
     def __init__(self, request: Request, world: World) -> None:
         self.request = request
-        self.given: Transfer | None = None
+        self.transfer: Transfer | None = None
         self.waiting = False
         self._world = world
         self._answers = "\n\n".join(window.answer for window in request.prior if window.answer)
-        self._counter = world.counter_for(request.model)
-        limit = world.limit_for(request.model)[0]
+        self._counter = world.engines.counter_for(request.model)
+        limit = world.engines.limit_for(request.model)[0]
         self._available = prompt.reckon_room(
             request, self._counter, limit, world.settings.envelope
         ).tokens
 
     def asking(self) -> Dispatch | None:
         """The call for a summary; None when there is none to make, and `request` is settled."""
-        if self.given is not None:
+        if self.transfer is not None:
             return None
         settings = self._world.settings.sessions.transfer
         whole = self._counter.count(self._answers) if self._answers else 0
@@ -98,8 +97,8 @@ class CarriedContext:
                 vectors=None,
                 grounding=self.request.grounding,
             ),
-            embedder=world.namespace.embedder,
-            verifier=world.verifier,
+            embedder=world.places.namespace.embedder,
+            verifier=world.engines.verifier,
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
@@ -112,7 +111,7 @@ class CarriedContext:
         self, chosen: TransferType, summary: str = "", fidelity: float | None = None
     ) -> None:
         """One account of all earlier answers, with the last of the windows."""
-        self.given = transfer.make_transfer(
+        self.transfer = transfer.make_transfer(
             chosen,
             self._answers,
             deferred_tokens=0,
@@ -124,7 +123,7 @@ class CarriedContext:
         )
         *before, last = self.request.prior
         silent = [window.changed(summary="") for window in before]
-        self.request = self.request.changed(prior=(*silent, self.given.into(last)))
+        self.request = self.request.changed(prior=(*silent, self.transfer.into(last)))
 
 
 def may_lay_bridge(
@@ -147,8 +146,8 @@ def may_lay_bridge(
             vectors=None,
             grounding=request.grounding,
         ),
-        embedder=world.namespace.embedder,
-        verifier=world.verifier,
+        embedder=world.places.namespace.embedder,
+        verifier=world.engines.verifier,
         settings=world.settings.dpe,
         tracer=world.tracer,
     )
@@ -157,20 +156,20 @@ def may_lay_bridge(
 
 
 def hidden_windows(
-    namespace: Namespace, windows: Sequence[WindowNode], said: Mapping[str, EarlierWindow]
+    namespace: Namespace, windows: Sequence[WindowNode], earlier: Mapping[str, EarlierWindow]
 ) -> set[str]:
     """Ids of windows that showed a fact the subject may not read, and of those that follow them.
 
     Spec: CRP-SPEC-003 §14.2, §16.1
     """
-    shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in said.items()}
+    shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in earlier.items()}
     ids = {id_ for own in shown.values() for id_ in own}
     seen_now = namespace.facts(sorted(ids)) if ids else []
     hidden = denied_facts(namespace, ids, seen_now)
     cut = redacted_hashes(namespace, seen_now)
     whole = {
         id_
-        for id_, window in said.items()
+        for id_, window in earlier.items()
         if any(
             cut.get(seen.fact_id, seen.content_hash) != seen.content_hash
             for seen in window.facts_seen

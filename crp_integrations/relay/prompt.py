@@ -63,8 +63,6 @@ def reckon_room(
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
     Args:
-        context_limit: tokens that the model takes in all.
-        model: whose limits they are; the request's own where it is empty.
         input_limit: tokens that a deployment takes without the answer; a smaller context limit
             is not this deployment's.
     """
@@ -110,15 +108,12 @@ class InformationNeeds:
     """What one request looks for; settled once, before anything is read.
 
     Spec: CRP-SPEC-003 §5.2
-
-    Attributes:
-        waiting: the model was asked and has not replied.
     """
 
     def __init__(self, request: Request, settings: DecomposeSettings) -> None:
         self._request = request
         self._settings = settings
-        self._found: tuple[str, ...] = tuple(request.sub_queries)
+        self._needs: tuple[str, ...] = tuple(request.sub_queries)
         self._algorithm = ""
         self._searched: frozenset[str] = frozenset()
         self.waiting = False
@@ -126,7 +121,7 @@ class InformationNeeds:
     def asking(self) -> ModelCall | None:
         """The call that decomposes the question, None when no model is to be asked."""
         request = self._request
-        if self._found or self.waiting or request.decompose is not Decomposition.MODEL:
+        if self._needs or self.waiting or request.decompose is not Decomposition.MODEL:
             return None
         self.waiting = True
         instruction = INSTRUCTION.format(most=self._settings.most)
@@ -147,27 +142,27 @@ class InformationNeeds:
         self.waiting = False
         needs = parse_needs(reply.text, self._settings)
         if needs:
-            self._found = complete_needs(self._request.query, needs, self._settings)
+            self._needs = complete_needs(self._request.query, needs, self._settings)
             self._algorithm = DECOMPOSE_MODEL
 
     @property
     def sub_queries(self) -> tuple[str, ...]:
         """The needs; without a reply those of the rules, and the question for `none`."""
-        if not self._found:
+        if not self._needs:
             self.waiting = False
             query = self._request.query
             if self._request.decompose is Decomposition.NONE or not self._settings.rules:
-                self._found = (query,)
+                self._needs = (query,)
             else:
-                self._found = decompose(query, self._settings)
+                self._needs = decompose(query, self._settings)
                 self._algorithm = DECOMPOSE
-        return self._found
+        return self._needs
 
     def add(self, queries: Sequence[str]) -> None:
         """What an agent searches for; the question's own needs come first."""
         own = self.sub_queries
         self._searched |= frozenset(queries).difference(own)
-        self._found = tuple(dict.fromkeys((*own, *queries)))
+        self._needs = tuple(dict.fromkeys((*own, *queries)))
 
     def own(self, sub_queries: Sequence[str]) -> tuple[str, ...]:
         """Those that an answer is to cover, without what was only searched for on the way."""

@@ -98,9 +98,6 @@ def from_headers(headers: RequestHeaders | RawHeaders) -> QuestionFields:
     Args:
         headers: as received, a mapping or pairs of name and value, or parsed already.
 
-    Returns:
-        Only the fields that a header gives.
-
     Raises:
         HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
             malformed value.

@@ -1,13 +1,27 @@
-"""The receipts of a tenant, as its relay reads them, and their log."""
+"""Receipts: what goes into a window's, its issue, and a tenant's receipts with their log."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.window_seals import parents_of
+from crp_integrations.dpe.pipeline import Examination
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.continuation import is_summary
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.policy.records import Policy
+from crp_integrations.policy.verdict import DELIVER, UNREACHABLE, WITHHOLD, needs_review
 from crp_integrations.ports import retired_of
+from crp_integrations.receipt.draft import draft
+from crp_integrations.receipt.leaves import salt_key
 from crp_integrations.receipt.ledger import (
     HEAD_TYPE,
     Consistency,
@@ -18,14 +32,169 @@ from crp_integrations.receipt.ledger import (
 )
 from crp_integrations.receipt.merkle import consistency, inclusion, root_of
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
-from crp_integrations.receipt.records import ID_PREFIX, LeftOut, Receipt, write
+from crp_integrations.receipt.records import ID_PREFIX, Draft, LeftOut, Receipt, issue, write
 from crp_integrations.receipt.redaction import erased, summaries
-from crp_integrations.receipt.signed_statement import IN_TOTO, Signed, signing_key
+from crp_integrations.receipt.signed_statement import IN_TOTO, Chain, Signed, signing_key
 from crp_integrations.receipt.verify import Verified, verify
+from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
+from crp_integrations.relay.memory import UnwrittenReceipt
 from crp_integrations.relay.prior_windows import denied_facts
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.session_admission import Admission
+from crp_integrations.relay.verdict import AnswerVerdict, Unreachable, Withhold
+from crp_integrations.relay.window_envelope import WindowEnvelope
+from crp_integrations.relay.window_records import DraftMaker, Sealing, SessionUpdate
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
+from crp_integrations.session import budget as safety
+from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import session_id_of
+
+
+def receipt_contents(
+    request: Request,
+    world: World,
+    packing: WindowEnvelope,
+    further: Sequence[ModelCall],
+    *,
+    envelope: Envelope | None,
+    text: str,
+    reply: Reply | None,
+    report: Report,
+    examined: tuple[Examination, int] | None,
+    sources: Mapping[str, str],
+    admission: Admission | None,
+    verdict: AnswerVerdict | None,
+) -> Told:
+    """The values that a window's receipt is made of.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    fitted = packing.last
+    made = packing.made if fitted is not None and envelope is not None else None
+    calls = () if fitted is None else (fitted.call, *further)
+    return Told(
+        asked=asked_question(request, fitted.call if fitted else None),
+        report=report,
+        settings=settings_in_force(world),
+        fit=made,
+        envelope=fitted.envelope if fitted is not None and made is not None else None,
+        calls=tuple(Call(call.purpose, call.model, call.messages) for call in calls),
+        text=text,
+        answered_by=reply.model if reply else "",
+        finish_reason=reply.finish_reason if reply else "",
+        examined=examined[0] if examined else None,
+        sources=sources,
+        flags_before=examined[1] if examined else len(report.flags),
+        decided=decision_of(request, envelope, admission, verdict, world),
+        embedder=packing.namespace.embedder.identity,
+        reranker=world.engines.reranker.identity if world.engines.reranker else "",
+        state={"state_hash": made.candidates.state_hash} if made else {},
+    )
+
+
+def settings_in_force(world: World) -> InForce:
+    """A world's settings as a receipt tells them."""
+    return InForce(
+        world.settings_digest,
+        world.settings.envelope,
+        world.settings.dpe,
+        world.settings.receipt_weights,
+    )
+
+
+@cache
+def _version() -> str:
+    return version("crp-integrations")
+
+
+def draft_maker(values: Told) -> DraftMaker:
+    """Makes the draft of a receipt once the window has its seal."""
+
+    def drafted(seal: WindowSeal, report: Report) -> Draft:
+        hashes = {"response_hash": seal.response_hash, "report_hash": seal.report_hash}
+        return draft(values.sealed(report, **hashes), _version())
+
+    return drafted
+
+
+def asked_question(request: Request, call: ModelCall | None) -> Asked:
+    """What was asked, as the model was sent it."""
+    return Asked(
+        query=request.query,
+        system_prompt=request.system_prompt,
+        history=request.history,
+        results=request.results,
+        instructions=request.instructions,
+        tools=request.tools,
+        grounding=request.grounding,
+        strategy=request.strategy,
+        oversight=request.oversight,
+        max_tokens=request.max_tokens,
+        temperature=call.temperature if call else request.temperature,
+        seed=request.seed,
+    )
+
+
+def decision_of(
+    request: Request,
+    envelope: Envelope | None,
+    admission: Admission | None,
+    verdict: AnswerVerdict | None,
+    world: World,
+) -> Decided:
+    """What the policies said, and what became of the answer."""
+    policy = admission.policy if admission else Policy()
+    left = admission.safety_budget if admission else 1.0
+    if verdict is None:
+        return Decided(policy, admission.report_only if admission else None, safety_budget=left)
+    decision = DELIVER
+    if isinstance(verdict.decision, Withhold):
+        decision = WITHHOLD
+    elif isinstance(verdict.decision, Unreachable):
+        decision = UNREACHABLE
+    return Decided(
+        policy=verdict.policy,
+        report_only=verdict.report_only,
+        judgement=verdict.judgement,
+        reported=verdict.reported,
+        tier=envelope.quality_tier if envelope else None,
+        decision=decision,
+        reason=str(verdict.reason or ""),
+        approved=verdict.approved,
+        safety_budget=left,
+        reviewed=needs_review(verdict.judgement, safety.round_budget(left), verdict.terms),
+        terms=verdict.terms,
+    )
+
+
+def issue_receipt(sealing: Sealing, update: SessionUpdate) -> UnwrittenReceipt | None:
+    """Sign the receipt on a window, and keep it where its report is kept."""
+    make, seal, world, stored = sealing.end.draft, sealing.seal, sealing.world, sealing.stored
+    log = receipts_of(sealing.transaction)
+    if make is None or log is None:
+        return None
+    with world.tracer.step("receipt"):
+        draft = make(seal, sealing.report)
+        of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
+        written = update.reported and (
+            of.keys() <= stored
+            or all(id_ in stored or is_summary(source_id) for id_, source_id in of.items())
+        )
+        tenant = sealing.namespace.subject.tenant
+        master = world.keyring.master()
+        receipt = issue(
+            draft,
+            Chain.of(seal, parents_of(seal)),
+            signing_key(master, tenant),
+            salt_key(master, tenant),
+        )
+        if written:
+            if sessions_of(sealing.transaction).report(seal.window_id) is None:
+                # A source of it was withdrawn while the answer was under way.
+                receipt = erased(receipt, of.keys(), said=True)
+            log.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
+    return UnwrittenReceipt(receipt, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +230,10 @@ class Receipts:
             logged = _receipts_facet(transaction).ids(
                 after=after, limit=limit, session_id=session_id
             )
-        return [*logged, *self.world.unwritten.of_session(session_id, self.namespace.residency)]
+        return [
+            *logged,
+            *self.world.memory.receipts.of_session(session_id, self.namespace.residency),
+        ]
 
     @property
     def key(self) -> bytes:
@@ -155,7 +327,7 @@ class Receipts:
 
         Texts that repeat earlier windows go too, once one of those windows has lost a text.
         """
-        receipt = self.world.unwritten.find(name, self.namespace.residency)
+        receipt = self.world.memory.receipts.find(name, self.namespace.residency)
         if receipt is None:
             return None
         return erased(receipt, self._gone(receipt), said=self._emptied(receipt))
@@ -184,7 +356,7 @@ class Receipts:
 
     def _emptied(self, receipt: Receipt) -> bool:
         """Whether an earlier window of the receipt's session has lost a text."""
-        chain, held, region = receipt.chain, self.world.unwritten, self.namespace.residency
+        chain, held, region = receipt.chain, self.world.memory.receipts, self.namespace.residency
         if chain.window_number == 1:
             return False
         before = [held.find(id_, region) for id_ in held.of_session(chain.session_id, region)]

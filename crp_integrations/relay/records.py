@@ -53,15 +53,15 @@ def _results_apart(message: object) -> list[object]:
     return [{**message, "content": [block]} for block in results]
 
 
-def message_of(given: object) -> Message:
+def message_of(source: object) -> Message:
     """A message of this package, or one in the OpenAI shape."""
-    if isinstance(given, Message):
-        return given
-    message = given
+    if isinstance(source, Message):
+        return source
+    message = source
     if not isinstance(message, Mapping) and hasattr(message, "model_dump"):
         message = message.model_dump()  # a reply of LiteLLM or the OpenAI client
     if not isinstance(message, Mapping):
-        raise RequestError(f"a message is a {type(given).__name__}; give a dict with a role")
+        raise RequestError(f"a message is a {type(source).__name__}; give a dict with a role")
     role = message.get("role")
     if role == "developer":
         role = "system"
@@ -339,16 +339,13 @@ class Answer(Record):
     """An answer with its proof: what the model saw, what was found, what was sealed.
 
     Attributes:
-        text: the model's text, unaltered.
         headers: CRP response headers by name, values without line breaks.
         continuation_id: under which the window may be continued, empty for the session's last;
             the headers name it only where another window is suggested.
-        report: on the whole text.
         pieces: of an answer over several windows, in order; empty for an answer of one.
         window_reports: of an answer over several windows, the sealed report of each; empty for one.
         parts: ids of the windows that answered parts of the question; empty for none.
         receipt_id: of the receipt on its window, of several the last one's; empty for none.
-        compaction: what was left out of the conversation; None where nobody looked at it.
     """
 
     SCHEMA = "answer/1"
@@ -383,9 +380,6 @@ class Answer(Record):
         """What the next window needs to know of this one, its answer among it.
 
         Spec: CRP-SPEC-003 §14.1, CRP-SPEC-005 §8.2
-
-        Args:
-            summary: short account of the answer, for the next envelope; empty for none.
         """
         seen = self.envelope.as_prior(summary)
         return seen.changed(answer=self.text, window_id=self.window_id)

@@ -1,36 +1,113 @@
-"""The front door over a store: ingest, ask, preview."""
+"""The front door over a store: ingest, ask, preview, delegate, verify.
+
+Spec: CRP-SPEC-009 §7.2; related facts §8
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack, cast
 
+from pydantic import ValidationError
+
+from crp_integrations.audit.drafts import EventDraft, name_or_hash
 from crp_integrations.audit.trail import AuditTrail, verify_trail
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.cfs.assembly import ContextCache
-from crp_integrations.envelope.cfs.records import AssembledContext, PackingName, TokenBudget
+from crp_integrations.envelope.assemble import preview
+from crp_integrations.envelope.cfs.assembly import ContextCache, assemble_context
+from crp_integrations.envelope.cfs.pack import ModelTokenizer, SimpleTokenizer
+from crp_integrations.envelope.cfs.records import (
+    AssembledContext,
+    AssemblySettings,
+    PackingName,
+    TokenBudget,
+)
+from crp_integrations.envelope.ports import ContextTokenizer
+from crp_integrations.envelope.records import EnvelopePreview
+from crp_integrations.envelope.screen import ResultScreen
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
+from crp_integrations.fabric.records import (
+    Document,
+    Fact,
+    IngestReport,
+    StreamedDocument,
+    access_labels,
+)
+from crp_integrations.governance.artifacts.sandbox import Sandbox
+from crp_integrations.governance.compaction.records import CompactHistory
+from crp_integrations.governance.context_assembler import AssemblerParts, ContextAssembler
+from crp_integrations.governance.context_pack import ComposedPack
+from crp_integrations.governance.settings import HistorySettings
+from crp_integrations.governance.tools import ToolSelector
+from crp_integrations.governance.window_trace import Observer
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.ports import Model
+from crp_integrations.ports import KeyRing, Model, Tracer
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.context_packs import ArtifactSandboxes, ContextPacks, assemble_for
+from crp_integrations.relay import steps
+from crp_integrations.relay.compaction import compact_messages, sandbox_of
+from crp_integrations.relay.composition import (
+    AUTO,
+    IN_PARTS,
+    Batch,
+    BatchTurns,
+    Composition,
+    choose_strategy,
+    compose,
+    intent,
+)
 from crp_integrations.relay.delegation import delegate, reset_budget, take_result
+from crp_integrations.relay.drive import (
+    ASK,
+    STREAM,
+    adrive,
+    adrive_live,
+    adrive_stream,
+    atrace_stream,
+    drive,
+    drive_live,
+    drive_stream,
+    trace_stream,
+)
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge, check_receiver
+from crp_integrations.relay.judged_answer import Judges, asks_later
 from crp_integrations.relay.prior_windows import window_report
 from crp_integrations.relay.prompt import Conversation, count_tokens_of
-from crp_integrations.relay.question_fields import check_model_name
+from crp_integrations.relay.question_fields import (
+    QuestionFields,
+    admit,
+    admit_depth,
+    check_model_name,
+)
 from crp_integrations.relay.receipts import Receipts
-from crp_integrations.relay.records import TokenCount
-from crp_integrations.relay.report_delivery import PendingDeliveries
+from crp_integrations.relay.records import Answer, Request, TokenCount, conversation_of
+from crp_integrations.relay.settings import Settings, first_problem
+from crp_integrations.relay.steps import Outcome
+from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.world import World
+from crp_integrations.seals import sha256
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.session.records import session_id_of
-from crp_integrations.vocabulary import SafetyMode, SourceKind
+from crp_integrations.validation import several
+from crp_integrations.vocabulary import EventType, SafetyMode, SourceKind
 
 Progress = Callable[[str, int, int], None]
 
@@ -45,7 +122,15 @@ class Loader(Protocol):
         ...
 
 
-class Relay(ContextPacks, ArtifactSandboxes):
+class PendingDeliveries(Protocol):
+    """What is on its way to somebody: reports, and violations of policies."""
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for it, at most so long."""
+        ...
+
+
+class Relay:
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
@@ -61,18 +146,20 @@ class Relay(ContextPacks, ArtifactSandboxes):
         self,
         world: World,
         models: Model,
-        store: Store,
+        stores: Sequence[Store],
         loader: Loader,
-        known: Callable[[str], None],
+        check_model: Callable[[str], None],
         residency: str = "",
-        others: Sequence[Store] = (),
-        handed: Sequence[PendingDeliveries] = (),
+        deliveries: Sequence[PendingDeliveries] = (),
     ) -> None:
-        super().__init__(world, models, known, residency)
-        self._store = store
-        self._others = tuple(others)
-        self._handed = tuple(handed)
+        self._world = world
+        self._models = models
+        self._store, *_ = self._stores = tuple(stores)
         self._loader = loader
+        self._check_model = check_model
+        self._residency = residency
+        self._deliveries = tuple(deliveries)
+        self._judges = Judges(world.settings.judge)
         self._contexts = ContextCache(world.settings.envelope.assembly.cache_size)
 
     @classmethod
@@ -82,8 +169,9 @@ class Relay(ContextPacks, ArtifactSandboxes):
         Args:
             store: a folder (made at the first write), a store object, or None for a store in
                 memory that is gone with the relay.
-            options: see `crp_integrations.relay.build.open_relay`. `llm` is a chat model of
-                LangChain, an LLM of LlamaIndex or a name; an object's own settings hold.
+            options: fields of `crp_integrations.relay.build.RelayParts`, and settings by their
+                names. `llm` is a chat model of LangChain, an LLM of LlamaIndex or a name; an
+                object's own settings hold.
 
         Raises:
             ConfigError: a setting has no usable value, or the store needs another embedder.
@@ -100,22 +188,53 @@ class Relay(ContextPacks, ArtifactSandboxes):
         return self.region(None)
 
     def region(self, residency: str | None) -> Namespace:
-        """The knowledge of a region.
-
-        Spec: CRP-SPEC-009 §7.2
-
-        Args:
-            residency: a region's name; None for the one that the relay was opened for.
+        """The knowledge of a region; of the one that the relay was opened for with None.
 
         Raises:
             RequestError: there is no such region; names those that there are.
         """
-        return self._world.namespace_in(self._residency if residency is None else residency)
+        return self._world.places.of(self._own(residency))
+
+    def _own(self, residency: str | None) -> str:
+        return self._residency if residency is None else residency
 
     @property
-    def settings(self) -> Any:
+    def settings(self) -> Settings:
         """The settings in force, frozen."""
         return self._world.settings
+
+    @property
+    def observer(self) -> Observer | None:
+        """The observer of windows and model calls, for callers that call a model themselves."""
+        return self._world.listeners.observer
+
+    @property
+    def judge(self) -> Judge | None:
+        """The judge of the answers; None where there is none."""
+        return self._world.engines.judge
+
+    @property
+    def tracer(self) -> Tracer:
+        """The tracer of a question's spans, for callers that play its windows themselves."""
+        return self._world.tracer
+
+    @property
+    def keyring(self) -> KeyRing:
+        """The store's keys, for whoever checks a signed address; printing it shows none."""
+        return self._world.keyring
+
+    def context_limit(self, model: str = "") -> tuple[int, str]:
+        """Tokens that a model accepts, and where the number is from.
+
+        Args:
+            model: empty for the settings' own.
+
+        Returns:
+            Tokens, and `setting`, `stated`, `litellm`, `family NAME` or `default`.
+        """
+        return self._world.engines.limit_for(model or self._world.settings.model)
+
+    # --- what goes into the fabric --------------------------------------------------------
 
     def ingest(
         self,
@@ -154,8 +273,9 @@ class Relay(ContextPacks, ArtifactSandboxes):
         """
         namespace = self.region(residency)
         documents = self._loader(what, prefix=prefix)
-        chosen = None if kind is None else _kind(kind)
-        return namespace.ingest(documents, kind=chosen, labels=labels, ttl=ttl, progress=progress)
+        return namespace.ingest(
+            documents, kind=_kind(kind), labels=labels, ttl=ttl, progress=progress
+        )
 
     def add(
         self,
@@ -167,8 +287,6 @@ class Relay(ContextPacks, ArtifactSandboxes):
         residency: str | None = None,
     ) -> IngestReport:
         """Add facts as they are; under `no-store` keep them in memory for their session alone.
-
-        Spec: CRP-SPEC-009 §7.2
 
         Args:
             session_id: whose facts they are; needed under `no-store`, where that session's
@@ -182,25 +300,164 @@ class Relay(ContextPacks, ArtifactSandboxes):
             LimitReached: the session would hold too much in memory.
         """
         namespace = self.region(residency)
-        chosen = None if kind is None else _kind(kind)
-        if not _adding(cache).no_store:
-            return namespace.add(facts, kind=chosen)
-        return namespace.hold(session_id_of(session_id), facts, kind=chosen)
+        if not _no_store(cache, "add takes"):
+            return namespace.add(facts, kind=_kind(kind))
+        return namespace.hold(session_id_of(session_id), facts, kind=_kind(kind))
 
     def end_session(self, session_id: str) -> int:
         """Purge everything that a session holds in memory, in every region.
-
-        Spec: CRP-SPEC-009 §7.2
 
         Returns:
             How many facts it held.
         """
         session_id = session_id_of(session_id)
-        self._world.known.end(session_id)
-        self._world.session_memories.end(session_id)
-        self._world.unwritten.end(session_id)
-        places = (self._world.namespace, *self._world.regions.values())
-        return sum(place.end_session(session_id) for place in places)
+        memory, places = self._world.memory, self._world.places
+        memory.envelopes.end(session_id)
+        memory.sessions.end(session_id)
+        memory.receipts.end(session_id)
+        namespaces = (places.namespace, *places.regions.values())
+        return sum(namespace.end_session(session_id) for namespace in namespaces)
+
+    # --- questions ------------------------------------------------------------------------
+
+    def turn(self, query: str, **asking: Unpack[QuestionFields]) -> Turn:
+        """A window for callers that call the model: `begin`, then `receive` or `fail`."""
+        world = self._judging(asking)
+        return Turn(self._request(query, asking), world)
+
+    def play(self, query: str, **asking: Unpack[QuestionFields]) -> Composition:
+        """A question as `ask` plays it: windows of its strategy, continued while incomplete."""
+        world = self._judging(asking)
+        return compose(self._request(query, asking), world)
+
+    def ask(self, query: str, **asking: Unpack[QuestionFields]) -> Answer:
+        """Answer a question from the fabric, checked and sealed."""
+        turn = self.play(query, **asking)
+        self._check_model(turn.request.model)
+        with self._world.tracer.step(ASK):
+            return steps.answer_of(drive(turn, self._models))
+
+    async def aask(self, query: str, **asking: Unpack[QuestionFields]) -> Answer:
+        """The asynchronous twin of `ask`."""
+        turn = self.play(query, **asking)
+        await asyncio.to_thread(self._check_model, turn.request.model)
+        with self._world.tracer.step(ASK):
+            return steps.answer_of(await adrive(turn, self._models))
+
+    def stream(
+        self, query: str, *, live: bool = False, **asking: Unpack[QuestionFields]
+    ) -> Iterator[str | Answer]:
+        """Pieces of the answer, released after the verdict, then the `Answer`.
+
+        The model is called as a stream; nothing is released before the whole text is examined.
+        """
+        turn = self._streamed(query, asking, live=live)
+        self._check_model(turn.request.model)
+        parts = (
+            drive_live(turn, self._models)
+            if isinstance(turn, Turn)
+            else drive_stream(turn, self._models)
+        )
+        # A reader who stops early ends the stream at once.
+        with closing(trace_stream(self._world.tracer, STREAM, _answered(parts))) as pieces:
+            yield from pieces
+
+    async def astream(
+        self, query: str, *, live: bool = False, **asking: Unpack[QuestionFields]
+    ) -> AsyncIterator[str | Answer]:
+        """The asynchronous twin of `stream`."""
+        turn = self._streamed(query, asking, live=live)
+        await asyncio.to_thread(self._check_model, turn.request.model)
+        parts = (
+            adrive_live(turn, self._models)
+            if isinstance(turn, Turn)
+            else adrive_stream(turn, self._models)
+        )
+        async with aclosing(atrace_stream(self._world.tracer, STREAM, _aanswered(parts))) as pieces:
+            async for part in pieces:
+                yield part
+
+    def batch(self, queries: Sequence[str], **asking: Unpack[QuestionFields]) -> Batch:
+        """Answer several questions together, each in a session of its own.
+
+        Spec: related facts §7
+        """
+        together = self._together(queries, asking)
+        for model in together.models:
+            self._check_model(model)
+        with self._world.tracer.step("batch"):
+            drive(together, self._models)
+        return together.batch()
+
+    async def abatch(self, queries: Sequence[str], **asking: Unpack[QuestionFields]) -> Batch:
+        """The asynchronous twin of `batch`."""
+        together = self._together(queries, asking)
+        for model in together.models:
+            await asyncio.to_thread(self._check_model, model)
+        with self._world.tracer.step("batch"):
+            await adrive(together, self._models)
+        return together.batch()
+
+    def preview(self, query: str, **asking: Unpack[QuestionFields]) -> EnvelopePreview:
+        """What the envelope for a question would be; no model is called, nothing is sealed.
+
+        Spec: CRP-SPEC-003 §12
+        """
+        turn = self.turn(query, **asking)
+        self._check_model(turn.request.model)
+        return preview(turn.preview())
+
+    def _streamed(self, query: str, asking: QuestionFields, *, live: bool) -> Turn | Composition:
+        """A window of its own where the answer may be shown as it comes."""
+        world = self._judging(asking)
+        request = self._request(query, asking)
+        if live and request.strategy not in IN_PARTS:
+            return Turn(request, world)
+        return compose(request, world)
+
+    def _together(self, queries: Sequence[str], asking: QuestionFields) -> BatchTurns:
+        questions = several(queries, "queries", "a list, such as [question]")
+        world = self._judging(asking)
+        return BatchTurns([self._request(query, asking) for query in questions], world)
+
+    def _judging(self, asking: QuestionFields) -> World:
+        """The world with the judge of one question; takes its fields out of the others."""
+        world, named = self._world, cast("dict[str, Any]", asking)
+        source = named.pop("judge", None)
+        options = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
+        chosen = {name: value for name, value in options.items() if value is not None}
+        if source is None and not chosen:
+            return world
+        if source is None:
+            # The relay's own judge, asked in another way.
+            source = world.engines.judge
+        on_report = chosen.get("on_report", world.listeners.on_report)
+        check_receiver(on_report)
+        if not asks_later(source, chosen, world.settings.judge):
+            chosen.pop("on_report", None)
+        elif on_report is chosen.get("on_report"):
+            # It is called once the judge has spoken.
+            on_report = None
+        return replace(
+            world,
+            engines=replace(world.engines, judge=self._judges.of(source, chosen)),
+            listeners=replace(world.listeners, on_report=on_report),
+        )
+
+    def _request(self, query: str, asking: QuestionFields) -> Request:
+        fields = {name: value for name, value in asking.items() if value is not None}
+        own = {"model": self._world.settings.model, "residency": self._residency}
+        if fields.get("strategy") == AUTO:
+            fields["strategy"] = intent(query)
+        request = admit(**{**own, **fields, "query": query})
+        admit_depth(request, self._world.settings)
+        accepted = request.accept_strategies
+        if accepted and "strategy" not in fields:
+            return request.changed(strategy=accepted[0])
+        strategy = choose_strategy(request.strategy, accepted)
+        return request if strategy is request.strategy else request.changed(strategy=strategy)
+
+    # --- contexts and conversations -------------------------------------------------------
 
     def assemble(
         self,
@@ -232,15 +489,125 @@ class Relay(ContextPacks, ArtifactSandboxes):
             RequestError: an argument has no usable value; names it.
             StoreError: the store could not be read.
         """
-        return assemble_for(
-            self._world,
-            self._contexts,
-            query,
-            budget=budget,
-            model=model,
+        world, namespace = self._world, self.region(residency)
+        settings = _assembly_settings(
+            world.settings.envelope.assembly, {"packing": packing, **choices}
+        )
+        view = namespace.view(session_id_of(session_id)) if session_id else namespace
+        tokenizer: ContextTokenizer
+        if model is None and settings.tokenizer == "simple":
+            tokenizer = SimpleTokenizer()
+        else:
+            tokenizer = ModelTokenizer(world.engines.counter_for(model or world.settings.model))
+        subject, screening = namespace.subject, world.settings.envelope.screening
+        # One search in a thread of its own, the other one here.
+        pool = ThreadPoolExecutor(max_workers=1) if settings.parallel_search else nullcontext()
+        with world.tracer.step("assemble"), pool as searcher:
+            return assemble_context(
+                query,
+                view,
+                _token_budget(budget, settings),
+                tokenizer,
+                now=world.clock.now(),
+                settings=settings,
+                pool=searcher,
+                cache=None if session_id else self._contexts,
+                scope="\u241f".join((subject.tenant, subject.name, self._own(residency).lower())),
+                screen=ResultScreen(screening, world.engines.detector)
+                if screening.enabled
+                else None,
+            )
+
+    def assembler(
+        self, *, model: str | None = None, residency: str | None = None, log: bool = True
+    ) -> ContextAssembler:
+        """Makes context packs with sections of the relay's fabric; no model is called.
+
+        Keep it as long as the same registry of tools is asked: it remembers their vectors.
+
+        Spec: Summit §Key APIs
+        """
+        world, namespace = self._world, self.region(residency)
+        packs = world.settings.packs
+        return ContextAssembler(
+            AssemblerParts(
+                namespace=namespace,
+                counter=world.engines.counter_for(model or world.settings.model),
+                clock=world.clock,
+                settings=packs,
+                envelope=world.settings.envelope,
+                selector=ToolSelector(namespace.embedder, packs.tools),
+                detector=world.engines.detector.under(packs.screening.injection),
+                walker=world.engines.walker,
+                reranker=world.engines.reranker,
+                log=(lambda composed: log_pack(composed, namespace, world)) if log else None,
+            )
+        )
+
+    def sandbox(
+        self,
+        *,
+        session_id: str = "",
+        labels: Iterable[str] = (),
+        residency: str | None = None,
+        cache: CacheDirectives | str | None = None,
+    ) -> Sandbox:
+        """The artifacts that the relay's subject may use.
+
+        What is put carries the labels of the stored facts that it comes from. Under `no-store`
+        nothing is written: artifacts are in the memory of this sandbox alone and gone with it. Its
+        addresses open only in it, and the journal records none. The same holds for a session whose
+        windows, or facts, are held in memory already.
+
+        Spec: Summit §Isolation Strategy
+        """
+        world, no_store = self._world, _no_store(cache, "artifacts take")
+        held = bool(session_id) and (
+            world.memory.sessions.of(session_id).session is not None
+            or bool(self.region(residency).view(session_id, keep_counts=False).held())
+        )
+        return sandbox_of(
+            world,
+            self._own(residency),
             session_id=session_id,
-            residency=self._residency if residency is None else residency,
-            choices={"packing": packing, **choices},
+            labels=access_labels(labels, RequestError),
+            keep=not (held or no_store),
+        )
+
+    def compact(
+        self,
+        messages: Conversation,
+        *,
+        model: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        question: str | None = None,
+        budget_tokens: int | None = None,
+        ids: Sequence[str] | None = None,
+        pinned: Collection[str] = (),
+        session_id: str = "",
+        residency: str | None = None,
+        settings: HistorySettings | None = None,
+    ) -> CompactHistory:
+        """Shorten an agent's messages where there is a reason to; nothing is journalled.
+
+        Hand the account to the question that they are sent with (`compaction=`), and it is
+        journalled with its window.
+
+        Spec: Summit §Compression Strategy
+        """
+        own = self._world.settings.compaction.model_copy(update={"enabled": True})
+        return compact_messages(
+            conversation_of(messages),
+            self._world,
+            settings or own,
+            model=model or self._world.settings.model,
+            tools=tools,
+            question=question,
+            budget=budget_tokens,
+            ids=ids,
+            pinned=pinned,
+            residency=self._own(residency),
+            session_id=session_id,
         )
 
     def count_tokens(
@@ -264,8 +631,10 @@ class Relay(ContextPacks, ArtifactSandboxes):
             ConfigError: the model's tokenizer file cannot be read.
         """
         check_model_name(model)
-        counter = self._world.counter_for(model or self._world.settings.model)
+        counter = self._world.engines.counter_for(model or self._world.settings.model)
         return count_tokens_of(what, counter, tools)
+
+    # --- agents that ask other agents -----------------------------------------------------
 
     def delegate(
         self,
@@ -277,9 +646,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
         """What a session hands down with a question to another agent; the delegation is counted.
 
         Ask the other agent with `relay.ask(question, **asked_by(down))` in this process, or send
-        it as headers (`headers.propagate`).
-
-        Spec: related facts §8
+        it as headers (`headers.codec.write_downward`).
 
         Args:
             safety_mode: that the other agent works under, besides the session's policy.
@@ -297,8 +664,6 @@ class Relay(ContextPacks, ArtifactSandboxes):
     def take(self, session_id: str, up: Upward, *, residency: str | None = None) -> float:
         """Take what another agent has handed back; the session's safety budget, which only falls.
 
-        Spec: related facts §8
-
         Raises:
             RequestError: the session is not known.
         """
@@ -306,8 +671,6 @@ class Relay(ContextPacks, ArtifactSandboxes):
 
     def reset_budget(self, session_id: str, *, residency: str | None = None) -> float:
         """Begin a session's safety budget anew, once a person has reviewed its answers.
-
-        Spec: related facts §8
 
         Returns:
             The budget that the session has now.
@@ -318,13 +681,12 @@ class Relay(ContextPacks, ArtifactSandboxes):
         """
         return reset_budget(self.region(residency), self._world, session_id_of(session_id))
 
+    # --- what was sealed ------------------------------------------------------------------
+
     def report(self, window_id: str, *, residency: str | None = None) -> Report | None:
         """The report on a window, as `CRP-Provenance-Report-URI` refers to it.
 
         Spec: CRP-SPEC-005 §15.4
-
-        Args:
-            residency: region whose window it is; None for the relay's own.
 
         Returns:
             None for a window that is not known, was under `no-store`, whose facts are gone, or
@@ -351,9 +713,6 @@ class Relay(ContextPacks, ArtifactSandboxes):
         The whole journal and all windows are read, so the time grows with them. Windows that were
         cut off the end together with their events show only against a `Trail.tip` noted elsewhere.
 
-        Args:
-            residency: region whose windows are verified; None for the relay's own.
-
         Returns:
             How many events, windows and sessions were found whole, and the last event's HMAC.
 
@@ -374,9 +733,9 @@ class Relay(ContextPacks, ArtifactSandboxes):
 
     def close(self) -> None:
         """Release the files of the store and of the regions' stores; deliver what is on its way."""
-        for deliveries in self._handed:
+        for deliveries in self._deliveries:
             deliveries.close(self._world.settings.reports.close_seconds)
-        for store in (self._store, *self._others):
+        for store in self._stores:
             store.close()
 
     def __enter__(self) -> Self:
@@ -391,19 +750,79 @@ class Relay(ContextPacks, ArtifactSandboxes):
         self.close()
 
 
-def _adding(cache: CacheDirectives | str | None) -> CacheDirectives:
-    """The directives of an `add`, of which `no-store` alone means anything."""
+def _answered(parts: Generator[str | Outcome]) -> Generator[str | Answer]:
+    with closing(parts):
+        for part in parts:
+            yield part if isinstance(part, str) else steps.answer_of(part)
+
+
+async def _aanswered(parts: AsyncGenerator[str | Outcome]) -> AsyncGenerator[str | Answer]:
+    async with aclosing(parts):
+        async for part in parts:
+            yield part if isinstance(part, str) else steps.answer_of(part)
+
+
+def _no_store(cache: CacheDirectives | str | None, taker: str) -> bool:
+    """Whether `no-store` is asked for, the one directive that means anything here."""
     directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
-    if directives is None:
-        return CacheDirectives()
-    if directives not in (CacheDirectives(), CacheDirectives(no_store=True)):
-        raise RequestError(f"cache {directives.text!r} is more than add takes; wanted no-store")
-    return directives
+    if directives not in (None, CacheDirectives(), CacheDirectives(no_store=True)):
+        raise RequestError(f"cache {directives.text!r} is more than {taker}; wanted no-store")
+    return directives is not None and directives.no_store
 
 
-def _kind(kind: SourceKind | str) -> SourceKind:
+def _kind(kind: SourceKind | str | None) -> SourceKind | None:
     try:
-        return SourceKind(kind)
+        return None if kind is None else SourceKind(kind)
     except ValueError:
         wanted = ", ".join(SourceKind)
         raise RequestError(f"kind {kind!r:.40} is not one of {wanted}") from None
+
+
+def _assembly_settings(settings: AssemblySettings, choices: Mapping[str, Any]) -> AssemblySettings:
+    options = {name: value for name, value in choices.items() if value is not None}
+    if not options:
+        return settings
+    try:
+        return AssemblySettings.model_validate({**settings.model_dump(), **options})
+    except ValidationError as error:
+        field, problem = first_problem(error)
+        value = options.get(field)
+        raise RequestError(f"{field} {value!r:.60} is not usable: {problem}") from error
+
+
+def _token_budget(budget: int | TokenBudget, settings: AssemblySettings) -> TokenBudget:
+    if isinstance(budget, TokenBudget):
+        return budget
+    try:
+        return TokenBudget.new(budget, settings)
+    except ValidationError as error:
+        raise RequestError(
+            f"budget is {budget!r:.60}, wanted a TokenBudget or whole tokens from 0"
+        ) from error
+
+
+def log_pack(composed: ComposedPack, namespace: Namespace, world: World) -> None:
+    """Write down what a pack shows, item by item, in the order in which it is shown.
+
+    Spec: Summit §Principles
+    """
+    pack = composed.pack
+    draft = EventDraft(
+        EventType.CONTEXT_PACKED,
+        {
+            "pack": pack.id,
+            "shown_hash": sha256(composed.text),
+            "sections": [section.type for section in pack.sections],
+            "item_counts": [len(section.items) for section in pack.sections],
+            "section_tokens": [section.token_actual for section in pack.sections],
+            "items": [name_or_hash(item.id) for item in pack.items],
+            "item_hashes": [item.shown_ref for item in pack.items],
+            "budget": pack.token_budget,
+            "tokens": pack.token_actual,
+            "decisions": [name_or_hash(decision.id) for decision in pack.policy_decisions],
+            "reports": [report.id for report in composed.drop_reports],
+            "minimal": composed.minimal,
+        },
+        session_id=pack.session_id,
+    )
+    world.journal(namespace, [draft])

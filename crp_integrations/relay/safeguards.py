@@ -40,7 +40,7 @@ from crp_integrations.guard.governed_exceptions import (
     GovernedException,
 )
 from crp_integrations.language.memo import forgotten_with
-from crp_integrations.relay.window_outcome import WindowEnd
+from crp_integrations.relay.window_records import WindowEnd
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import EventType
 
@@ -54,11 +54,6 @@ class RedactingGuard:
 
     Safe between threads. `language.memo.forget` lets go of the texts that are kept, and of what is
     being made meanwhile.
-
-    Args:
-        settings: how sure a recogniser must be, and which kinds are left aside.
-        recognisers: look beside the package's own.
-        most_kept: redacted texts kept in memory, by the hash of what they were made of.
     """
 
     def __init__(
@@ -174,9 +169,6 @@ class JournalledExceptions:
     """Writes uses of exceptions into journals, and reads the events that end exceptions.
 
     Safe between threads.
-
-    Args:
-        wanted: types of the events that rollback triggers name.
     """
 
     def __init__(self, fabric: Callable[[], Fabric], wanted: Iterable[str]) -> None:

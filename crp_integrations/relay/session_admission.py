@@ -8,15 +8,18 @@ Spec: related facts §3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from crp_integrations.audit.records import WindowSeal
+from crp_integrations.dpe.pii.contact import finds_phones
+from crp_integrations.dpe.ports import Verifier
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.errors import (
     AccessDenied,
+    ConfigError,
     PolicyRelaxed,
     RequestError,
     TokenRefused,
@@ -25,11 +28,13 @@ from crp_integrations.errors import (
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
 from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce, parse_policy
+from crp_integrations.policy.readers import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import inheritance_report
 from crp_integrations.ports import retired_of
+from crp_integrations.relay.defaults import reads_claims
+from crp_integrations.relay.judge import BACKGROUND, Judge
 from crp_integrations.relay.prior_windows import hidden_windows
-from crp_integrations.relay.reader_demands import require_reader
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
@@ -47,7 +52,14 @@ from crp_integrations.session.window_graph import (
     prior_windows,
 )
 from crp_integrations.session.window_graph import seen_windows as ancestry
-from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, RiskLevel, Strategy
+from crp_integrations.vocabulary import (
+    HaltReason,
+    Oversight,
+    Pattern,
+    RiskLevel,
+    SafetyMode,
+    Strategy,
+)
 
 NONCE_KEY_INFO: Final = b"crp-safety-nonce-key-v1"
 
@@ -75,7 +87,7 @@ def require_nonce(nonce: str, policy: Policy, world: World) -> None:
 
 
 def _nonce_keys(world: World) -> list[bytes]:
-    keyring, tenant = world.keyring, world.namespace.subject.tenant
+    keyring, tenant = world.keyring, world.places.namespace.subject.tenant
     retired = retired_of(keyring)
     masters = (*retired, keyring.master())
     return [derive_key(master, salt=tenant, info=NONCE_KEY_INFO) for master in masters]
@@ -86,19 +98,13 @@ class Admission:
     """A window's place in its session.
 
     Attributes:
-        session: the session's state; None for one that begins now.
-        policy: the one in force: the session's, tightened by the request's.
         report_only: a second one that is judged and not enforced.
         parents: windows that it continues; the session's tip where it continues none.
         prior: what is known of them, and of those before, for the window's envelope and report.
         safety_budget: what is left, under the caller's ceiling.
-        barred: why no model may be asked; None when one may.
-        windows: of the session so far, by number.
-        preferred: strategy that the circuit breaker asks for; None for no other.
-        given: the windows whose content, as the store kept it, the window is given.
+        sources: the windows whose content, as the store kept it, the window is given.
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
-        depth: agents within agents around the window; a session's own does not fall.
         continues: the parents were named by continuation ids.
         token: the session token that it was asked with; None for none.
         earlier: what is known of the session's windows where it continues none of them: its answer
@@ -116,7 +122,7 @@ class Admission:
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
     named: bool = False
-    given: tuple[EarlierWindow, ...] = ()
+    sources: tuple[EarlierWindow, ...] = ()
     stated: bool = False
     depth: int = 0
     continues: bool = False
@@ -153,15 +159,12 @@ def admit_window(
     """Find a window's place.
 
     Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
-
-    Raises:
-        RequestError: the policy demands values that nothing measures on the answer.
     """
     settings = world.settings
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
         stored = sessions.session(session_id)
-        held = world.session_memories.of(session_id)
+        held = world.memory.sessions.of(session_id)
         session = _stricter_session(stored, held.session)
         nodes = tuple(sessions.windows(session_id)) if stored else ()
         nodes = tuple(sorted((*nodes, *held.nodes), key=lambda node: node.window_number))
@@ -211,7 +214,7 @@ def admit_window(
     known = {**priors, **held.priors} if before else {}
     for id_ in hidden_windows(namespace, nodes, known):
         known.pop(id_, None)
-    behind = () if request.prior else tuple(prior_windows(before, known, {}))
+    behind = () if request.prior else tuple(prior_windows(before, known))
     continued = behind if parents else ()
     prior = request.prior or merge_fan_out(continued)
     # Questions that only share a session do not branch, so only named parents are checked.
@@ -227,7 +230,7 @@ def admit_window(
         prior=prior,
         safety_budget=left,
         barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
-        given=continued,
+        sources=continued,
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,
@@ -275,7 +278,7 @@ def _budget_left(sealed: Sequence[WindowSeal], settings: Settings) -> float:
 
 def _parent_session(stored: Session | None, id_: str, world: World) -> Session | None:
     """The session that another one names as its parent; None where it is not known here."""
-    return _stricter_session(stored, world.session_memories.of(id_).session) if id_ else None
+    return _stricter_session(stored, world.memory.sessions.of(id_).session) if id_ else None
 
 
 def _stricter_session(stored: Session | None, held: Session | None) -> Session | None:
@@ -296,11 +299,7 @@ def _policy(
     request: Request,
     session_id: str,
 ) -> Policy | None:
-    """The session's policy, as strict as the operator's is today, tightened by the request's.
-
-    Args:
-        sessions: the window's own session and its parent's, as far as they are known here.
-    """
+    """The session's policy, as strict as the operator's is today, tightened by the request's."""
     # The strictest of each directive holds, so an older session follows its operator.
     layers = [
         parse_policy(text)
@@ -321,9 +320,11 @@ def _policy(
     try:
         return tighten(held, own)
     except PolicyRelaxed as error:
-        if world.sink is not None and (held.report_uri or held.report_to):
+        if world.listeners.sink is not None and (held.report_uri or held.report_to):
             at = iso(world.clock.now())
-            world.sink.take(inheritance_report(error, session_id=session_id, timestamp=at), held)
+            world.listeners.sink.take(
+                inheritance_report(error, session_id=session_id, timestamp=at), held
+            )
         raise
 
 
@@ -385,7 +386,7 @@ def _token(
 
 def token_scope(world: World) -> str:
     """For whom a relay's session tokens are: one tenant's user."""
-    subject = world.namespace.subject
+    subject = world.places.namespace.subject
     return sha256("\u241f".join((subject.tenant, subject.name)))
 
 
@@ -396,3 +397,92 @@ def session_of(request: Request, world: World) -> str:
     if request.session_token:
         return claimed_session(request.session_token, world.settings.sessions.token)
     return world.ids.new("crp_sess_")
+
+
+NOBODY: Final = "nothing here reads answers"
+LATE: Final = "the judge speaks in the background, once the answer is out"
+SAMPLED: Final = "the judge reads a sample of the answers"
+
+
+def unmeasured_demands(
+    policy: Policy,
+    *,
+    judge: Judge | None,
+    reads: bool,
+    accept_risk: RiskLevel | None = None,
+) -> str:
+    """The sentence on demands of a policy that nothing can measure; empty where all can be.
+
+    A judge that is asked in doubt alone is a reader: what it is not asked of stands in the
+    evidence word for word.
+
+    Spec: related facts §6
+
+    Args:
+        reads: a verifier that reads, or the arithmetic of `literal`, decides on the claims.
+    """
+    if reads:
+        return ""
+    if judge is None:
+        demands, why = reader_demands(policy, accept_risk), NOBODY
+    elif judge.settings.mode == BACKGROUND:
+        demands, why = reader_demands(policy, accept_risk), LATE
+    elif judge.settings.share < 1.0:
+        # To ask again where the sample finds something is a use of a sample; to withhold is none.
+        demands, why = halting_demands(policy, accept_risk), SAMPLED
+    else:
+        return ""
+    return refusal_words(demands, why) if demands else ""
+
+
+def _require_phones(policy: Policy) -> None:
+    """Refuse to withhold personal data where telephone numbers among it would pass."""
+    if policy.block_pii and not finds_phones():
+        raise ConfigError(
+            "block-pii needs telephone numbers to be found: pip install 'crp-integrations[pii]'"
+        )
+
+
+def require_reader(policy: Policy, world: World, accept_risk: RiskLevel | None = None) -> None:
+    """Refuse a question whose policy demands what nothing can measure, before a model is paid."""
+    _require_phones(policy)
+    unmeasured = unmeasured_demands(
+        policy,
+        judge=world.engines.judge,
+        reads=reads_claims(world.settings, world.engines.verifier),
+        accept_risk=accept_risk,
+    )
+    if unmeasured:
+        raise RequestError(unmeasured)
+
+
+def require_reader_of(
+    taker: str,
+    asking: Mapping[str, Any],
+    judge: Judge | None,
+    settings: Settings,
+    verifier: Verifier | None = None,
+) -> None:
+    """Refuse the fields of a component whose questions bring no judge of their own.
+
+    Args:
+        verifier: None for the one that the settings name.
+
+    Raises:
+        ConfigError: nothing reads the claims of its answers; names the demands and both ways out.
+    """
+    above = [text for text in (settings.policy, asking.get("inherited_policy")) if text]
+    own = asking.get("policy")
+    # A question's own policy repeats the policies above it, or is refused as laxer.
+    texts = [own] if own else above
+    policy = reduce(combine_strictest, map(parse_policy, texts)) if texts else Policy()
+    _require_phones(policy)
+    mode, accepted = asking.get("safety_mode"), asking.get("accept_risk")
+    unmeasured = unmeasured_demands(
+        apply_mode(policy, SafetyMode(mode) if mode else None),
+        judge=judge,
+        reads=reads_claims(settings, verifier),
+        accept_risk=RiskLevel(accepted) if accepted else None,
+    )
+    if unmeasured:
+        raise ConfigError(f"{taker}: {unmeasured}")

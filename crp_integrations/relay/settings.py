@@ -36,7 +36,7 @@ from crp_integrations.governance.settings import (
 )
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.headers import grammar
-from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.headers.records import HeaderSettings
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.records import Part
@@ -188,20 +188,20 @@ def same_provider(model: str, other: str) -> bool:
     return "/" in model and model.partition("/")[0] == other.partition("/")[0]
 
 
-def budget_fields(given: int | Mapping[str, float] | None) -> dict[str, Any]:
+def budget_fields(budget: int | Mapping[str, float] | None) -> dict[str, Any]:
     """The fields that a budget stands for: calls, or a mapping with `calls`, `tokens` or `usd`."""
-    if given is None:
+    if budget is None:
         return {}
-    if isinstance(given, Mapping):
-        odd = set(given) - {"calls", "tokens", "usd"}
+    if isinstance(budget, Mapping):
+        odd = set(budget) - {"calls", "tokens", "usd"}
         if odd:
             raise RequestError(
                 f"judge_budget has {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
             )
-        return {f"budget_{name}": value for name, value in given.items()}
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise RequestError(f"judge_budget is {given!r:.40}; give a number of calls or a mapping")
-    return {"budget_calls": given}
+        return {f"budget_{name}": value for name, value in budget.items()}
+    if isinstance(budget, bool) or not isinstance(budget, int):
+        raise RequestError(f"judge_budget is {budget!r:.40}; give a number of calls or a mapping")
+    return {"budget_calls": budget}
 
 
 Preset = Literal["default", "literal"]
@@ -391,10 +391,10 @@ class Settings(BaseSettings):
         return digest(self.model_dump(mode="json", exclude=left_out))
 
 
-def _merged(base: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The base with what is given in its place, down to single fields."""
     merged = dict(base)
-    for name, value in given.items():
+    for name, value in overrides.items():
         below = merged.get(name)
         if isinstance(below, dict) and isinstance(value, Mapping):
             merged[name] = _merged(below, value)

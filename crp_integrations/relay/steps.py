@@ -26,7 +26,6 @@ class Dispatch:
     """Call a model and hand its reply to `receive`.
 
     Attributes:
-        call: everything that goes on the wire.
         envelope: the envelope inside the call's messages; None when the call prepares the answer
             and carries no facts, as one that decomposes the question does.
     """
@@ -55,7 +54,6 @@ class FittedDispatch(Dispatch):
     """A dispatch for the answer.
 
     Attributes:
-        envelope: the envelope inside the call's messages; the one that will be examined.
         crowded_out: the model's window has less room than `least_context_tokens` for the facts
             that were found.
     """
@@ -70,9 +68,7 @@ class JudgeDispatch(Dispatch):
 
     Attributes:
         judge: makes the call, with the driver's own model where it has none of its own.
-        session_id: whose budget pays for it.
         tracer: opens the span around it; an `Observer` is told of the call of a judge by name.
-        keep: whether the reply may stay in the judge's memory.
     """
 
     judge: Judge | None = None
@@ -115,7 +111,6 @@ class NotModified:
 
     Attributes:
         headers: of the window that was released with it, and `CRP-Context-Cache-Status: HIT`.
-        envelope: the one that was released then.
     """
 
     etag: str
@@ -125,13 +120,7 @@ class NotModified:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """There is no answer, and the window was sealed as failed, cancelled or refused.
-
-    Attributes:
-        error: why; callers of `ask` get it raised.
-        headers: CRP response headers of the sealed window.
-        envelope: of the window; None when it ended before there was one.
-    """
+    """There is no answer, and the window was sealed as failed, cancelled or refused."""
 
     error: CRPError
     headers: dict[str, str]

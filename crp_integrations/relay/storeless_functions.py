@@ -70,7 +70,7 @@ def pack(
     Raises:
         RequestError: the question is empty or an argument has no usable value.
     """
-    selection = CallerSelection(
+    return CallerSelection(
         question,
         model=model,
         budget_tokens=budget_tokens,
@@ -81,8 +81,7 @@ def pack(
         reranker=reranker,
         injections=injections,
         settings=settings,
-    )
-    return selection.pack(facts)
+    ).pack(facts)
 
 
 class CallerSelection:
@@ -223,15 +222,18 @@ def examine(
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
     from crp_integrations.relay.judged_answer import complete_report, resolve_judge
+    from crp_integrations.relay.settings import load
 
-    settings, judging, on_report = resolve_judge(judge, judge_options, settings)
-    report, dossier, chosen = screened_answer(
+    # Read once: the environment is looked through each time.
+    settings = settings or load()
+    judging, on_report = resolve_judge(judge, judge_options, settings)
+    report, dossier = screened_answer(
         answer,
         context,
         question,
-        grounding=grounding,
         embedder=embedder,
         settings=settings,
+        grounding=grounding,
         no_store=no_store,
         sub_queries=sub_queries,
         prior=prior,
@@ -239,7 +241,7 @@ def examine(
         system_prompt=system_prompt,
         rejected=rejected,
     )
-    return complete_report(judging, report, dossier, chosen, context, on_report)
+    return complete_report(judging, report, dossier, settings, context, on_report)
 
 
 async def aexamine(
@@ -260,13 +262,15 @@ async def aexamine(
 
     from crp_integrations.relay.judge import JUDGE_OPTIONS
     from crp_integrations.relay.judged_answer import acomplete_report, resolve_judge
+    from crp_integrations.relay.settings import load
 
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    settings, judging, on_report = resolve_judge(judge, options, settings)
-    report, dossier, chosen = await asyncio.to_thread(
+    settings = settings or load()
+    judging, on_report = resolve_judge(judge, options, settings)
+    report, dossier = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
-    return await acomplete_report(judging, report, dossier, chosen, context, on_report)
+    return await acomplete_report(judging, report, dossier, settings, context, on_report)
 
 
 def screened_answer(
@@ -274,18 +278,16 @@ def screened_answer(
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
     *,
-    grounding: GroundingMode | str = GroundingMode.PREFERRED,
     embedder: EmbedderSource | None = None,
     settings: Settings | None = None,
-    no_store: bool = False,
-    sub_queries: Sequence[str] = (),
-    prior: Sequence[str | PriorWindow] = (),
-    conversation: Sequence[Message | Mapping[str, Any]] = (),
-    system_prompt: str = "",
     verifier: Verifier | None = None,
-    rejected: Sequence[RejectedClaim] = (),
-) -> tuple[Report, Dossier, Settings]:
-    """The report of the stages without a model call, what it is of, and the settings."""
+    **about: Any,
+) -> tuple[Report, Dossier]:
+    """The report of the stages without a model call, and what it is of.
+
+    Args:
+        about: further arguments of `caller_dossier`.
+    """
     from crp_integrations.dpe.pipeline import examine as run_stages
     from crp_integrations.relay.defaults import (
         chosen_embedder,
@@ -295,30 +297,16 @@ def screened_answer(
     )
     from crp_integrations.relay.evidence import answer_text
     from crp_integrations.relay.examination import VERIFIED, caller_dossier
-    from crp_integrations.relay.records import conversation_of
     from crp_integrations.relay.settings import load
 
-    answer = answer_text(answer)
-    for name, text in (("question", question), ("system_prompt", system_prompt)):
-        if text is not None and not isinstance(text, str):
-            raise RequestError(f"{name} is {type(text).__name__}, wanted a text")
-    if isinstance(context, str):
-        raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
-    controls = (VERIFIED,) if verified_engine() else ()
     dossier = caller_dossier(
-        answer,
+        answer_text(answer),
         context,
-        question or "",
+        question,
         chosen,
-        grounding=grounding,
-        kept=controls,
-        prior=prior,
-        sub_queries=sub_queries,
-        no_store=no_store,
-        conversation=conversation_of(conversation),
-        instructions=system_prompt or "",
-        rejected=rejected,
+        controls=(VERIFIED,) if verified_engine() else (),
+        **about,
     )
     # Statuses are read or compared word for word: sentences are embedded only beside those of an
     # earlier window, and for the document's arithmetic.
@@ -332,7 +320,7 @@ def screened_answer(
         settings=chosen.dpe,
         policy=default_policy(registered=dossier.system.domain is not None),
     )
-    return report, dossier, chosen
+    return report, dossier
 
 
 def count_tokens(

@@ -1,7 +1,7 @@
 """A Turn is one window: begin, fit, receive, fail. It does no I/O of its own.
 
-The three places where the world is touched are ports of its `World`: reading candidates,
-calling the model (the driver does), and closing. Between them everything is pure.
+The three places where the world is touched are ports of its `World`: reading candidates, calling
+the model (the driver does), and closing. Between them everything is pure.
 
 A window may take several calls: one that takes the question apart, one that sums up the window
 before, the passes of its strategy, and re-dispatches. `receive` answers with the next of them
@@ -10,17 +10,62 @@ until there is an outcome.
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, TypeVar
+
+from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.judge.inquiry import JudgeReply
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.pipeline import Examination
+from crp_integrations.dpe.records import RejectedClaim, Report
+from crp_integrations.dpe.rejections import unique_claims
 from crp_integrations.dpe.remedies import MOST_REDISPATCHES
-from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import RequestError
-from crp_integrations.messages import Reply, Usage
+from crp_integrations.envelope.records import EarlierWindow, Envelope
+from crp_integrations.errors import (
+    CRPError,
+    LimitReached,
+    PolicyRelaxed,
+    RequestError,
+    SafetyHalt,
+    StaleTip,
+    StoreError,
+)
+from crp_integrations.governance.compaction.records import CompactionAccount
+from crp_integrations.governance.window_trace import invocation_hash
+from crp_integrations.messages import Message, Reply, Usage
+from crp_integrations.policy.demands import UNFITTED
+from crp_integrations.policy.records import Policy
 from crp_integrations.policy.verdict import unread_note, withholding
+from crp_integrations.relay import compaction
 from crp_integrations.relay.conditional_requests import cap_tier
-from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
-from crp_integrations.relay.records import Request
-from crp_integrations.relay.session_admission import Admission, admit_window
+from crp_integrations.relay.evidence import (
+    TOOL_SOURCE,
+    AnswerEvidence,
+    earlier_facts,
+    evidence_of,
+)
+from crp_integrations.relay.examination import examine_answer, examine_windows
+from crp_integrations.relay.judge import Judge, call_receivers
+from crp_integrations.relay.judged_answer import JudgedAnswer
+from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge, outdated_windows
+from crp_integrations.relay.receipts import draft_maker, receipt_contents
+from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.session_admission import (
+    ALONE,
+    Admission,
+    Place,
+    admit_window,
+    session_of,
+)
+from crp_integrations.relay.single_window import (
+    AnswerPasses,
+    FactSearches,
+    wants_search,
+    without_searches,
+)
 from crp_integrations.relay.steps import (
     Dispatch,
     FittedDispatch,
@@ -32,12 +77,7 @@ from crp_integrations.relay.steps import (
     Release,
     Result,
     Step,
-)
-from crp_integrations.relay.strategies.single_window import (
-    AnswerPasses,
-    FactSearches,
-    wants_search,
-    without_searches,
+    own_error,
 )
 from crp_integrations.relay.verdict import (
     AnswerVerdict,
@@ -49,15 +89,98 @@ from crp_integrations.relay.verdict import (
     may_show_at_once,
     oversight_of,
 )
-from crp_integrations.relay.window import AUGMENTED, PLACE_TAKEN, OpenWindow
-from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
+from crp_integrations.relay.window_envelope import WindowEnvelope
+from crp_integrations.relay.window_headers import (
+    WindowHeaders,
+    refusal_headers,
+    trail_id,
+    window_headers,
+)
+from crp_integrations.relay.window_records import DraftMaker, WindowCalls, WindowEnd
+from crp_integrations.relay.window_seal import ClosedWindow, close, journal_events
+from crp_integrations.relay.world import World
+from crp_integrations.vocabulary import EventType, GroundingMode, HaltReason, Strategy
+
+T = TypeVar("T")
+# The remedy whose prompt quotes the text to continue from.
+AUGMENTED: Final = "prompt-augmented"
+# Errors of a close whose place was taken by an answer that was asked at the same time.
+PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
 
-class Turn(OpenWindow):
+class Turn:
     """One window's life. It has one owner and ends once.
 
     Spec: CRP-SPEC-003 §4
+
+    Attributes:
+        agent_turn: which model call of an agent's run it is; 0 where no agent counts them.
     """
+
+    def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
+        self.request = request
+        self.session_id = session_of(request, world)
+        self.agent_turn = 0
+        self._world = world
+        self._began: datetime | None = None
+        self._place = place
+        self._admission: Admission | None = None
+        self._packing = WindowEnvelope(request, self.session_id, world)
+        self._carried_context: CarriedContext | None = None
+        self._calls = WindowCalls()
+        self._searches: FactSearches | None = None
+        # System prompt and messages as the model got them; None for those of the request.
+        self._sent: tuple[str, tuple[Message, ...]] | None = None
+        # What was left out of the conversation; None before anybody looked at it.
+        self._compaction: CompactionAccount | None = None
+        # Whether other windows may go on with the answer.
+        self.part = False
+        # Whether the answer was shown as it came.
+        self._shown = False
+        self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
+        self._outdated: tuple[str, ...] = ()
+        self._closed: ClosedWindow | None = None
+        self._verdict: AnswerVerdict | None = None
+        # What the report last made came from, and how many flags it had of its own.
+        self._examined: tuple[Examination, int] | None = None
+        # Of what the report's envelope shows, as far as it was looked at.
+        self._hashes: Mapping[str, str] = {}
+        # What the answer was examined beside.
+        self._evidence = AnswerEvidence(())
+        # The reply that was examined, and its way through the judge.
+        self._examined_reply: Reply | None = None
+        self._judged_answer: JudgedAnswer | None = None
+        self._outcome: Outcome | None = None
+        self._end_lock = threading.Lock()
+
+    @property
+    def admission(self) -> Admission | None:
+        """The window's place in its session; None before it has begun."""
+        return self._admission
+
+    def note(self, event_type: EventType, **data: object) -> None:
+        """Add something to the window's events: ids, hashes, counts and closed words only."""
+        self._calls.note(event_type, **data)
+
+    def flag(self, word: str) -> None:
+        """Add a word to the report's flags."""
+        self._calls.flags.append(word)
+
+    def note_sent(self, system: str, messages: Sequence[Message]) -> None:
+        """Note what the model was really sent, where it may have been changed on its way.
+
+        Args:
+            system: the system prompt without what the turn itself put there.
+        """
+        self._sent = (system, tuple(messages))
+
+    def remedied(self, remedy: str) -> None:
+        """Note that a remedy of a broken flow was used, for the journal and the header.
+
+        Spec: CRP-SPEC-005 §11.6
+        """
+        self._calls.remedies.append(remedy)
+        self.note(EventType.FLOW_REMEDIATION, remedy=remedy)
 
     def begin(self) -> Step:
         """Find the window's place in its session, evaluate the condition, read and pack.
@@ -126,7 +249,7 @@ class Turn(OpenWindow):
         admission = self._admission
         if admission is None or self._outcome is not None or self._searches is not None:
             return False
-        judge = self._world.judge
+        judge = self._world.engines.judge
         if judge is not None and judge.settings.failure == "halt":
             return False
         strategy = self._packing.request.strategy
@@ -178,7 +301,7 @@ class Turn(OpenWindow):
 
     def _take_place(self) -> Outcome | None:
         """Take the window's place in its session; an outcome where no model may be asked."""
-        self._began = None if self._world.observer is None else self._world.clock.now()
+        self._began = None if self._world.listeners.observer is None else self._world.clock.now()
         # Checked before a model is paid; without write access, no refusal could be sealed either.
         self._packing.namespace.must_write()
         self._seal_on_error(self._enter)
@@ -421,3 +544,352 @@ class Turn(OpenWindow):
         """What stands before the words of a remedy: the caller's own, and what was searched for."""
         carried = self._carried_context.request if self._carried_context else self.request
         return (*carried.instructions, *(self._searches.instructions() if self._searches else ()))
+
+    def _compacted(self, request: Request) -> Request:
+        """The request with its conversation shortened, where that is wanted and has a reason."""
+        if self._compaction is not None:
+            return request
+        world = self._world
+        # A preview writes nothing, so it keeps no artifact either.
+        sealed = self._admission is not None and not request.cache.no_store
+        session = self.session_id if sealed else ""
+        if request.compaction is None and compaction.wants_compaction(request, world):
+            with world.tracer.step("compact"):
+                request = compaction.compact_request(request, world, session)
+        self._compaction = request.compaction
+        if self._compaction is not None:
+            signer = self._packing.namespace.subject.name
+            self._calls.notes += compaction.compaction_events(self._compaction, signer)
+        return request
+
+    def journal(self, event_type: EventType, **data: object) -> None:
+        """Journal something about the window after its end."""
+        if self._closed is not None:
+            seal, namespace = self._closed.seal, self._packing.namespace
+            journal_events(namespace, self._world, seal, ((event_type, data),))
+
+    def may_lay(self, bridge: str, *between: Answer) -> bool:
+        """Whether the window's policy lets a bridge between answers through."""
+        policy = self._admission.policy if self._admission else Policy()
+        return may_lay_bridge(bridge, between, policy, self.request, self._world)
+
+    def _examine(self, envelope: Envelope | None, text: str) -> Report:
+        packing = self._packing
+        report, examination = examine_answer(
+            packing.request,
+            self._world,
+            packing.namespace,
+            packing.reads,
+            self._evidence_of(envelope),
+            text,
+            needs=packing.needs.own(envelope.sub_queries if envelope else ()),
+            prior=self._known(),
+            outdated=self._outdated,
+        )
+        self._examined = (examination, len(report.flags))
+        flags = (*report.flags, *self._flags(), *self._personal(envelope))
+        return report.model_copy(update={"flags": flags})
+
+    def _evidence_of(self, envelope: Envelope | None) -> AnswerEvidence:
+        """What an answer beside an envelope is judged against."""
+        request = self._packing.request
+        earlier = earlier_facts(self._packing.namespace, self._known()) if envelope else []
+        self._evidence = evidence_of(
+            envelope,
+            request.history if self._sent is None else self._sent[1],
+            earlier,
+            self._rejected(),
+            request.system_prompt if self._sent is None else self._sent[0],
+        )
+        return self._evidence
+
+    def examine_whole(self, answers: Sequence[Answer], text: str) -> Report:
+        """The report on the text of several windows, of which this is one."""
+        packing = self._packing
+        prior = self._admission.earlier if self._admission and not self.request.prior else ()
+        return examine_windows(
+            self.request,
+            self._world,
+            packing.namespace,
+            packing.reads,
+            answers,
+            text,
+            self.request.prior or prior,
+            self._rejected(),
+        )
+
+    def _rejected(self) -> tuple[RejectedClaim, ...]:
+        """Claims that sub-agents' reports flag: those of the request and of the session."""
+        held = self._world.memory.sessions.of(self.session_id).rejected
+        return unique_claims(self.request.rejected, held)
+
+    def _known(self) -> tuple[EarlierWindow, ...]:
+        """What is known of the session's windows, whether or not this one continues one."""
+        prior = self._packing.request.prior
+        return prior or (self._admission.earlier if self._admission else ())
+
+    def _judgement(
+        self, fitted: FittedDispatch, reply: Reply, report: Report
+    ) -> JudgedAnswer | None:
+        """The answer's way through the judge; None where there is none, or nothing to judge."""
+        world, judge = self._world, self._world.engines.judge
+        if judge is None or self._examined is None or not reply.answer.strip():
+            return None
+        return JudgedAnswer(
+            judge,
+            report,
+            self._examined[0].dossier,
+            world.settings.dpe,
+            session_id=self.session_id,
+            own_model=fitted.model,
+            own_window=world.engines.limit_for(fitted.model)[0],
+            left_out=self._kept_from(judge, fitted.envelope),
+        )
+
+    def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
+        """Ids of facts that the judge's provider must not get, and why."""
+        labels = {**self._evidence.labels, **self._packing.labels(envelope)}
+        barred = set(judge.settings.withhold_labels)
+        held = set() if judge.own else set(self._packing.reads().held())
+        withheld = []
+        shown = {fact.fact_id: fact.source_id for fact in envelope.facts}
+        for id_, source_id in {**self._evidence.sources, **shown}.items():
+            if barred.intersection(labels.get(id_, ())):
+                withheld.append((id_, "label"))
+            elif id_ in held and not source_id.startswith(TOOL_SOURCE):
+                withheld.append((id_, "no-store"))
+        return withheld
+
+    def _judged(self, judging: JudgedAnswer) -> Report:
+        """The judged report; what it came from goes into the window's receipt."""
+        report = judging.report
+        assert self._examined is not None
+        examination, _ = self._examined
+        self._examined = (replace(examination, judged=report.judge), self._examined[1])
+        return report
+
+    @property
+    def _judge_failed(self) -> bool:
+        """Whether the judge failed and its owner wants the answer withheld then."""
+        judging = self._judged_answer
+        halts = judging is not None and judging.judge.settings.failure == "halt"
+        return halts and judging is not None and bool(judging.failed)
+
+    def _hand_report(self, report: Report) -> None:
+        """Give the report to who asked for it, or have the answer judged in the background."""
+        judging, judge = self._judged_answer, self._world.engines.judge
+        if judge is not None and judging is not None and judging.later:
+            judge.later(lambda: judge.hand(judging.now(report).play()))
+            return
+        owner = judge.on_report if judge is not None and judging is not None else None
+        call_receivers(report, owner, self._world.listeners.on_report)
+
+    def _personal(self, envelope: Envelope | None) -> list[str]:
+        """The compliance warning for facts with personal data that are not under `no-store`.
+
+        Spec: CRP-SPEC-003 §16.1
+        """
+        if envelope is None or self.request.cache.no_store:
+            return []
+        settings, world = self._world.settings, self._world
+        most = settings.dispatch.searched_characters
+        personal = world.memory.personal.of(envelope.facts, settings.dpe.personal, most)
+        self._hashes = personal.hashes
+        return personal.flags
+
+    def _flags(self) -> list[str]:
+        """How the fabric was read, as far as it is not the usual way."""
+        namespace = self._packing.namespace
+        flags = [f"guard={namespace.guard_name}"]
+        if not self._world.engines.code_verified:
+            flags.append("engine-code-not-checked")
+        if namespace.residency:
+            flags.append(f"residency={namespace.residency}")
+        if self.request.cache.text:
+            flags.append(f"cache={self.request.cache.text}")
+        if self._packing.unfitted:
+            flags.append(f"{UNFITTED}{self._packing.unfitted}")
+        if self._calls.redispatches:
+            flags.append(f"re-dispatches={self._calls.redispatches}")
+        flags += self._calls.flags
+        return [*flags, *self._packing.conditional.flags]
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window because the model call failed or was cancelled; it is sealed too.
+
+        Spec: CRP-SPEC-005 §15.1
+        """
+        cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
+        word = "cancelled" if cancelled else "failed"
+        return self._end_without_answer(word, own_error(error), error)
+
+    def _seal_on_error(self, work: Callable[[], T]) -> T | Outcome:
+        """Do work before the call; on an error, seal the window as refused or failed."""
+        try:
+            return work()
+        except CRPError as error:
+            return self._end_without_answer("refused", error)
+        except BaseException as error:
+            try:
+                self.fail(error)
+            except StoreError as failure:
+                error.add_note(f"the window could not be sealed: {type(failure).__name__}")
+            raise
+
+    def _barred(self, reason: HaltReason, left: float) -> Outcome:
+        spent = reason is HaltReason.BUDGET_DEPLETED
+        self._calls.note(EventType.SAFETY_HALT, reason=reason.value)
+        error = SafetyHalt(
+            f"no model was asked: {reason}",
+            trail=trail_id(self.session_id, self.request.residency),
+            reason=reason,
+            session_id=self.session_id,
+            directive="sessions.budget.enforce" if spent else "require-oversight halt",
+            value=f"a safety budget of {left:.4g}" if spent else "no approval",
+        )
+        return self._end_without_answer("refused", error)
+
+    def _end_without_answer(
+        self, outcome: str, error: CRPError, cause: BaseException | None = None
+    ) -> Outcome:
+        with self._end_lock:
+            if self._outcome is not None:
+                return self._outcome
+            fitted = self._packing.last
+            envelope = fitted.envelope if fitted else None
+            if self._closed is not None:
+                # It was sealed, and what came after that failed; a window is sealed once.
+                self._outcome = Refusal(error, {}, envelope)
+                return self._outcome
+            if isinstance(error, PolicyRelaxed) and error.directive in DIRECTIVES:
+                self.note(EventType.POLICY_VIOLATION, directives=[error.directive])
+            report = self._examine(envelope, "")
+            report = report.changed(flags=(*report.flags, f"window-{outcome}"))
+            closed = self._close(outcome, envelope, "", report, cause or error)
+            headers = (
+                self._headers(envelope, closed)
+                if envelope
+                else refusal_headers(error, closed, self._world, self.request.residency)
+            )
+            self._outcome = Refusal(error, headers, envelope)
+            return self._outcome
+
+    def _close(
+        self,
+        outcome: str,
+        envelope: Envelope | None,
+        text: str,
+        report: Report,
+        error: BaseException | None = None,
+        *,
+        verdict: AnswerVerdict | None = None,
+    ) -> ClosedWindow:
+        world, calls, fitted = self._world, self._calls, self._packing.last
+        notes = (*calls.notes, *(verdict.notes if verdict else ()))
+        end = WindowEnd(
+            outcome=outcome,
+            envelope=envelope,
+            text=text,
+            report=report,
+            model=fitted.model if fitted else self.request.model,
+            strategy=self._packing.request.strategy,
+            tool_calls=calls.tool_calls,
+            error=type(error).__name__ if error else "",
+            reason=(verdict.reason or "") if verdict else "",
+            notes=notes,
+            sibling=self._place.sibling,
+            keep=not self.request.cache.no_store,
+            fleeting=self.agent_turn > 0
+            and any(message.role == "tool" for message in self.request.history),
+            outdated=self._outdated,
+            draft=self._draft(envelope, text, report, verdict),
+            candidates=(*self._packing.candidates, *self._evidence.sources)
+            if world.settings.receipts
+            else (),
+            labels=self._packing.labels(envelope),
+            hashes=self._hashes,
+            decisions=self._packing.decisions,
+            invocation_hash=invocation_hash(fitted.call) if fitted else "",
+            assembly_us=self._packing.assembly_us,
+            usage=calls.usage,
+            steps=self._packing.steps,
+            depth=self._packing.request.loop_depth,
+            turn=self.agent_turn,
+            began=self._began,
+            transfer=self._carried_context.transfer if self._carried_context else None,
+            born={
+                "parent_session": self.request.parent_session,
+                "loop_depth": self.request.loop_depth,
+                "agent_id": self.request.agent_id,
+            },
+        )
+        closed = close(self._packing.namespace, world, self.session_id, self._admission, end)
+        self._closed, self._verdict = closed, verdict
+        if verdict is not None:
+            verdict.post(world, closed.report)
+        if end.keep and world.listeners.receiver is not None:
+            # No answer depends on whether this report arrives.
+            world.listeners.receiver(closed.report)
+        return closed
+
+    def _draft(
+        self, envelope: Envelope | None, text: str, report: Report, verdict: AnswerVerdict | None
+    ) -> DraftMaker | None:
+        packing = self._packing
+        if not self._world.settings.receipts:
+            return None
+        contents = receipt_contents(
+            packing.request,
+            self._world,
+            packing,
+            self._passes.further,
+            envelope=envelope,
+            text=text,
+            reply=self._examined_reply,
+            report=report,
+            examined=self._examined,
+            sources=self._evidence.sources,
+            admission=self._admission,
+            verdict=verdict,
+        )
+        return draft_maker(contents)
+
+    def _answer(self, envelope: Envelope, reply: Reply, closed: ClosedWindow) -> Answer:
+        seal = closed.seal
+        return Answer(
+            text=reply.text,
+            # These are the engine's own values, so nothing is validated again.
+            envelope=envelope.model_copy(update={"window_number": seal.window_number}),
+            report=closed.report,
+            headers=self._headers(envelope, closed),
+            reply=reply.model_copy(update={"usage": self._calls.usage}),
+            session_id=self.session_id,
+            window_id=seal.window_id,
+            window_number=seal.window_number,
+            continuation_id=closed.update.node.continuation_id,
+            receipt_id=closed.receipt_id,
+            compaction=self._compaction,
+        )
+
+    def _headers(self, envelope: Envelope, closed: ClosedWindow) -> dict[str, str]:
+        return window_headers(
+            WindowHeaders(
+                envelope=envelope,
+                closed=closed,
+                admission=self._admission,
+                request=self._packing.request,
+                calls=self._calls,
+                passes=self._passes,
+                cache_status=self._packing.conditional.outcome,
+                verdict=self._verdict,
+            ),
+            self._world,
+        )
+
+    def _must_not_have_begun(self) -> None:
+        if self._packing.begun or self._admission is not None or self._outcome is not None:
+            raise RequestError("this turn has begun already; ask the relay for a new one")
+
+    def _must_be_open(self) -> None:
+        if self._outcome is not None:
+            raise RequestError("this turn has ended; ask the relay for a new one")

@@ -36,7 +36,7 @@ from crp_integrations.relay.examination import may_be_forbidden
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.settings import DispatchSettings, Settings
-from crp_integrations.relay.window_outcome import Note
+from crp_integrations.relay.window_records import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import (
@@ -68,7 +68,6 @@ class AskAgain:
 
     Attributes:
         triggers: what asked for it: `contradiction`, `repetition`, `flow`, and unmet demands.
-        upgraded: whether the strategy is another one than before.
     """
 
     redispatch: Redispatch
@@ -101,34 +100,45 @@ class Deliver:
 Decision: TypeAlias = AskAgain | Withhold | Unreachable | Deliver
 
 
-def decide(
-    report: Report,
-    tier: QualityTier,
-    judgement: PolicyJudgement,
-    *,
-    request: Request,
-    policy: Policy,
-    text: str,
-    attempts: int,
-    settings: DispatchSettings,
-    terms: AnswerTerms,
-) -> Decision:
+@dataclass(frozen=True, slots=True)
+class ExaminedAnswer:
+    """An examined answer, and what it is held against.
+
+    Attributes:
+        attempts: how often the question was asked again.
+    """
+
+    report: Report
+    tier: QualityTier
+    judgement: PolicyJudgement
+    request: Request
+    policy: Policy
+    text: str
+    attempts: int
+    settings: DispatchSettings
+    terms: AnswerTerms
+
+
+def decide(answer: ExaminedAnswer) -> Decision:
     """What becomes of an answer.
 
     Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
     """
+    report, judgement = answer.report, answer.judgement
+    policy, terms = answer.policy, answer.terms
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
-    if attempts < settings.redispatches:
-        again = _again(report, tier, judgement, request, policy, text, attempts, settings)
-        if again is not None:
-            return again
-    decision = decide_answer(report, tier, judgement, terms, unread=policy.allows_unread)
+    again = _again(answer) if answer.attempts < answer.settings.redispatches else None
+    if again is not None:
+        return again
+    decision = decide_answer(report, answer.tier, judgement, terms, unread=policy.allows_unread)
     if decision.reason is not None:
         return Withhold(decision.reason)
     if decision.word == UNREACHABLE:
         wanted = terms.accept_quality
-        return Unreachable(unreachable(tier, wanted, judgement, report, policy.require_quality))
+        return Unreachable(
+            unreachable(answer.tier, wanted, judgement, report, policy.require_quality)
+        )
     return Deliver()
 
 
@@ -153,16 +163,9 @@ def unreachable(
     )
 
 
-def _again(
-    report: Report,
-    tier: QualityTier,
-    judgement: PolicyJudgement,
-    request: Request,
-    policy: Policy,
-    text: str,
-    attempts: int,
-    settings: DispatchSettings,
-) -> AskAgain | None:
+def _again(answer: ExaminedAnswer) -> AskAgain | None:
+    report, request = answer.report, answer.request
+    policy, settings = answer.policy, answer.settings
     upgrade = policy.upgrade_on_risk
     words: list[str] = []
     triggers: list[str] = []
@@ -180,7 +183,9 @@ def _again(
         upgrade is not None or settings.redispatch_on_repetition
     ):
         triggers.append("repetition")
-        words.append(remedies.against_repetition(remedies.marked(text, report.quality.repetition)))
+        words.append(
+            remedies.against_repetition(remedies.marked(answer.text, report.quality.repetition))
+        )
     before = _before(request)
     if (
         report.flow_remediation == "redispatch"
@@ -191,8 +196,8 @@ def _again(
         triggers.append("flow")
         words.append(remedies.towards_flow(before))
     if upgrade is not None:
-        unmet = set(judgement.unmet)
-        if not accepts_tier(tier, request.accept_quality):
+        unmet = set(answer.judgement.unmet)
+        if not accepts_tier(answer.tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
         if exceeds_risk(report, request.accept_risk, unread=policy.allows_unread):
             unmet.add(Demand.RISK)
@@ -207,7 +212,9 @@ def _again(
         # The caller's accepted strategies come before an upgrade (related facts §7).
         strategy = request.strategy
     return AskAgain(
-        remedies.redispatch(words, seed=request.seed, strategy=strategy, attempt=attempts + 1),
+        remedies.redispatch(
+            words, seed=request.seed, strategy=strategy, attempt=answer.attempts + 1
+        ),
         tuple(triggers),
         upgraded=strategy is not request.strategy,
     )
@@ -238,11 +245,7 @@ class AnswerVerdict:
     """What is done with a reply, and why.
 
     Attributes:
-        judgement: of the policy in force.
-        reported: of the policy that is reported and not enforced; None without one.
         report_uri: where the request wants violations reported, empty for nowhere else.
-        approved: a person had to approve the answer, and has.
-        terms: what the answer was held against besides the policies.
     """
 
     decision: Decision
@@ -288,15 +291,17 @@ class AnswerVerdict:
         )
         if not terms.unanswered:
             decision = decide(
-                report,
-                tier,
-                judgement,
-                request=request,
-                policy=policy,
-                text=reply.answer,
-                attempts=attempts,
-                settings=world.settings.dispatch,
-                terms=terms,
+                ExaminedAnswer(
+                    report,
+                    tier,
+                    judgement,
+                    request,
+                    policy,
+                    reply.answer,
+                    attempts,
+                    world.settings.dispatch,
+                    terms,
+                )
             )
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
@@ -314,7 +319,7 @@ class AnswerVerdict:
 
         Spec: related facts §6
         """
-        if world.sink is None:
+        if world.listeners.sink is None:
             return
         trail = world.settings.headers.trail_uri.format(
             session_id=report.session_id, window_id=report.window_id
@@ -327,7 +332,7 @@ class AnswerVerdict:
             for violation in judgement.violations:
                 notice = violation_report(violation, report, audit_trail_uri=trail)
                 for receiver in receivers:
-                    _take_violation(world.sink, notice, receiver)
+                    _take_violation(world.listeners.sink, notice, receiver)
 
     @property
     def reason(self) -> HaltReason | None:
@@ -359,13 +364,13 @@ class AnswerVerdict:
             yield self.report_only, self.reported
 
 
-def _take_violation(sink: ViolationSink, said: ViolationReport, policy: Policy) -> None:
+def _take_violation(sink: ViolationSink, notice: ViolationReport, policy: Policy) -> None:
     """Hand a report to a sink; the window is sealed by now, and no answer depends on this."""
     try:
-        sink.take(said, policy)
+        sink.take(notice, policy)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
         why = type(error).__name__
-        _LOG.warning("a violation of window %s was not reported: %s", said.window_id, why)
+        _LOG.warning("a violation of window %s was not reported: %s", notice.window_id, why)
 
 
 def _approved(request: Request, report: Report, reply: Reply, world: World) -> bool:
@@ -375,7 +380,9 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
     """
     if request.oversight_token == f"approved:{report.response_content_hash}":
         return True
-    word: object = world.reviewer(report, reply.answer) if world.reviewer else False
+    word: object = (
+        world.listeners.reviewer(report, reply.answer) if world.listeners.reviewer else False
+    )
     # A word such as "rejected" is no approval, however true it is to Python.
     return isinstance(word, int) and word == 1
 

@@ -32,13 +32,13 @@ from crp_integrations.relay.conditional_requests import ConditionalRequest
 from crp_integrations.relay.prompt import InformationNeeds
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import FittedDispatch
-from crp_integrations.relay.window_outcome import microseconds_between
+from crp_integrations.relay.window_records import microseconds_between
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import DropReason, QualityTier, Strategy
 
 
 def measure_steps(
-    given: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
+    asked: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
 ) -> tuple[StepMeasurement, ...]:
     """The steps of a call that is packed and not yet made.
 
@@ -50,7 +50,7 @@ def measure_steps(
     room = made.room if made is not None else None
     around = room.around + room.question if room is not None else 0
     account = sent.compaction
-    before, after = len(given.history), len(sent.history)
+    before, after = len(asked.history), len(sent.history)
     tokens = (account.tokens_before, account.tokens_after) if account else (around, around)
     return (
         StepMeasurement(step=RunStep.WRITE, items_after=len(view.held())),
@@ -84,19 +84,16 @@ class WindowEnvelope:
     Attributes:
         request: what is asked; another one with the same question may take its place, as for a
             re-dispatch with further instructions.
-        last: the call last made.
-        made: everything that its envelope was made of; None before there is one.
-        assembly_us: microseconds that the envelope took, by the relay's clock.
         steps: what writing, selecting, compressing and isolating came to for the last call.
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
-        self.request = self._given = request
+        self.request = self._asked = request
         self.steps: tuple[StepMeasurement, ...] = ()
         self.last: FittedDispatch | None = None
         self.made: EnvelopeInputs | None = None
         self.assembly_us = 0
-        self.namespace = world.namespace_in(request.residency)
+        self.namespace = world.places.of(request.residency)
         self.conditional = ConditionalRequest(request, session_id, self.namespace, world)
         self.needs = InformationNeeds(request, world.settings.envelope.decompose)
         self._session_id = session_id
@@ -153,8 +150,8 @@ class WindowEnvelope:
         Spec: CRP-SPEC-003 §10.1
         """
         request, world = self.request, self._world
-        counter = world.counter_for(model)
-        limit, source = world.limit_for(model)
+        counter = world.engines.counter_for(model)
+        limit, source = world.engines.limit_for(model)
         if input_limit is not None and source == "default":
             limit = 0  # A guess; the deployment's own number is better.
         room = prompt.reckon_room(
@@ -175,7 +172,7 @@ class WindowEnvelope:
             tools=request.tools,
         )
         self.last = FittedDispatch(call, envelope, self._crowded_out(room))
-        self.steps = measure_steps(self._given, request, self.made, envelope, self.reads())
+        self.steps = measure_steps(self._asked, request, self.made, envelope, self.reads())
         check_guardrails(self.steps, world.settings.steps)
         return self.last
 
@@ -191,8 +188,8 @@ class WindowEnvelope:
         """What the condition came to, for the request's own model; evaluated once."""
         request, world = self.request, self._world
         if request.if_match and self.conditional.match.status is None:
-            counter = world.counter_for(request.model)
-            limit = world.limit_for(request.model)[0]
+            counter = world.engines.counter_for(request.model)
+            limit = world.engines.limit_for(request.model)[0]
             budget = prompt.reckon_room(request, counter, limit, world.settings.envelope).tokens
             validators = self._validators((request.model, counter.identity, budget))
             self.conditional.evaluate(self.reads(), validators, world.clock.now())
@@ -312,17 +309,17 @@ class WindowEnvelope:
                 # Facts that were seen are dropped later; as many should remain as without them.
                 k_nearest=(request.k_nearest or world.settings.envelope.k_nearest) + more,
                 also=deferred_ids(request.prior),
-                walker=world.walker,
+                walker=world.engines.walker,
             )
         if world.settings.envelope.screening.enabled:
             with world.tracer.step("screen"):
                 gathered = screen_candidates(
-                    gathered, world.settings.envelope.screening, world.detector
+                    gathered, world.settings.envelope.screening, world.engines.detector
                 )
-        if world.reranker is None:
+        if world.engines.reranker is None:
             return gathered
         with world.tracer.step("rerank"):
-            return rerank_candidates(gathered, world.reranker, world.settings.envelope)
+            return rerank_candidates(gathered, world.engines.reranker, world.settings.envelope)
 
     def _validators(
         self,

@@ -3,6 +3,8 @@
 Down go the safety budget, the policy, the parent's session, the depth, residency and safety mode;
 up come the budget, the risk, the seal and where to verify it. A session token, an ETag, a quality
 tier and `CRP-Set-Session` pass in neither direction: the two records have no field for them.
+
+Spec: related facts §8
 """
 
 from __future__ import annotations
@@ -31,9 +33,7 @@ class Downward(Record):
     Attributes:
         safety_budget: what the parent has left, whole; the child's own begins with it.
         policy: in its canonical form; the child's may only be stricter.
-        session_parent: the parent's session.
         loop_depth: of the child, one more than the parent's.
-        residency: region whose data may be read; empty for any.
         safety_mode: None for what the policy says.
     """
 
@@ -53,13 +53,9 @@ class Upward(Record):
     Spec: related facts §8
 
     Attributes:
-        session_id: of the child.
         safety_budget: what the child has left; None when it does not say.
-        risk_level: of its last answer.
-        hmac: its chain tip.
         audit_uri: where its trail can be verified.
         quality_score: of its answer, [0, 1].
-        halted: it ended with 451.
         flagged: claims of its answer that its report flags.
     """
 
@@ -77,10 +73,7 @@ class Upward(Record):
 
 
 def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None:
-    """What is registered about an agent; None for a caller that names none.
-
-    Spec: related facts §8
-    """
+    """What is registered about an agent; None for a caller that names none."""
     if not agent_id:
         return None
     for agent in settings.registered:
@@ -126,8 +119,6 @@ def delegate(
     """What goes down with a question to another agent.
 
     Count the delegation by `after_delegating`.
-
-    Spec: related facts §8
     """
     left = budget.round_budget(parent.safety_budget)
     if budget.halts(left, settings.budget):
@@ -166,10 +157,7 @@ def count_delegation(parent: Session) -> Session:
 
 
 def charge_return(parent: Session, up: Upward, settings: SessionSettings) -> Session:
-    """A parent's session once a sub-agent has returned: its budget only falls.
-
-    Spec: related facts §8
-    """
+    """A parent's session once a sub-agent has returned: its budget only falls."""
     left = budget.charge_child(
         parent.safety_budget, up.safety_budget, halted=up.halted, settings=settings.budget
     )

@@ -3,6 +3,8 @@
 A budget starts at 1 and falls with the risk of each delivered answer; nothing but an operator's
 reset raises it. It acts where `sessions.budget.enforce` says so, and is reported always. It is
 rounded to four digits before it is compared, since sums of decimal costs are no exact floats.
+
+Spec: related facts §8
 """
 
 from __future__ import annotations
@@ -17,10 +19,7 @@ from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strat
 
 
 def round_budget(budget: float) -> float:
-    """A budget as it is compared.
-
-    Spec: related facts §8
-    """
+    """A budget as it is compared."""
     if math.isnan(budget) or not 0.0 <= budget <= 1.0:
         raise RequestError(f"safety budget {budget!r:.40} is not from 0 to 1")
     return round(float(budget), BUDGET_DIGITS)
@@ -41,10 +40,7 @@ def charge(budget: float, level: RiskLevel, costs: RiskCosts) -> float:
 
 
 def warning_of(budget: float, settings: SafetyBudgetSettings) -> BudgetWarning | None:
-    """The word of `CRP-Safety-Budget-Warning`; None while the budget is healthy.
-
-    Spec: related facts §8
-    """
+    """The word of `CRP-Safety-Budget-Warning`; None while the budget is healthy."""
     left = round_budget(budget)
     if left > settings.healthy:
         return None
@@ -52,10 +48,7 @@ def warning_of(budget: float, settings: SafetyBudgetSettings) -> BudgetWarning |
 
 
 def circuit_of(budget: float, settings: SafetyBudgetSettings) -> Circuit:
-    """State of the circuit breaker.
-
-    Spec: related facts §8
-    """
+    """State of the circuit breaker."""
     left = round_budget(budget)
     if left > settings.healthy:
         return Circuit.CLOSED
@@ -63,42 +56,27 @@ def circuit_of(budget: float, settings: SafetyBudgetSettings) -> Circuit:
 
 
 def halts(budget: float, settings: SafetyBudgetSettings) -> bool:
-    """Whether every answer is withheld.
-
-    Spec: related facts §8
-    """
+    """Whether every answer is withheld."""
     return settings.enforce and circuit_of(budget, settings) is Circuit.OPEN
 
 
 def is_spent(budget: float, settings: SafetyBudgetSettings) -> bool:
-    """Whether nothing is left, so that only another session goes on.
-
-    Spec: related facts §8
-    """
+    """Whether nothing is left, so that only another session goes on."""
     return settings.enforce and round_budget(budget) <= 0.0
 
 
 def needs_review(budget: float, settings: SafetyBudgetSettings) -> bool:
-    """Whether a person must review the answer, whatever the policy says.
-
-    Spec: related facts §8
-    """
+    """Whether a person must review the answer, whatever the policy says."""
     return settings.enforce and warning_of(budget, settings) is BudgetWarning.LOW
 
 
 def may_delegate(budget: float, settings: SafetyBudgetSettings) -> bool:
-    """Whether new sub-agents may be started.
-
-    Spec: related facts §8
-    """
+    """Whether new sub-agents may be started."""
     return not settings.enforce or circuit_of(budget, settings) is Circuit.CLOSED
 
 
 def preferred_strategy(budget: float, settings: SafetyBudgetSettings) -> Strategy | None:
-    """The strategy that the breaker asks for; None while it leaves the choice.
-
-    Spec: related facts §8
-    """
+    """The strategy that the breaker asks for; None while it leaves the choice."""
     half_open = settings.enforce and circuit_of(budget, settings) is Circuit.HALF_OPEN
     return Strategy.REFLEXIVE if half_open else None
 
@@ -114,10 +92,7 @@ def apply_ceiling(own: float, asked: float | None) -> float:
 def charge_child(
     own: float, child: float | None, *, halted: bool, settings: SafetyBudgetSettings
 ) -> float:
-    """A parent's budget once a sub-agent has returned.
-
-    Spec: related facts §8
-    """
+    """A parent's budget once a sub-agent has returned."""
     return apply_ceiling(_subtract(own, settings.child_halt) if halted else own, child)
 
 

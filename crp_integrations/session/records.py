@@ -30,14 +30,11 @@ class Session(Record):
     Attributes:
         created_at, modified_at: ISO 8601 in UTC.
         policy: safety policy that holds, in its canonical form; empty for none.
-        safety_budget: what is left, in [0, 1], to four digits; only a review raises it.
         reviews: how often a person has reviewed the session and set its budget anew.
         parent_session: session of the agent that delegated to this one; empty for a root.
         loop_depth: agents within agents around it, 0 for a root.
         agent_id: registered agent that it belongs to; empty for none.
         delegations, tool_calls: counted over the session.
-        taken: chain tips of what sub-agents handed back, each taken once.
-        ended: no further window may begin.
     """
 
     SCHEMA = "session/1"
@@ -64,16 +61,12 @@ class WindowNode(Record):
 
     Attributes:
         window_number: from 1; windows of one fan-out share a number.
-        parents: ids of the windows that it follows; empty for the root.
         continuation_id: under which it may be continued; empty when it may not.
         safety_budget: of the session once the window was delivered.
-        hmac: of its seal, chained.
         timestamp: ISO 8601 in UTC.
-        tokens: of its model calls together, prompt and completion.
         transfer: what it was given of its parents; None for the root.
         tokens_transferred: of what it was given.
         summary_hash: `sha256:…` of the summary that it was given; empty for none.
-        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
     """
 
     SCHEMA = "window-node/1"
@@ -106,16 +99,16 @@ WINDOW_ID: Final = re.compile(r"crp_win_[A-Za-z0-9]{16}", re.ASCII)
 CONTINUATION_ID: Final = re.compile(r"crp_cont_[A-Za-z0-9]{16,32}", re.ASCII)
 
 
-def session_id_of(given: object, word: str = "session_id") -> str:
+def session_id_of(name: object, word: str = "session_id") -> str:
     """The session id for whatever names a conversation, such as LangGraph's `thread_id`.
 
     An id of the protocol is taken as it is. Any other name is hashed, so that one name is one
     session in whatever process it goes on, and the name itself, which may be a person's, is
     stored nowhere.
     """
-    if isinstance(given, bool) or not isinstance(given, str | int | uuid.UUID):
-        raise RequestError(f"{word} is {type(given).__name__}, wanted a text")
-    named = str(given)
+    if isinstance(name, bool) or not isinstance(name, str | int | uuid.UUID):
+        raise RequestError(f"{word} is {type(name).__name__}, wanted a text")
+    named = str(name)
     if not named:
         raise RequestError(f"{word} is empty; name a session, or leave it out")
     if SESSION_ID.fullmatch(named):

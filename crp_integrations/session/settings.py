@@ -21,7 +21,6 @@ class RegisteredAgent(Part):
     Spec: related facts §8
 
     Attributes:
-        agent_id: the name under which it asks.
         max_loop_depth: agents within agents around it, at most; None for the settings' own.
         max_delegations: sub-agents that it may start within a session; None for any number.
         allowed_strategies: the strategies that it may use; None for all.

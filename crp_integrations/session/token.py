@@ -3,6 +3,8 @@
 A token is `base64url(payload).base64url(signature)`. It is signed as a JSON Web Token of the type
 `CRP` would be, with a key of the session's own. What is not genuine, not ours, or over is refused
 in the same words; a token is a secret and stands in no message.
+
+Spec: related facts §5
 """
 
 from __future__ import annotations
@@ -39,7 +41,6 @@ class SessionToken(Part):
     Spec: related facts §5
 
     Attributes:
-        tiers: quality tier of each window so far.
         chain_tip: HMAC of the session's last window.
         continuation_id: under which the session goes on; empty when it may not.
         policy_hash: of the safety policy in its canonical form; empty for none.
@@ -74,18 +75,12 @@ class SessionToken(Part):
 
 
 def expiry_of(issued_at: int, settings: TokenSettings) -> int:
-    """When a token that is issued now ends.
-
-    Spec: related facts §5
-    """
+    """When a token that is issued now ends."""
     return issued_at + settings.lifetime_seconds
 
 
 def signing_key(keyring: KeyRing, session_id: str) -> bytes:
-    """The key that signs a session's tokens, 32 bytes.
-
-    Spec: related facts §5
-    """
+    """The key that signs a session's tokens, 32 bytes."""
     return derive_key(keyring.master(), salt=session_id, info=SIGN_INFO)
 
 
@@ -100,10 +95,7 @@ def reading_keys(keyring: KeyRing, session_id: str) -> tuple[bytes, ...]:
 
 
 def sign_token(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
-    """A token as it is sent.
-
-    Spec: related facts §5
-    """
+    """A token as it is sent."""
     payload = _encode(token.model_dump_json(by_alias=True).encode())
     text = f"{payload}.{_encode(token_signature(key, payload))}"
     if len(text) > settings.most_bytes:
@@ -122,10 +114,7 @@ def read_token(
     scope: str,
     settings: TokenSettings,
 ) -> SessionToken:
-    """What a genuine token says.
-
-    Spec: related facts §5
-    """
+    """What a genuine token says."""
     token, payload, signed = _split_token(text, settings)
     genuine = False
     for key in keys(token.session_id):
@@ -166,8 +155,6 @@ def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> Windo
 
     A window that was refused or has failed told its caller of no other token, so the one before
     it still holds.
-
-    Spec: related facts §5
     """
     tip_of = next(
         (

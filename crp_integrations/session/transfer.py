@@ -4,6 +4,8 @@ The facts that the earlier window showed are not shown again (CRP-SPEC-003 §14.
 is its answer, in one of four lengths, beside the facts that it deferred. The answer is never
 rewritten here: it goes over whole, as a summary that a model wrote and that was checked, or as
 its own last sentences.
+
+Spec: related facts §5
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ class Transfer:
     """What one window hands to the next beside deferred facts.
 
     Attributes:
-        text: enters the next envelope as one fact; empty when only facts go over.
         tokens: of the text, by the next window's counter.
         summary_hash: `sha256:…` of the text when it is a summary; empty when it is not.
     """
@@ -58,10 +59,7 @@ class Transfer:
 
 
 def summary_tokens(answer_tokens: int, available_tokens: int, settings: TransferSettings) -> int:
-    """The length that a summary may have.
-
-    Spec: related facts §5
-    """
+    """The length that a summary may have."""
     return min(
         _share(answer_tokens, settings.summary_of_parent),
         _share(available_tokens, settings.summary_of_available),
@@ -79,8 +77,6 @@ def choose_transfer(
     """The transfer type: the first that fits in its share of the available tokens.
 
     A window that follows several gives each of them an equal part of what is available.
-
-    Spec: related facts §5
     """
     room = _share(available_tokens, settings.share) - deferred_tokens
     short = summary_tokens(answer_tokens, available_tokens, settings)
@@ -94,10 +90,7 @@ def choose_transfer(
 def summary_call(
     answer: str, tokens: int, *, model: str, settings: TransferSettings, seed: int | None = None
 ) -> ModelCall:
-    """The call that asks for a summary; the provider sees the answer and nothing of CRP.
-
-    Spec: related facts §5
-    """
+    """The call that asks for a summary; the provider sees the answer and nothing of CRP."""
     return ModelCall(
         model=model,
         messages=(
@@ -122,10 +115,7 @@ def make_transfer(
     summary: str = "",
     fidelity: float | None = None,
 ) -> Transfer:
-    """What is handed over, once a summary was written and checked where one was chosen.
-
-    Spec: related facts §5
-    """
+    """What is handed over, once a summary was written and checked where one was chosen."""
     room = _share(available_tokens, settings.share) - deferred_tokens
     if chosen is TransferType.SUMMARY:
         tokens = counter.count(summary)
@@ -143,10 +133,7 @@ def make_transfer(
 
 
 def result_text(answer: str, most_tokens: int, counter: TokenCounter) -> str:
-    """The end of an answer, verbatim: as many whole sentences of its last paragraph as fit.
-
-    Spec: related facts §5
-    """
+    """The end of an answer, verbatim: as many whole sentences of its last paragraph as fit."""
     ended = answer.rstrip()
     # Two line feeds part paragraphs, whatever blanks stand between them.
     lines = ended.split("\n")

@@ -1,4 +1,4 @@
-"""The graph of a session's windows: its invariants, its order, and what it tells of quality.
+"""The graph of a session's windows: its order, its room, and what it tells of quality.
 
 Spec: related facts §5; CRP-SPEC-003 §14
 """
@@ -9,10 +9,8 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.continuation import degradation_advice
 from crp_integrations.envelope.records import Advice, EarlierWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
@@ -22,116 +20,10 @@ from crp_integrations.session.settings import WindowGraphSettings
 from crp_integrations.vocabulary import Pattern, QualityTier
 
 
-class GraphFaultKind(StrEnum):
-    """What is wrong with a graph of windows."""
-
-    REPEATED = "repeated"
-    SESSION = "session"
-    PARENT = "unknown-parent"
-    PATTERN = "pattern"
-    ROOTS = "roots"
-    CYCLE = "cycle"
-    APART = "apart"
-    NUMBER = "number"
-    SIBLINGS = "siblings"
-    UNSEALED = "unsealed"
-    UNCHAINED = "unchained"
-    NODES = "nodes"
-    FAN_OUT = "fan-out"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GraphFault:
-    """One thing that is wrong with a graph, at a window."""
-
-    kind: GraphFaultKind
-    window_id: str
-
-
-def find_faults(
-    windows: Sequence[WindowNode], settings: WindowGraphSettings
-) -> tuple[GraphFault, ...]:
-    """Everything that is wrong with a session's graph; nothing for an empty and for a sound one.
-
-    A sound graph is acyclic and connected, has one root, and every window is sealed. Numbers never
-    fall, and windows of a fan-out share one. The settings limit the windows, and the delivered ones
-    that follow one window.
-
-    Spec: related facts §5
-    """
-    known: dict[str, WindowNode] = {}
-    faults: set[GraphFault] = set()
-    for node in windows:
-        if node.window_id in known:
-            faults.add(GraphFault(GraphFaultKind.REPEATED, node.window_id))
-        known.setdefault(node.window_id, node)
-    if not known:
-        return ()
-    seals: dict[str, str] = {}
-    session = next(iter(known.values())).session_id
-    for id_, node in known.items():
-        if node.session_id != session:
-            faults.add(GraphFault(GraphFaultKind.SESSION, id_))
-        if not node.hmac or seals.setdefault(node.hmac, id_) != id_:
-            faults.add(GraphFault(GraphFaultKind.UNSEALED, id_))
-        if not _pattern_fits(node.pattern, node.parents):
-            faults.add(GraphFault(GraphFaultKind.PATTERN, id_))
-        for parent in node.parents:
-            if parent not in known:
-                faults.add(GraphFault(GraphFaultKind.PARENT, id_))
-            elif known[parent].window_number > node.window_number:
-                faults.add(GraphFault(GraphFaultKind.NUMBER, id_))
-    roots = sorted(id_ for id_, node in known.items() if not node.parents)
-    if len(roots) != 1:
-        faults.update(GraphFault(GraphFaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
-    straight = {node.window_id for node in sort_windows(known.values())}
-    faults.update(GraphFault(GraphFaultKind.CYCLE, id_) for id_ in set(known) - straight)
-    faults.update(GraphFault(GraphFaultKind.APART, id_) for id_ in _unconnected(known))
-    for parent, fan in _fan_outs(known).items():
-        if len({node.window_number for node in fan}) > 1:
-            faults.add(GraphFault(GraphFaultKind.SIBLINGS, parent))
-    faults.update(
-        GraphFault(GraphFaultKind.FAN_OUT, parent)
-        for parent, count in _count_followers(known).items()
-        if count > settings.fan_out
-    )
-    if len(known) > settings.nodes:
-        faults.add(GraphFault(GraphFaultKind.NODES, session))
-    return tuple(sorted(faults))
-
-
-def find_unchained(
-    windows: Sequence[WindowNode], seals: Iterable[WindowSeal]
-) -> tuple[GraphFault, ...]:
-    """Windows whose node and seal differ, or whose seal is not chained to their parents'.
-
-    The seals' own HMACs are verified by the audit room; this is about the edges of the graph.
-
-    Spec: related facts §5
-    """
-    sealed = {seal.window_id: seal for seal in seals}
-    known = {node.window_id: node for node in windows}
-    faults = []
-    for id_, node in known.items():
-        seal = sealed.get(id_)
-        parents = [known[parent].hmac for parent in node.parents if parent in known]
-        if (
-            seal is None
-            or (seal.hmac, seal.window_number) != (node.hmac, node.window_number)
-            or len(parents) < len(node.parents)
-            or seal.parent_hmac != "|".join(sorted(parents))
-        ):
-            faults.append(GraphFault(GraphFaultKind.UNCHAINED, id_))
-    return tuple(sorted(faults))
-
-
 def check_room(
     windows: Sequence[WindowNode], parents: Sequence[str], settings: WindowGraphSettings
 ) -> None:
-    """Refuse a window for which there is no room behind those that it names.
-
-    Spec: related facts §5
-    """
+    """Refuse a window for which there is no room behind those that it names."""
     if len(windows) >= settings.nodes:
         raise LimitReached(
             f"the session has {len(windows)} windows, at most {settings.nodes} allowed"
@@ -156,10 +48,7 @@ def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
 def pattern_of(
     windows: Iterable[WindowNode], parents: Sequence[str], *, fanned: bool = False
 ) -> Pattern:
-    """How a window that follows others hangs in the graph.
-
-    Spec: related facts §5
-    """
+    """How a window that follows others hangs in the graph."""
     if len(parents) > 1:
         return Pattern.FAN_IN
     if fanned:
@@ -232,16 +121,6 @@ def root_of(windows: Iterable[WindowNode]) -> str:
     return min((node.window_id for node in windows if not node.parents), default="")
 
 
-def _pattern_fits(pattern: Pattern, parents: tuple[str, ...]) -> bool:
-    if len(set(parents)) < len(parents):
-        return False
-    if pattern is Pattern.FAN_IN:
-        return len(parents) > 1
-    if pattern is Pattern.LINEAR:
-        return len(parents) <= 1
-    return len(parents) == 1
-
-
 def _parents(node: WindowNode, known: Mapping[str, WindowNode]) -> set[str]:
     return {parent for parent in node.parents if parent in known}
 
@@ -254,16 +133,6 @@ def _children(known: Mapping[str, WindowNode]) -> dict[str, list[str]]:
     return children
 
 
-def _fan_outs(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
-    """Windows of each fan-out, by the window that they fan out of."""
-    fan_outs: dict[str, list[WindowNode]] = {}
-    for node in known.values():
-        if node.pattern is Pattern.FAN_OUT:
-            for parent in _parents(node, known):
-                fan_outs.setdefault(parent, []).append(node)
-    return fan_outs
-
-
 def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
     """How many delivered windows follow each window and no other."""
     return Counter(
@@ -271,20 +140,6 @@ def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
         for node in known.values()
         if len(node.parents) == 1 and node.parents[0] in known and node.outcome in DELIVERED
     )
-
-
-def _unconnected(known: Mapping[str, WindowNode]) -> set[str]:
-    """Windows that no path of edges, whichever way, joins to the smallest root."""
-    children = _children(known)
-    start = min((id_ for id_, node in known.items() if not node.parents), default=min(known))
-    reached = {start}
-    waiting = [start]
-    while waiting:
-        id_ = waiting.pop()
-        near = _parents(known[id_], known).union(children.get(id_, ())) - reached
-        reached |= near
-        waiting.extend(near)
-    return set(known) - reached
 
 
 LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack depth"
@@ -343,11 +198,9 @@ def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple
     return tuple(node.window_id for node in ancestors(windows, parents))
 
 
-def prior_windows(
-    ids: Sequence[str], kept: Mapping[str, EarlierWindow], told: Mapping[str, EarlierWindow]
-) -> list[EarlierWindow]:
-    """The earlier windows as the next one is told of them, in the ids' order.
+def prior_windows(ids: Sequence[str], stored: Mapping[str, EarlierWindow]) -> list[EarlierWindow]:
+    """The earlier windows that the next one is told of, in the ids' order.
 
     Spec: CRP-SPEC-003 §14.1
     """
-    return [told.get(id_, kept[id_]) for id_ in ids if id_ in kept or id_ in told]
+    return [stored[id_] for id_ in ids if id_ in stored]

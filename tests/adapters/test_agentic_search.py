@@ -16,7 +16,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.langchain import CRPChatModel, CRPRunnable
 from crp_integrations.llama_index import CRPLLM, CRPQueryEngine
-from crp_integrations.relay.strategies.single_window import SEARCH
+from crp_integrations.relay.single_window import SEARCH
 from tests.adapters.litellm_deployments import ASKED, QUESTION, WAYS, answered, entry, router, text
 from tests.doubles import HashEmbedder
 from tests.gateway.application import BODY, application, key_for

@@ -19,7 +19,6 @@ from crp_integrations.vocabulary import EventType
 TENANT = "a"
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
 RING = FixedKeyRing(bytes(range(32)))
-OTHER = FixedKeyRing(bytes(range(32, 64)), retired=[bytes(range(32))])
 
 
 @dataclass

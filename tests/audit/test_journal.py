@@ -3,21 +3,25 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events, chain_events, matches_key, verify_journal
 from crp_integrations.audit.records import Event
 from crp_integrations.audit.window_seals import journal_key, session_key
+from crp_integrations.cli.app import app
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.vocabulary import EventType
+from crp_integrations.vocabulary import EventType, TrailState
+from tests.requirements.rows import ROOT
 
 KEY = bytes(range(32))
 AT = "2026-05-25T10:00:00Z"
@@ -186,3 +190,17 @@ def test_one_altered_event_is_damage_and_no_other_key(place: int | None, right: 
         transaction.journal.append(altered)
     with store.begin("a", write=False) as transaction:
         assert matches_key(transaction.journal, KEY) is right
+
+
+PAGE = (ROOT / "docs" / "reference" / "trail.md").read_text(encoding="utf-8")
+
+
+def test_its_commands_and_words_exist() -> None:
+    for command in ("verify", "export", "show"):
+        told = CliRunner().invoke(app, ["audit", command, "--help"], env={"COLUMNS": "200"})
+        assert told.exit_code == 0
+        asked = re.findall(rf"^crp audit {command} (.*?)(?:  #|$)", PAGE, re.MULTILINE)
+        for option in re.findall(r"--[a-z]+", " ".join(asked)):
+            assert option in told.output
+    for state in TrailState:
+        assert f"`{state}`" in PAGE

@@ -30,7 +30,7 @@ from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.observers import ObserverGroup
 from crp_integrations.observability.otel import OpenTelemetry
 from crp_integrations.observability.prometheus import Metrics
-from crp_integrations.relay import close, window
+from crp_integrations.relay import turn, window_seal
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import DispatchSettings
 from tests.bench.fabric_corpus import Kind, embedder_of
@@ -223,9 +223,9 @@ def _ledger(into: list[float]) -> Iterator[None]:
     """Add up the times of what makes a pack's trace, for a while."""
     with ExitStack() as stack:
         for owner, name in (
-            (close, "packed"),
-            (close, "trace_of"),
-            (window, "invocation_hash"),
+            (window_seal, "pack_columns"),
+            (window_seal, "trace_of"),
+            (turn, "invocation_hash"),
         ):
             plain = getattr(owner, name)
             stack.callback(setattr, owner, name, plain)

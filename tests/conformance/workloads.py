@@ -20,12 +20,12 @@ from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import iso, sha256, sha256_hex
-from crp_integrations.session import window_graph
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.session.settings import WindowGraphSettings
 from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, prior, report, rows
 from crp_integrations.vocabulary import EventType, FactStatus, Pattern
+from tests.session import graph_faults
 
 # Opens the place of a store in any process.
 Opener = Callable[[], Store]
@@ -313,8 +313,8 @@ def check_windows(store: Store) -> set[str]:
                 (s.window_id, s.window_number, s.hmac) for s in seals
             ]
             settings = WindowGraphSettings(nodes=len(nodes), fan_out=FAN)
-            assert window_graph.find_faults(nodes, settings) == ()
-            assert window_graph.find_unchained(nodes, seals) == ()
+            assert not graph_faults.find_faults(nodes, settings)
+            assert graph_faults.find_unchained(nodes, seals) == []
             assert session.tool_calls == len(nodes)
             assert session.safety_budget == round(1.0 - COST * len(nodes), 4)
             assert sorted(n.safety_budget for n in nodes) == sorted(

@@ -156,7 +156,7 @@ def _screened(name: str) -> tuple[Report, Dossier]:
     for number, message in enumerate(messages):
         if message["role"] == "tool":
             message["tool_call_id"] = f"call-{number}"
-    report, dossier, _ = screened_answer(
+    report, dossier = screened_answer(
         case["answer"],
         case["passages"],
         case["question"],

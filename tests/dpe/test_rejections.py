@@ -174,7 +174,7 @@ def test_a_verifier_of_the_users_own_waves_no_repeat_through() -> None:
 
     from crp_integrations.relay.storeless_functions import screened_answer
 
-    report, _, _ = screened_answer(
+    report, _ = screened_answer(
         SAID, [], QUESTION, conversation=conversation(SAID), rejected=rejected(), verifier=Unsure()
     )
     assert report.checked_by == "unsure@1"

@@ -171,7 +171,7 @@ def test_no_budget_is_exceeded_and_nothing_is_lost(
     if refused is not None:
         assert f"the budget has {budget}" in str(refused)
         return
-    counter = full._world.counter_for("gpt-4o")
+    counter = full._world.engines.counter_for("gpt-4o")
     text = render_pack(made.pack, made.texts)
     assert text == made.text
     assert counter.count(text) == made.pack.token_actual <= budget == made.pack.token_budget
@@ -208,7 +208,7 @@ def test_too_much_is_met_by_budgets_then_by_the_minimal_pack(full: Relay) -> Non
     fields = {"task": " ".join(["Work slowly."] * 60), "policies": ("Never name an operator.",)}
     # A pack that is too large for a smaller model is compacted, what is firm stays.
     large = compose(full, **fields)
-    counter = full._world.counter_for("gpt-4o")
+    counter = full._world.engines.counter_for("gpt-4o")
     compact = AutoCompactor(counter).compact(
         large.pack, 2_000, texts=large.texts, now=NOON, question=QUESTION
     )

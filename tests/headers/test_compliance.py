@@ -10,7 +10,6 @@ from crp_integrations.dpe.records import Classification, StageRun
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.headers.response_headers import render_headers
-from crp_integrations.vocabulary import AiActClass
 from tests.headers.header_samples import SESSION, envelope, report, seal
 
 OWN = (
@@ -40,31 +39,11 @@ def test_personal_data_is_true_or_false(found: bool) -> None:
     assert said(gdpr_pii_detected=found)["CRP-Compliance-GDPR-PII"] == str(found).lower()
 
 
-@pytest.mark.requirement("005-14.3-1")
-def test_class_tier_and_controls() -> None:
-    headers = said(
-        eu_ai_act_class=AiActClass.LIMITED,
-        nist_tier="TIER-2",
-        iso_42001_controls=("A.6.1.2", "A.9.4"),
-        classification=Classification(controls_met=33, controls_total=35),
-    )
-    assert headers["CRP-Compliance-EU-AI-Act"] == "LIMITED"
-    assert headers["CRP-Compliance-NIST-Tier"] == "TIER-2"
-    assert headers["CRP-Compliance-ISO-42001"] == "A.6.1.2, A.9.4"
-    assert headers["CRP-Compliance-Controls-Met"] == "33/35"
-
-
 def test_an_unregistered_system_is_unknown_and_has_no_tier() -> None:
     headers = said(classification=Classification(controls_met=1, controls_total=35))
     assert headers["CRP-Compliance-EU-AI-Act"] == "UNKNOWN"
     assert names.NIST_TIER not in headers
     assert names.ISO_CONTROLS not in headers
-
-
-def test_a_failed_engine_has_no_controls() -> None:
-    headers = said(classification=Classification(failed=True))
-    assert headers["CRP-Compliance-EU-AI-Act"] == "UNKNOWN"
-    assert names.CONTROLS_MET not in headers
 
 
 @pytest.mark.parametrize("missing", [10, 11, 12])

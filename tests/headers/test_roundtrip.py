@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from crp_integrations.headers import codec, names
 from crp_integrations.headers.codec import (
+    DOWN,
+    REQUEST,
+    UP,
     parse_request,
     parse_response,
     write_request,
     write_response,
 )
-from crp_integrations.headers.grammar import GRAMMAR
+from crp_integrations.headers.grammar import GRAMMAR, LIMITS, MOST_CHARACTERS
 from crp_integrations.headers.records import RequestHeaders, ResponseHeaders
 from crp_integrations.headers.response_headers import render_headers
 from tests.headers.header_samples import (
@@ -26,6 +29,7 @@ from tests.headers.header_samples import (
     seal,
 )
 from tests.headers.header_strategies import ASKED, REQUESTS, RESPONSES, SAID, any_case
+from tests.requirements.rows import ROOT
 
 FLIPS = st.lists(st.booleans(), max_size=80)
 # What tells upper from lower case: ids, secrets, and text that is read elsewhere.
@@ -62,15 +66,6 @@ def test_words_of_a_request_are_read_in_any_case(asked: RequestHeaders, flips: l
     assert parse_request(written) == asked
 
 
-@given(RESPONSES, FLIPS)
-def test_words_of_a_response_are_read_in_any_case(said: ResponseHeaders, flips: list[bool]) -> None:
-    written = {
-        name: value if name in EXACT else any_case(value, flips)
-        for name, value in write_response(said).items()
-    }
-    assert parse_response(written) == said
-
-
 def test_every_header_is_a_field_with_a_rule_and_a_value_to_try() -> None:
     assert set(codec.RESPONSE) == set(ResponseHeaders.model_fields)
     assert set(codec.REQUEST) == set(RequestHeaders.model_fields)
@@ -102,3 +97,31 @@ def test_a_window_is_read_back() -> None:
 def test_nothing_said_and_nothing_asked_is_no_header() -> None:
     assert write_request(RequestHeaders()) == {}
     assert write_response(ResponseHeaders()) == {names.PROTOCOL: "3.0.0"}
+
+
+PAGE = ROOT / "docs" / "reference" / "headers.md"
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for number in {MOST_CHARACTERS, *LIMITS.values()}:
+        assert f"{number:,}" in text
+    assert len(DOWN) == len(UP) == 6
+
+
+def test_the_page_lists_every_request_header_with_a_value_that_is_taken() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.split("## What a caller may ask")[1].split("##")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("| `CRP-")
+    ]
+    listed = {}
+    for name, value, _ in rows:
+        said = value.split("`")[1]
+        listed[name.strip("`")] = said + "0" * 64 if "hexadecimal" in value else said
+    assert set(listed) == {field.name for field in REQUEST.values()}
+    for name, value in listed.items():
+        if "…" not in value:
+            assert set(write_request(parse_request({name: value}))) == {name}

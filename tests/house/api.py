@@ -20,8 +20,8 @@ import typer.main
 
 from crp_integrations import Relay
 
-# Its keywords are those of `Relay.open`, whose docstring names it: the one name from below.
-from crp_integrations.relay.build import open_relay
+# Its fields are the keywords of `Relay.open`, whose docstring names it: the one name from below.
+from crp_integrations.relay.build import RelayParts
 
 STORED = Path(__file__).with_name("api.json")
 DOORS = (
@@ -49,7 +49,7 @@ def surface() -> dict[str, Any]:
     with Relay.open() as relay:
         found["Relay.fabric"] = described(type(relay.fabric))
         found["Relay.settings"] = settings(relay.settings)
-    found["Relay.open"] = signature(open_relay)
+    found["Relay.open"] = signature(RelayParts)
     return dict(sorted(found.items()))
 
 

@@ -22,7 +22,7 @@ from crp_integrations.receipt.window_values import (
     dpe_settings,
     envelope_settings,
 )
-from crp_integrations.relay import close_records as recorded
+from crp_integrations.relay import receipts as recorded
 from crp_integrations.vocabulary import QualityTier
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, opened
 

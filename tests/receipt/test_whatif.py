@@ -54,7 +54,7 @@ def test_the_same_budget_given_again_packs_the_same() -> None:
     receipt = receipt_of(relay, answer.receipt_id)
     # With the tokenizer at hand a larger budget shows what the relay would have shown.
     wide = relay.ask(QUESTION, model=MODEL, budget_tokens=200).envelope
-    counter = relay._world.counter_for(MODEL)
+    counter = relay._world.engines.counter_for(MODEL)
     found = whatif(receipt, Supposition(budget_tokens=200), ReplayTools(counter=counter))
     assert found.context is not None
     assert found.context.after == wide.text
@@ -106,7 +106,7 @@ def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
     # The envelope is better than what was said beside it.
     assert (envelope["quality_tier"], policy["tier"]) == ("S", "C")
     wanted = "require-quality S A B"
-    counter = opened()[0]._world.counter_for(MODEL)
+    counter = opened()[0]._world.engines.counter_for(MODEL)
     tools = ReplayTools(embedder=ENGINES.embedder, verifier=ENGINES.verifier, counter=counter)
     for change in (Supposition(policy=wanted), Supposition(policy=wanted, budget_tokens=80)):
         found = whatif(receipt, change, tools)

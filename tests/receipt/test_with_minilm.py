@@ -82,7 +82,7 @@ def test_windows_of_real_engines_replay_elsewhere(
 
 def test_the_engines_say_it_again(relay: Relay, receipts: list[Receipt]) -> None:
     tools = ReplayTools(
-        counter=relay._world.counter_for("gpt-4o"),
+        counter=relay._world.engines.counter_for("gpt-4o"),
         embedder=default_embedder(),
         verifier=default_verifier("alignment"),
         policy=RegoEngine(),

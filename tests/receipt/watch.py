@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.receipt.records import write
-from crp_integrations.relay import close_records
+from crp_integrations.relay import receipts
 
 
 @contextmanager
 def kept_in(folder: Path) -> Iterator[None]:
     """Keep the receipts that are issued meanwhile in a folder."""
-    issue = close_records.issue
+    issue = receipts.issue
 
     def issued(*arguments: Any, **options: Any) -> Any:
         receipt = issue(*arguments, **options)
         (folder / f"{receipt.receipt_id}.json").write_bytes(write(receipt))
         return receipt
 
-    close_records.issue = issued
+    receipts.issue = issued
     try:
         yield
     finally:
-        close_records.issue = issue
+        receipts.issue = issue
 
 
 def main(script: str, folder: str) -> None:

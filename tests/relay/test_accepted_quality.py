@@ -151,28 +151,6 @@ def test_the_policys_own_tiers_are_demanded_alike(open_relay: Opener) -> None:
     assert ended.status == 503
 
 
-def test_a_demand_of_the_policy_has_a_body_too(open_relay: Opener) -> None:
-    relay, _ = ready(open_relay, SILENT)
-    ended = outcome(relay, QUESTION, policy="require-completeness 0.90")
-    body = steps.outcome_body(ended)
-    assert body is not None
-    told = json.loads(body.model_dump_json())
-    assert "require-completeness 0.9" in told["message"]
-    assert told["accepted"] == []
-
-
-def test_the_body_of_a_halt_is_what_the_documents_list(open_relay: Opener) -> None:
-    relay, _ = ready(open_relay, f"{COVERED} Hans Gruber built it in 1998 for $88 billion.")
-    ended = outcome(relay, QUESTION, policy="halt-on MEDIUM")
-    body = steps.outcome_body(ended)
-    assert body is not None
-    assert {
-        "crp_halt_reason", "session_id", "audit_trail_uri", "oversight_required",
-        "retry_condition",
-    } <= set(json.loads(body.model_dump_json()))  # fmt: skip
-    assert steps.outcome_body(outcome(relay, QUESTION, session_id="")) is None
-
-
 def test_a_highest_risk_is_accepted_and_no_higher(open_relay: Opener) -> None:
     risky = f"{COVERED} Hans Gruber built it in 1998 for $88 billion."
     relay, _ = ready(open_relay, risky)

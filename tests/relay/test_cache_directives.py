@@ -16,12 +16,9 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.records import Document
 from crp_integrations.headers.codec import parse_request
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.loaders import documents as loaders
 from crp_integrations.messages import ModelCall
-from crp_integrations.relay.records import Request
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, FixedClock, HashEmbedder, ScriptedModel
@@ -171,28 +168,6 @@ def ids(relay: Relay) -> list[str]:
     return [hit.fact_id for hit in relay.fabric.nearest(vector, 99)]
 
 
-@pytest.mark.requirement("009-7.1-1")
-def test_reuse_ckf_reads_the_fabric_and_no_source(
-    open_relay: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = tmp_path / "reactor.txt"
-    page.write_text(FACTS[0], encoding="utf-8")
-    relay = open_relay()
-    relay.ingest(page)
-    page.write_text(SECRET, encoding="utf-8")
-
-    def never(*_: object, **__: object) -> list[Document]:
-        raise AssertionError("a source was read again")
-
-    monkeypatch.setattr(relay, "_loader", never)
-    monkeypatch.setattr(loaders, "load_path", never)
-    page_read = page.stat().st_atime_ns
-    answer = relay.ask(QUESTION, cache="reuse-ckf")
-    assert [fact.content for fact in answer.envelope.facts] == [FACTS[0]]
-    assert page.stat().st_atime_ns == page_read
-    assert "cache=reuse-ckf" in answer.report.flags
-
-
 @pytest.mark.requirement("009-7.1-2")
 def test_what_was_asked_for_stands_in_the_report(open_relay: Opener) -> None:
     relay = open_relay()
@@ -213,36 +188,6 @@ def test_a_directive_that_does_nothing_is_refused(
     relay = open_relay()
     with pytest.raises(RequestError, match=words):
         relay.ask(QUESTION, cache=cache)
-
-
-@pytest.mark.parametrize("cache", ["max-age=5", "no-store, reuse-ckf", "no-cache"])
-def test_adding_takes_no_store_alone(open_relay: Opener, cache: str) -> None:
-    relay = open_relay()
-    with pytest.raises(RequestError, match="more than add takes"):
-        relay.add([SECRET], session_id=MINE, cache=cache)
-
-
-@pytest.mark.parametrize("session", ["", 1.5])
-def test_no_store_needs_a_session(open_relay: Opener, session: Any) -> None:
-    relay = open_relay()
-    with pytest.raises(RequestError, match="session_id"):
-        relay.add([SECRET], session_id=session, cache="no-store")
-    assert relay.fabric.size() == 0
-
-
-def test_adding_without_a_directive_writes(open_relay: Opener) -> None:
-    relay = open_relay()
-    report = relay.add([SECRET], kind="official", session_id=MINE)
-    assert [fact.kind.value for fact in relay.fabric.facts(report.facts)] == ["official"]
-
-
-def test_a_request_reads_directives_as_a_text() -> None:
-    asked = Request(query="q", model="m", cache="no-store")  # type: ignore[arg-type]
-    assert asked.cache == CacheDirectives(no_store=True)
-    again = Request.model_validate_json(asked.model_dump_json())
-    assert again == asked
-    old = {"schema": "request/1", "query": "q", "model": "m"}
-    assert Request.model_validate(old).cache == CacheDirectives()
 
 
 @pytest.mark.requirement("009-7.2-1")

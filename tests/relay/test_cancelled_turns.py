@@ -10,7 +10,7 @@ import pytest
 
 from crp_integrations.messages import Reply
 from crp_integrations.policy.policy_text import parse_policy
-from crp_integrations.relay import close as closing
+from crp_integrations.relay import window_seal as closing
 from crp_integrations.relay.steps import Release
 from crp_integrations.relay.turn import Turn
 from tests.relay.conftest import Opener
@@ -64,7 +64,7 @@ def test_windows_that_are_kept_in_memory_are_each_charged(
     second_is_in.set()
     first.join()
     second.join()
-    session = relay._world.session_memories.of(SESSION).session
+    session = relay._world.memory.sessions.of(SESSION).session
     assert session is not None
     assert session.safety_budget == 0.7
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from crp_integrations import Relay, compact
-from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import Trigger
-from crp_integrations.governance.settings import HistorySettings
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.replay import replay
-from crp_integrations.relay.settings import load
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, ScriptedModel
@@ -85,29 +81,6 @@ def test_it_is_off_unless_it_is_asked_for(open_relay: Opener) -> None:
     assert on.ask(QUESTION, model=MODEL, history=HISTORY, compact=False).compaction is None
     # Without a history there is nothing to look at.
     assert on.ask(QUESTION, model=MODEL).compaction is None
-
-
-def test_below_the_triggers_the_tokens_are_counted_all_the_same(open_relay: Opener) -> None:
-    model = ScriptedModel(FACTS[0])
-    relay = made(open_relay, model, compaction={"enabled": True})
-    answer = relay.ask(QUESTION, model=MODEL, history=HISTORY[:1])
-    assert answer.compaction is not None and answer.compaction.triggers == ()
-    assert model.calls[-1].messages[-2:-1] == tuple(HISTORY[:1])
-    (told,) = event_data(relay, answer.session_id, EventType.CONTEXT_COMPACTED)
-    assert told["before"] == told["after"] == answer.compaction.tokens_before
-    assert told["triggers"] == []
-
-
-def test_settings_come_from_arguments_environment_and_file(tmp_path: Any, monkeypatch: Any) -> None:
-    assert load().compaction == HistorySettings(enabled=False)
-    (tmp_path / "crp.toml").write_text("[compaction]\nenabled = true\nkeep_recent = 2\n")
-    monkeypatch.setenv("CRP_COMPACTION__MAX_ITEMS", "50")
-    found = load(tmp_path, compaction={"limit_share": 0.3}).compaction
-    assert (found.enabled, found.keep_recent, found.max_items) == (True, 2, 50)
-    assert found.limit_share == 0.3
-    assert load(tmp_path).digest != load().digest
-    with pytest.raises(ConfigError, match="compaction"):
-        load(compaction={"limit_share": 0.0})
 
 
 def test_large_results_become_artifacts_where_the_settings_say_so(open_relay: Opener) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 
 from crp_integrations import Relay
 from crp_integrations.audit.records import Event
-from crp_integrations.errors import AccessDenied, ConfigError, EngineError, SafetyHalt
-from crp_integrations.relay.settings import load
+from crp_integrations.errors import AccessDenied, EngineError, SafetyHalt
 from crp_integrations.vocabulary import AiActClass, EventType
 
 FACTS = (
@@ -68,23 +66,6 @@ def test_what_is_registered_reaches_report_and_headers() -> None:
         assert "A.2.2" not in answer.headers["CRP-Compliance-ISO-42001"]
     with _relay() as relay:
         assert relay.ask(QUESTION).headers["CRP-Compliance-EU-AI-Act"] == "UNKNOWN"
-
-
-def test_the_system_stands_in_crp_toml(tmp_path: Path) -> None:
-    (tmp_path / "crp.toml").write_text(
-        '[system]\ndomain = "employment"\nsector = "medical"\ndecides = true\n'
-        "[dpe.amplifiers]\npersonal = 1.5\n"
-    )
-    settings = load(tmp_path)
-    assert settings.system.domain == "employment"
-    assert settings.dpe.amplifiers.personal == 1.5
-    assert settings.digest != load().digest
-    (tmp_path / "crp.toml").write_text("[dpe.amplifiers]\npersonal = 1.0\n")
-    with pytest.raises(ConfigError, match="amplifiers"):
-        load(tmp_path)
-    (tmp_path / "crp.toml").write_text('[system]\nevidence = ["window-sealed"]\n')
-    with pytest.raises(ConfigError, match="window-sealed"):
-        load(tmp_path)
 
 
 @pytest.mark.requirement("005-17-2")

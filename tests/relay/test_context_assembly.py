@@ -10,10 +10,9 @@ from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.cfs.assembly import verify_properties
 from crp_integrations.envelope.cfs.records import TokenBudget
-from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.relay.settings import load
+from crp_integrations.errors import RequestError
 from tests.doubles import NOON
-from tests.relay.conftest import FACTS, Opener
+from tests.relay.conftest import FACTS
 
 QUESTION = "Who operates the Meridian reactor?"
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
@@ -54,20 +53,6 @@ def test_packing_and_other_choices_hold_for_one_call(relay: Relay) -> None:
     assert relay.assemble(QUESTION).packing == "greedy"
 
 
-def test_the_settings_decide_what_is_not_given(open_relay: Opener) -> None:
-    relay = open_relay(envelope={"assembly": {"packing": "score_weighted", "separator": ""}})
-    relay.fabric.add(list(FACTS))
-    assert relay.assemble(QUESTION).packing == "score_weighted"
-    literal = load(preset="literal").envelope.assembly
-    assert (literal.count_rendered, literal.tokenizer) == (False, "simple")
-    simple = open_relay(preset="literal")
-    simple.fabric.add(list(FACTS))
-    assert simple.assemble(QUESTION).tokenizer == "simple@1"
-    assert simple.assemble(QUESTION, model="gpt-4o").tokenizer == counter_for("gpt-4o").identity
-    with pytest.raises(ConfigError, match="dedup_threshold"):
-        load(envelope={"assembly": {"dedup_threshold": 2}})
-
-
 def test_an_equal_question_comes_from_the_cache_until_something_changes(relay: Relay) -> None:
     first = relay.assemble(QUESTION)
     assert relay.assemble(QUESTION) is first
@@ -93,14 +78,6 @@ def test_searching_at_once_gives_the_same_context(relay: Relay) -> None:
             QUESTION, relay.fabric, TokenBudget.new(2000), now=NOON, pool=pool
         )
     assert context.properties.deterministic is True
-
-
-def test_threads_get_one_text(open_relay: Opener) -> None:
-    relay = open_relay(envelope={"assembly": {"cache_size": 0, "parallel_search": True}})
-    relay.fabric.add(list(FACTS))
-    with ThreadPoolExecutor(8) as pool:
-        contexts = list(pool.map(lambda _: relay.assemble(QUESTION).model_dump_json(), range(24)))
-    assert len(set(contexts)) == 1
 
 
 @pytest.mark.parametrize(

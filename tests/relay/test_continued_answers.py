@@ -29,7 +29,6 @@ from tests.relay.need_questions import (
     NEEDS,
     QUESTION,
     REVENUE,
-    WHOLE,
     WORSE,
     event_data,
     made,
@@ -146,7 +145,7 @@ def test_an_answer_without_a_word_is_not_continued(open_relay: Opener) -> None:
 # --- what the next window is given -------------------------------------------------------
 
 
-@pytest.mark.requirement("005-10.3-2")
+@pytest.mark.requirement("005-10.3-2", "005-18.1-2")
 def test_the_continuation_targets_what_is_uncovered(open_relay: Opener) -> None:
     model = ScriptedModel(COMMISSIONED, f"{REVENUE} {COOLING}")
     relay = made(open_relay, model)
@@ -181,27 +180,6 @@ def test_a_window_by_its_id_knows_what_was_shown_and_said(open_relay: Opener) ->
     assert shown & {fact.fact_id for fact in again.envelope.facts}
 
 
-@pytest.mark.requirement("003-14.1-4")
-def test_a_long_answer_is_summed_up_by_the_model_and_checked(open_relay: Opener) -> None:
-    long = " ".join([COMMISSIONED, LICENCE, COOLING] * 20)
-    model = ScriptedModel(long, COMMISSIONED, REVENUE)
-    relay = made(open_relay, model, context_limits={MODEL: 3_000})
-    first = relay.ask(f"{NEEDS[0]}?", model=MODEL, k=1, max_tokens=200)
-    second = relay.ask(
-        f"{NEEDS[1]}?",
-        model=MODEL,
-        max_tokens=200,
-        session_id=first.session_id,
-        continuation_ids=[first.continuation_id],
-    )
-    summarise = model.calls[1]
-    assert (summarise.purpose, summarise.temperature) == (Purpose.SUMMARISE, 0.1)
-    told = [f for f in second.envelope.facts if f.source_id.startswith(SUMMARY_SOURCE)]
-    assert [fact.content for fact in told] == [EARLIER + COMMISSIONED]
-    node = windows(relay, first.session_id)[1]
-    assert (node.transfer, node.summary_hash != "") == ("SUMMARY", True)
-
-
 # --- flow --------------------------------------------------------------------------------
 
 
@@ -216,12 +194,16 @@ def abrupt(open_relay: Opener, *after: Any, **options: Any) -> tuple[ScriptedMod
     return model, made(open_relay, model, **options)
 
 
-@pytest.mark.requirement("005-11.5-2")
+@pytest.mark.requirement("005-11.5-1", "005-11.5-2", "005-11.6-1", "005-18.1-2")
 def test_the_words_of_a_continuation_quote_the_end_and_ask_to_read_on(open_relay: Opener) -> None:
     before = f"{COMMISSIONED} It has four units. They were built in turn. Each has a pump."
     model = ScriptedModel(before, f"{REVENUE} {COOLING}")
-    made(open_relay, model).ask(QUESTION, **NARROW)
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, **NARROW)
     told = system(model.calls[1])
+    assert parse_response(answer.headers).flow.remediation == "prompt-augmented"
+    (event,) = event_data(relay, answer.session_id, EventType.FLOW_REMEDIATION)
+    assert event["remedy"] == "prompt-augmented"
     last = " ".join(span.of(before) for span in split_sentences(before)[-3:])
     assert f"'{last}'" in told
     for words in (
@@ -236,7 +218,7 @@ def test_the_words_of_a_continuation_quote_the_end_and_ask_to_read_on(open_relay
     assert "transitional language" not in system(model.calls[1])
 
 
-@pytest.mark.requirement("005-11.5-1", "005-11.5-3", "005-11.5-4")
+@pytest.mark.requirement("005-11.5-1", "005-11.5-3", "005-11.5-4", "005-11.6-1")
 def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
     model, relay = abrupt(open_relay, BRIDGE, dpe=LOW_NEW)
     answer = relay.ask(QUESTION, **NARROW)
@@ -254,7 +236,12 @@ def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
     assert [bool(piece.window_id) for piece in answer.pieces] == [True, False, True]
     assert (before, after) == (COMMISSIONED, model.script[1])
     assert answer.text == joined(answer)
+    # What was sealed is what each window said.
+    with relay.fabric.begin(write=False) as transaction:
+        said = transaction.sessions.priors([piece.window_id for piece in answer.pieces])
+    assert [window.answer for window in said.values()] == [before, after]
     (event,) = event_data(relay, answer.session_id, EventType.FLOW_STITCH)
+    assert event["of"] == answer.pieces[0].window_id
     assert event["stitch_hash"].startswith("sha256:")
     assert BRIDGE not in str(event_data(relay, answer.session_id))
     assert parse_response(answer.headers).flow.remediation == "stitched"
@@ -385,13 +372,6 @@ def test_all_windows_are_paid_for(open_relay: Opener) -> None:
 # --- other ways to ask -------------------------------------------------------------------
 
 
-async def test_the_asynchronous_twin_continues_too(open_relay: Opener) -> None:
-    script = (COMMISSIONED, f"{REVENUE} {COOLING}")
-    asked = made(open_relay, ScriptedModel(*script)).ask(QUESTION, **NARROW)
-    awaited = await made(open_relay, ScriptedModel(*script)).aask(QUESTION, **NARROW)
-    assert [p.text for p in awaited.pieces] == [p.text for p in asked.pieces] == list(script)
-
-
 def test_a_stream_is_continued_and_shown_after_the_last_verdict(open_relay: Opener) -> None:
     script = (COMMISSIONED, f"{REVENUE} {COOLING}")
     relay = made(open_relay, ScriptedModel(*script))
@@ -406,15 +386,6 @@ def test_the_keyless_model_continues_offline(open_relay: Opener) -> None:
     assert all(piece.window_id for piece in answer.pieces)
     assert answer.report.risk_level is RiskLevel.LOW
     assert relay.verify().windows == len(answer.pieces)
-
-
-def test_a_pulled_answer_is_continued_as_it_was_asked(open_relay: Opener) -> None:
-    model = ScriptedModel(COMMISSIONED, f"{REVENUE} {COOLING}")
-    relay = made(open_relay, model)
-    answer = relay.ask(QUESTION, **NARROW, strategy="pull", temperature=0.3, seed=9)
-    assert [(call.temperature, call.seed) for call in model.calls] == [(0.3, 9)] * 2
-    assert [node.strategy for node in windows(relay, answer.session_id)] == ["pull", "pull"]
-    assert WHOLE.replace(f"{COMMISSIONED} ", f"{COMMISSIONED}\n\n") == answer.text
 
 
 # --- a policy that demands completeness --------------------------------------------------

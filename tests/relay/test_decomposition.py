@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from crp_integrations import Relay, pack
+from crp_integrations import Relay
 from crp_integrations.envelope.settings import DecomposeSettings
 from crp_integrations.errors import ModelTimeout, RequestError
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.prompt import parse_needs
 from crp_integrations.relay.steps import Dispatch, NotModified, Refusal, Release
 from crp_integrations.vocabulary import Purpose
-from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.doubles import HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS, Opener
 
 QUESTION = "Compare the Meridian reactor and Northfield Energy approaches to cooling"
@@ -78,12 +78,6 @@ def test_a_fact_is_as_relevant_as_to_the_need_that_it_fits_best(relay: Relay) ->
     assert scores == single
 
 
-@pytest.mark.parametrize("preset", ["default", "literal"])
-def test_both_presets_use_the_rules(open_relay: Opener, preset: str) -> None:
-    relay = opened(open_relay, ScriptedModel(FACTS[0]), preset=preset)
-    assert len(relay.ask(QUESTION).envelope.sub_queries) == 3
-
-
 def test_nobody_takes_it_apart(open_relay: Opener) -> None:
     relay = opened(open_relay, ScriptedModel(FACTS[0]))
     envelope = relay.ask(QUESTION, decompose="none").envelope
@@ -101,11 +95,6 @@ def test_the_callers_own_needs_win(open_relay: Opener, mode: str) -> None:
     assert envelope.sub_queries == ("tulips", "roses")
     assert not [name for name in envelope.algorithms if name.startswith("decompose")]
     assert [call.purpose for call in model.calls] == [Purpose.ANSWER]
-
-
-def test_a_word_that_is_no_choice_is_refused(relay: Relay) -> None:
-    with pytest.raises(RequestError, match="decompose"):
-        relay.ask(QUESTION, decompose="magic")
 
 
 def test_the_model_is_asked_before_anything_is_read(open_relay: Opener) -> None:
@@ -184,14 +173,6 @@ def test_any_other_reply_leaves_it_to_the_rules(open_relay: Opener, told: str) -
     assert envelope.sub_queries == relay.ask(QUESTION).envelope.sub_queries
 
 
-def test_a_list_of_texts_is_taken_in_any_language() -> None:
-    assert parse_needs(' ["नदी  कहाँ है", "می\u200cخواهم", "河\\n在哪里"] ', SETTINGS) == (
-        "नदी कहाँ है",
-        "می\u200cخواهم",
-        "河 在哪里",
-    )
-
-
 def test_what_a_model_forgets_the_question_still_says(open_relay: Opener) -> None:
     relay = opened(open_relay, replying('["Meridian reactor"]'))
     envelope = relay.ask(QUESTION, decompose="model").envelope
@@ -209,13 +190,6 @@ def test_a_call_that_fails_ends_the_window_sealed(open_relay: Opener) -> None:
     assert relay.verify().windows == 2
 
 
-def test_a_preview_calls_no_model(open_relay: Opener) -> None:
-    model = replying(json.dumps(TOLD))
-    relay = opened(open_relay, model)
-    assert relay.preview(QUESTION, decompose="model").facts_included > 0
-    assert model.calls == []
-
-
 def test_a_condition_is_judged_by_the_models_own_needs(open_relay: Opener) -> None:
     model = replying(json.dumps(TOLD))
     relay = opened(open_relay, model)
@@ -227,11 +201,3 @@ def test_a_condition_is_judged_by_the_models_own_needs(open_relay: Opener) -> No
     other = relay.turn(QUESTION, if_match=etag, **asked)
     other.begin()
     assert isinstance(other.receive(Reply(text=json.dumps(TOLD[::-1]))), Dispatch)
-
-
-def test_the_front_doors_pack_takes_questions_apart_too() -> None:
-    envelope = pack(
-        QUESTION, FACTS, model="gpt-4o", budget_tokens=60, now=NOON, embedder=HashEmbedder()
-    )
-    assert len(envelope.sub_queries) == 3
-    assert envelope.algorithms[0] == "decompose@1"

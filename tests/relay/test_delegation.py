@@ -17,13 +17,10 @@ from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, S
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import read_upward as up_headers
 from crp_integrations.headers.codec import write_downward as down_headers
-from crp_integrations.headers.refusal_bodies import HaltBody
 from crp_integrations.policy.policy_text import parse_policy, policy_hash
-from crp_integrations.relay import steps
-from crp_integrations.relay.steps import Refusal
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import EventType, HaltReason, RiskLevel, SafetyMode
+from crp_integrations.vocabulary import EventType, RiskLevel, SafetyMode
 from tests.commands import script
 from tests.doubles import HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS, KEY, Opener
@@ -230,14 +227,6 @@ def test_what_is_registered_of_an_agent_binds_it(open_relay: Opener) -> None:
         begun(strict, agent_id="writer")
 
 
-def test_a_strategy_of_parts_is_refused_to_an_agent_that_may_not(open_relay: Opener) -> None:
-    model = ScriptedModel(COMMISSIONED)
-    relay = made(open_relay, model, **registered(allowed_strategies=["push"]))
-    with pytest.raises(AccessDenied, match="may not use"):
-        begun(relay, agent_id="reader", strategy="hierarchical")
-    assert model.calls == []
-
-
 def test_an_agent_of_parts_may_be_asked_for_parts_alone(open_relay: Opener) -> None:
     relay = made(
         open_relay, ScriptedModel(COMMISSIONED), **registered(allowed_strategies=["hierarchical"])
@@ -358,22 +347,6 @@ def test_an_agent_keeps_its_name_within_a_session(open_relay: Opener) -> None:
     assert half_open.headers["CRP-Context-Strategy"] == "push"
 
 
-def test_a_delegation_of_a_spent_session_says_that_its_budget_is_spent(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW)
-    answered(relay)
-    with relay.fabric.begin(write=True) as transaction:
-        session = transaction.sessions.session(SESSION)
-        assert session is not None
-        transaction.sessions.keep(session.changed(safety_budget=0.1))
-    with pytest.raises(SafetyHalt) as halted:
-        relay.delegate(SESSION)
-    body = steps.outcome_body(Refusal(halted.value, {}))
-    assert isinstance(body, HaltBody)
-    assert body.crp_halt_reason is HaltReason.BUDGET_DEPLETED
-    assert body.session_id == SESSION
-    assert body.headers[names.RETRY_AFTER] == "new-session-required"
-
-
 def test_a_session_that_was_delegated_to_keeps_its_depth(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
     answered(relay)
@@ -427,4 +400,4 @@ def test_a_result_for_a_session_that_is_not_known_is_held_nowhere(open_relay: Op
     claim = RejectedClaim(text="The reactor delivers 512 megawatts.")
     with pytest.raises(RequestError, match="not known"):
         relay.take(SESSION, Upward(flagged=(claim,)))
-    assert relay._world.session_memories.of(SESSION).rejected == ()
+    assert relay._world.memory.sessions.of(SESSION).rejected == ()

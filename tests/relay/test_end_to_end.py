@@ -13,7 +13,7 @@ import pytest
 
 from crp_integrations import Message, Relay
 from crp_integrations.envelope.records import EarlierWindow
-from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.context_pack import AssembleRequest
 from crp_integrations.governance.memory_items import MemoryItem, Scope
 from crp_integrations.governance.memory_writer import (
@@ -25,7 +25,6 @@ from crp_integrations.governance.memory_writer import (
 from crp_integrations.governance.settings import STEPS
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.governance.window_trace import WindowTrace
-from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall
 from crp_integrations.observability.evaluations import Evaluation
 from crp_integrations.vocabulary import EventType, QualityTier
@@ -223,63 +222,3 @@ def test_what_cannot_be_sent_or_sealed_is_refused_by_name(
         assert "lone surrogate" not in str(caught.value)
     # Nothing of it was a window.
     assert relay.verify().windows == 0
-
-
-def test_odd_but_sound_requests_are_answered(relay: Relay) -> None:
-    for asking in (
-        {"system_prompt": "\x00\x1b[31m \u202e"},
-        {"sub_queries": ["?!", "\x07", "reactor " * 2_000]},
-        {"tools": [{}, {"type": "function", "function": {"name": "f", "limit": float("nan")}}]},
-    ):
-        assert relay.ask(EDGE_QUESTION, **asking).envelope.facts  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("query", [None, 3, b"reactor", "", " ", LONE])
-def test_assemble_refuses_what_is_no_question(relay: Relay, query: Any) -> None:
-    with pytest.raises(RequestError, match=r"^query is"):
-        relay.assemble(query)
-
-
-def test_assemble_refuses_a_separator_that_no_text_can_hold(relay: Relay) -> None:
-    with pytest.raises(CRPError, match=r"separator .* cannot be encoded"):
-        relay.assemble(EDGE_QUESTION, separator="\ud800")
-
-
-def definitions(count: int) -> list[dict[str, Any]]:
-    return [
-        {"name": f"look_up_{n}", "description": "Looks up a word. " * 20, "parameters": {}}
-        for n in range(count)
-    ]
-
-
-def test_a_routers_tools_take_room_in_the_budget(open_relay: Opener) -> None:
-    relay = open_relay()
-    relay.fabric.add(list(FACTS))
-    router = CRPRouter(
-        [
-            {
-                "model_name": "main",
-                "litellm_params": {
-                    "model": "gpt-4o",
-                    "api_key": "none",
-                    "mock_response": "The reactor was commissioned on 4 March 2019.",
-                },
-            }
-        ],
-        relay=relay,
-    )
-
-    def budget(**given: Any) -> int:
-        asked = [{"role": "user", "content": EDGE_QUESTION}]
-        given |= {"max_tokens": 300, "budget_tokens": "window"}
-        response = router.completion("main", asked, **given)
-        return int(response.crp_envelope["token_budget"])
-
-    functions = definitions(40)
-    tools = [{"type": "function", "function": one} for one in functions]
-    through_relay = relay.turn(
-        EDGE_QUESTION, model="gpt-4o", max_tokens=300, tools=tools, budget_tokens="window"
-    ).preview()
-    assert through_relay.token_budget < budget() - 40 * 60
-    assert budget(tools=tools) == through_relay.token_budget
-    assert budget(functions=functions) == through_relay.token_budget

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from typing import Any
@@ -13,10 +12,8 @@ from crp_integrations import Relay
 from crp_integrations.envelope.prompt import HIERARCHICAL
 from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, UnknownContinuation
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.relay.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.strategies.composition import PART_ANSWERS, PARTS_WITHOUT_ANSWER
-from crp_integrations.session import window_graph
-from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
@@ -38,7 +35,7 @@ from tests.relay.need_questions import (
     system,
     windows,
 )
-from tests.session import networkx_graph
+from tests.session import graph_faults
 
 OWN = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
 
@@ -68,11 +65,10 @@ def sound(relay: Relay, answer: Answer) -> None:
     """The graph has no fault by either opinion, its edges are chained, and the trail is whole."""
     nodes = windows(relay, answer.session_id)
     settings = relay.settings.sessions.graph
-    assert not window_graph.find_faults(nodes, settings)
-    networkx_graph.check(nodes, settings)
+    assert not graph_faults.find_faults(nodes, settings)
     with relay.fabric.begin(write=False) as transaction:
         assert (
-            window_graph.find_unchained(nodes, transaction.journal.seals(answer.session_id)) == ()
+            graph_faults.find_unchained(nodes, transaction.journal.seals(answer.session_id)) == []
         )
     assert relay.verify().windows == len(nodes)
 
@@ -145,24 +141,6 @@ def test_parts_are_asked_at_the_same_time(open_relay: Opener) -> None:
     assert relay.ask(QUESTION, model=MODEL, strategy="hierarchical").text == WHOLE
 
 
-async def test_the_asynchronous_twin_awaits_them_together(open_relay: Opener) -> None:
-    waiting, all_in = [], asyncio.Event()
-
-    class Meeting(Parted):
-        async def acall(self, call: ModelCall) -> Reply:
-            if question(call) != QUESTION:
-                waiting.append(call)
-                if len(waiting) == 3:
-                    all_in.set()
-                await asyncio.wait_for(all_in.wait(), 20)
-            return super().call(call)
-
-    relay = made(open_relay, Meeting())
-    answer = await relay.aask(QUESTION, model=MODEL, strategy="hierarchical")
-    assert answer.text == WHOLE
-    sound(relay, answer)
-
-
 def test_a_part_that_fails_is_left_out_and_said(open_relay: Opener) -> None:
     model = Parted(**{NEEDS[1]: ModelRateLimited("slow down")})
     relay = made(open_relay, model)
@@ -173,16 +151,6 @@ def test_a_part_that_fails_is_left_out_and_said(open_relay: Opener) -> None:
     assert len(answer.parts) == 2
     outcomes = [node.outcome for node in windows(relay, answer.session_id)]
     assert sorted(outcomes) == ["failed", "released", "released", "released", "released"]
-    sound(relay, answer)
-
-
-def test_a_part_that_is_withheld_is_left_out_too(open_relay: Opener) -> None:
-    model = Parted(**{NEEDS[1]: f"{COMMISSIONED} {WORSE}"})
-    relay = made(open_relay, model)
-    answer = relay.ask(QUESTION, model=MODEL, strategy="hierarchical", policy="halt-on HIGH")
-    assert INVENTED not in system(model.of(QUESTION))
-    assert answer.text == WHOLE
-    assert "parts-not-answered=1" in answer.report.flags
     sound(relay, answer)
 
 
@@ -203,13 +171,6 @@ def test_the_whole_may_fail_and_the_parts_stay_sealed(open_relay: Opener) -> Non
         relay.ask(QUESTION, model=MODEL, strategy="hierarchical", session_id=session_id)
     assert windows(relay, session_id)[-1].outcome == "failed"
     assert relay.verify().windows == 5
-
-
-def test_an_error_of_a_part_that_is_not_a_models_goes_on_as_it_is(open_relay: Opener) -> None:
-    relay = made(open_relay, Parted(**{NEEDS[1]: ZeroDivisionError("1/0")}))
-    with pytest.raises(ZeroDivisionError):
-        relay.ask(QUESTION, model=MODEL, strategy="hierarchical")
-    assert relay.verify().windows == 4
 
 
 def test_parts_inherit_the_budget_whole_and_the_smallest_goes_on(open_relay: Opener) -> None:
@@ -245,15 +206,6 @@ def test_a_question_of_one_part_is_asked_as_it_is(open_relay: Opener) -> None:
     answer = relay.ask(asked, model=MODEL, strategy="hierarchical")
     assert (len(model.calls), question(model.calls[0])) == (1, asked)
     assert len(windows(relay, answer.session_id)) == 1
-
-
-def test_the_callers_own_parts_are_taken_each_once(open_relay: Opener) -> None:
-    model = Parted()
-    answer = made(open_relay, model).ask(
-        QUESTION, model=MODEL, strategy="fan-out", sub_queries=[NEEDS[2], NEEDS[0], NEEDS[2]]
-    )
-    assert sorted(map(question, model.calls)) == sorted([NEEDS[0], NEEDS[2], QUESTION])
-    assert answer.envelope.sub_queries == (NEEDS[2], NEEDS[0])
 
 
 def test_parts_beyond_the_most_are_answered_in_the_last_window(open_relay: Opener) -> None:
@@ -308,21 +260,6 @@ def test_parts_go_on_from_a_session_that_is_under_way(open_relay: Opener) -> Non
     numbers = [node.window_number for node in windows(relay, first.session_id)]
     assert numbers == [1, 2, 3, 3, 3, 4, 5, 6, 6, 6, 7]
     sound(relay, answer)
-
-
-def test_nobody_is_asked_under_oversight_of_halt(open_relay: Opener) -> None:
-    model = Parted()
-    relay = made(open_relay, model)
-    with pytest.raises(Exception, match="no model was asked"):
-        relay.ask(QUESTION, model=MODEL, strategy="hierarchical", oversight="halt")
-    assert model.calls == []
-
-
-def test_parts_survive_the_process(open_relay: Opener, tmp_path: Any) -> None:
-    relay = made(open_relay, Parted(), store=SqliteStore(tmp_path))
-    answer = relay.ask(QUESTION, model=MODEL, strategy="hierarchical")
-    relay.close()
-    sound(open_relay(SqliteStore(tmp_path)), answer)
 
 
 def test_a_driver_of_ones_own_hands_over_outcomes(open_relay: Opener) -> None:

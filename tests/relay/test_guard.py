@@ -218,7 +218,7 @@ def test_personal_data_are_gone_before_anybody_sees_the_text(store: MemoryStore)
         assert "redact@1" in answer.envelope.algorithms
         # The count is that of the text that is shown.
         fact = next(f for f in answer.envelope.facts if "[redacted email]" in f.content)
-        counter = reader._world.counter_for(reader.settings.model)
+        counter = reader._world.engines.counter_for(reader.settings.model)
         assert abs(fact.token_count - counter.count(fact.content)) < 10
     with relay(store, "reader", "privacy-officer") as officer:
         assert MAIL in officer.ask(QUESTION).envelope.text

@@ -25,7 +25,7 @@ from crp_integrations.audit.journal import verify_journal
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.envelope.retrieval import gather
-from crp_integrations.errors import CRPError, EngineError, ModelNotFound, RequestError, StoreBusy
+from crp_integrations.errors import CRPError, EngineError, RequestError, StoreBusy
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.language.lexical_overlap import profiles
 from crp_integrations.messages import Reply
@@ -317,23 +317,6 @@ def test_many_threads_ask_one_store_at_once(open_relay, tmp_path, count):
     assert verify_journal(events, journal_key(RING, relay.fabric.subject.tenant)) == len(events)
 
 
-async def test_many_tasks_ask_one_store_at_once(open_relay, tmp_path):
-    relay = open_relay(SqliteStore(tmp_path / "kb", busy_seconds=60.0))
-    relay.fabric.add(list(FACTS))
-    answers = await asyncio.gather(*(relay.aask(QUESTION, session_id=SESSION) for _ in range(50)))
-    assert sorted(answer.window_number for answer in answers) == list(range(1, 51))
-    with relay.fabric.begin(write=False) as transaction:
-        seals = transaction.journal.seals(SESSION)
-    assert window_seals.verify_seals(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
-
-
-def test_an_unknown_model_is_refused_by_a_preview_too(tmp_path):
-    relay = Relay.open(tmp_path / "kb", embedder=HashEmbedder(), key=KEY)
-    with pytest.raises(ModelNotFound, match="no-such-model"):
-        relay.preview(QUESTION, model="no-such-model")
-    assert not (tmp_path / "kb").exists()
-
-
 def test_opening_asking_after_nothing_and_previewing_make_nothing_on_disk(tmp_path):
     relay = Relay.open(tmp_path / "kb", embedder=HashEmbedder())
     assert relay.preview(QUESTION).facts_available == 0
@@ -418,11 +401,11 @@ def test_a_turn_in_flight_during_an_erasure_leaves_no_erased_text(relay: Relay) 
     turn.begin()
     relay.fabric.erase("user")
     etag = turn.receive(Reply(text="On 4 March 2019.")).answer.envelope.etag
-    assert relay._world.known.bytes == 0
+    assert relay._world.memory.envelopes.bytes == 0
     # That it was known stays.
     late = relay.preview(QUESTION, session_id=SESSION, if_match=etag)
     assert late.facts_included == 0
-    assert len(relay._world.known) == 2
+    assert len(relay._world.memory.envelopes) == 2
 
 
 ROOT = Path(__file__).parents[2]

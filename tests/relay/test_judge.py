@@ -18,11 +18,9 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Silent
-from crp_integrations.relay import judge_calls
-from crp_integrations.relay.batches import _examine_case
+from crp_integrations.relay import judge as judge_module
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import HaltReason, RiskLevel, Verification
 from tests.doubles import HashEmbedder
 from tests.governance.redacting_guards import HidingGuard
@@ -47,7 +45,7 @@ def judge() -> Iterator[Double]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_calls, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(judge_module, "FIRST_WAIT_S", 0.01)
 
 
 def judged(answer: str, judge: Any, **how: Any) -> Report:
@@ -82,15 +80,6 @@ def test_a_malformed_reply_is_asked_for_once_more(judge: Double, way: str) -> No
     # What could not be read is not kept: the same question is asked anew.
     judge.answers = judging()
     assert judged(LOW, named(judge), judge_failure=way).checked_by.startswith("judge ")
-
-
-def test_the_second_reply_counts(judge: Double) -> None:
-    replies = iter(["No.", None])
-    right = judging()
-    judge.answers = lambda seen: next(replies) or right(seen)
-    report = judged(HIGH, named(judge))
-    assert report.risk_level is RiskLevel.HIGH
-    assert [call.error for call in report.judge.calls] == ["Unreadable", ""]
 
 
 def test_a_slow_judge_is_given_up(judge: Double) -> None:
@@ -203,13 +192,6 @@ def _all_wrong(seen: Any) -> list[dict[str, Any]]:
 
 
 # --- when it is asked ----------------------------------------------------------------------------
-
-
-def test_never_asked_unless_configured(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW)
-    assert relay.judge is None
-    assert relay.ask(QUESTION).report.judge is None
-    assert judged(LOW, None).judge is None
 
 
 def test_in_doubt_alone(judge: Double) -> None:
@@ -383,18 +365,6 @@ def _asked_about(seen: Recorded) -> str:
     return _about(number, number % 2 == 0)
 
 
-def test_jobs_of_an_executor_ask_the_relays_judge(open_relay: Opener, judge: Double) -> None:
-    relay, _ = opened(open_relay, LOW, judge=named(judge))
-    told = _examine_case(relay, {"answer": HIGH, "context": list(FACTS), "question": QUESTION})
-    assert (told["risk_level"], told["flagged"]) == ("HIGH", True)
-    assert told["checked_by"] == "judge openai/judge-1"
-    alone, _ = opened(open_relay, LOW, judge=True)
-    assert (
-        _examine_case(alone, {"answer": HIGH, "context": list(FACTS)})["checked_by"]
-        == "exact comparison"
-    )
-
-
 # --- where texts go ------------------------------------------------------------------------------
 
 HIDDEN = "The Meridian reactor is watched by the quimperley detachment of 77 guards."
@@ -515,14 +485,6 @@ def test_each_wire_format(name: str) -> None:
             assert all("sk-judge" in json.dumps(seen.headers) for seen in sent)
 
 
-def test_a_model_that_can_be_held_to_a_form_is(judge: Double) -> None:
-    judged(HIGH, {**named(judge), "model": "openai/gpt-4o"})
-    judged(HIGH, named(judge))
-    known, unknown = judge.requests
-    assert known.body["response_format"]["type"] == "json_schema"
-    assert "response_format" not in unknown.body
-
-
 # --- what cannot be meant ------------------------------------------------------------------------
 
 
@@ -546,12 +508,6 @@ def test_what_cannot_be_meant_is_said(how: dict[str, Any], said: str) -> None:
         examine(LOW, list(FACTS), **how)
     with pytest.raises((ConfigError, RequestError), match=said):
         Relay.open(**how)
-
-
-def test_the_settings_name_a_judge(judge: Double) -> None:
-    chosen = Settings(judge=named(judge))
-    assert judged(HIGH, None, settings=chosen).risk_level is RiskLevel.HIGH
-    assert judged(HIGH, False, settings=chosen).judge is None
 
 
 def at(server: Double, *facts: str, **options: Any) -> Relay:

@@ -11,7 +11,7 @@ import pytest
 
 from crp_integrations import Judge, Relay, examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.errors import RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.verdict import judge_answer as held_against
@@ -90,16 +90,6 @@ def test_block_fabrication_hears_the_judge() -> None:
     assert not held_against(policy, judged(answer)).violations
 
 
-@pytest.mark.parametrize("answer", ["No.", f"No. {PASSAGES[0]}", "price = 9.99", "Sure!"])
-def test_what_nobody_matched_is_in_doubt(answer: str) -> None:
-    report = examine(answer, PASSAGES, "Can I cancel it?")
-    assert not report.is_settled
-
-
-def test_what_stands_in_the_evidence_is_in_no_doubt() -> None:
-    assert examine(" ".join(PASSAGES), PASSAGES, "What does it cost?").is_settled
-
-
 def test_a_word_against_talk_that_cannot_be_read_leaves_it_open() -> None:
     def against(number: int, claim: str) -> dict[str, Any]:
         quotes = [{"in": "1", "text": "words that stand nowhere"}]
@@ -169,11 +159,6 @@ def test_a_key_of_the_settings_is_their_providers_alone() -> None:
     same = Judge.of("openai/b", settings)
     assert same is not None
     assert same.settings.api_key is not None
-
-
-def test_an_address_beside_a_model_object_is_refused() -> None:
-    with pytest.raises(ConfigError, match="set them on the model object"):
-        Judge(Scripted(), api_base="http://127.0.0.1:1")
 
 
 def test_labels_of_an_envelope_are_not_known() -> None:

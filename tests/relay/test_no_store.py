@@ -11,9 +11,8 @@ from crp_integrations import Relay
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.envelope.records import EarlierWindow
 from crp_integrations.headers import names
+from crp_integrations.relay.memory import MOST_CHARACTERS, SessionMemories
 from crp_integrations.relay.steps import Halt, NotModified
-from crp_integrations.relay.world import MOST_CHARACTERS, SessionMemories
-from crp_integrations.session.window_graph import find_faults
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Purpose, QualityTier
 from tests.relay.conftest import FACTS, Opener
@@ -32,6 +31,7 @@ from tests.relay.scripted_relays import (
     refusal,
     session_events,
 )
+from tests.session.graph_faults import find_faults
 
 NO_STORE = {"cache": "no-store"}
 # Words that stand nowhere but in what a test says.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations import Relay, Report, RequestError, SafetyHalt, aexamine, examine
+from crp_integrations import Relay, Report, SafetyHalt
 from crp_integrations.litellm import CRPRouter
 from tests.doubles import ScriptedModel
 from tests.relay.judges import CONTRADICTED, scripted_judge
@@ -91,22 +91,6 @@ def test_a_failing_receiver_loses_no_answer(caplog: pytest.LogCaptureFixture) ->
         assert relay.ask(QUESTION, on_report=failing).text == RIGHT
     assert "on_report failed with ValueError" in caplog.text
     assert "Meridian" not in caplog.text
-
-
-@pytest.mark.parametrize("given", [5, "log", {}])
-def test_what_is_no_function_is_refused(given: Any) -> None:
-    with pytest.raises(RequestError, match=r"on_report is .*; give a function"):
-        Relay.open(on_report=given)
-    with opened(RIGHT) as relay, pytest.raises(RequestError, match="on_report is"):
-        relay.ask(QUESTION, on_report=given)
-
-
-def test_examine_hands_its_report_over_without_a_judge() -> None:
-    handed: list[Report] = []
-    found = examine(WRONG, FACTS, QUESTION, on_report=handed.append)
-    assert handed == [found]
-    found = asyncio.run(aexamine(WRONG, FACTS, QUESTION, on_report=handed.append))
-    assert handed[1:] == [found]
 
 
 @pytest.mark.parametrize("at", ["router", "call"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from hypothesis import strategies as st
 from crp_integrations import Relay
 from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.envelope.records import EarlierWindow
-from crp_integrations.errors import RequestError
 from crp_integrations.headers.codec import parse_response
-from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.vocabulary import AdviceWord, QualityTier
 from tests.doubles import NOON, CountingIds, HashEmbedder
@@ -182,27 +180,6 @@ def test_prior_windows_decide_what_is_reused(relay: Relay) -> None:
     assert isinstance(again.begin(), NotModified)
     plain = relay.turn(QUESTION, session_id=SESSION, budget_tokens=budget, if_match=etag)
     assert not isinstance(plain.begin(), NotModified)
-
-
-def test_another_model_gets_the_summary_too(relay: Relay) -> None:
-    first = ask(relay, full_budget(relay))
-    turn = relay.turn(QUESTION, session_id=SESSION, prior=[first.envelope.as_prior(SUMMARY)])
-    turn.begin()
-    assert SUMMARY in turn.fit("gpt-4o").envelope.text
-    assert SUMMARY in turn.fit("extractive").envelope.text
-
-
-def test_two_windows_of_one_number_are_refused(relay: Relay) -> None:
-    prior = ask(relay, 4_000).envelope.as_prior()
-    with pytest.raises(RequestError, match=r"windows \[1, 1\] repeat a number"):
-        ask(relay, 4_000, prior, prior)
-
-
-def test_a_request_with_prior_windows_reads_back(relay: Relay) -> None:
-    prior = ask(relay, 4_000).envelope.as_prior(SUMMARY)
-    asked = Request(query=QUESTION, model="extractive", prior=(prior,))
-    assert Request.model_validate_json(asked.model_dump_json()) == asked
-    assert json.loads(asked.model_dump_json())["prior"][0]["schema"] == "prior-window/1"
 
 
 @settings(max_examples=15, deadline=None)

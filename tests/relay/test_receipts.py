@@ -15,8 +15,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.settings import PersonalSettings
-from crp_integrations.dpe.stages.report import finish, finished, report_hash
+from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.errors import ModelError, RequestError, StoreError
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import Reply
@@ -26,8 +25,6 @@ from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.signed_statement import keyid_of
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.world import PersonalDataIndex
-from crp_integrations.seals import sha256, sha256_each
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
@@ -406,47 +403,3 @@ def test_the_report_that_is_kept_is_the_one_that_was_hashed(relay: Relay) -> Non
     )
     assert kept == unsealed.model_dump_json()
     assert report_hash(unsealed) == report_hash(answer.report) == answer.report.report_hash
-
-
-def test_the_values_of_a_report_are_those_of_its_json(relay: Relay) -> None:
-    report = relay.ask("What does the Meridian reactor deliver?").report
-    identity = {"session_id": "crp_sess_0123456789abcdef", "window_id": "w", "window_number": 3}
-    made, values = finished(report, **identity)
-    assert made == finish(report, **identity)
-    assert values == made.model_dump(mode="json")
-    assert list(values) == list(made.model_dump(mode="json"))
-
-
-def test_what_a_continuation_knows_of_the_facts_is_the_same_with_hashes_at_hand(
-    relay: Relay,
-) -> None:
-    envelope = relay.ask("What does the Meridian reactor deliver?").envelope
-    assert envelope.facts
-    for most in (0, len(envelope.facts[0].content), 10_000):
-        found = PersonalDataIndex().of(envelope.facts, PersonalSettings(), most)
-        assert found.hashes == {
-            fact.fact_id: sha256(fact.content)
-            for fact in envelope.facts[: len(envelope.facts) - found.unread]
-        }
-        assert envelope.as_prior(hashes=found.hashes) == envelope.as_prior()
-
-
-def test_texts_are_looked_at_once_and_the_latest_stay(relay: Relay) -> None:
-    facts = relay.ask("What does the Meridian reactor deliver?").envelope.facts
-    whole = PersonalDataIndex().of(facts, PersonalSettings(), 10_000)
-    assert whole.held == 1
-    searched = PersonalDataIndex(most_texts=2)
-    for _ in range(2):
-        for fact in facts:
-            alone = searched.of([fact], PersonalSettings(), 10_000)
-            assert alone.held == ("@" in fact.content)
-    searched = PersonalDataIndex(most_texts=2)
-    for place in (0, 1, 0, 2):
-        searched.of([facts[place]], PersonalSettings(), 10_000)
-    assert [*searched._known] == [sha256(facts[place].content) for place in (0, 2)]
-
-
-def test_several_are_hashed_as_each_is_by_itself() -> None:
-    texts = [text.encode() for text in WRITTEN_FACTS]
-    assert sha256_each(texts) == [sha256(text) for text in texts]
-    assert sha256_each([]) == []

@@ -15,7 +15,6 @@ from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers.codec import parse_request
-from crp_integrations.relay.settings import load
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import FixedClock, HashEmbedder, ScriptedModel, WordCounter
@@ -148,16 +147,6 @@ def test_an_unknown_region_is_refused_with_those_that_there_are(
             call()
     with pytest.raises(RequestError, match=r"'eu' is not one of the regions \[\]"):
         open_relay(residency="eu")
-
-
-@pytest.mark.parametrize("name", ["EU", "", "e u", "../eu"])
-def test_a_region_has_a_plain_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="regions"):
-        load(regions={name: tmp_path})
-
-
-def test_where_regions_lie_decides_no_answer(tmp_path: Path) -> None:
-    assert load(regions={"eu": tmp_path}).digest == load().digest
 
 
 def test_regions_on_disk_need_a_key_that_stays(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import HeaderSyntaxError, PolicySyntaxError, SafetyHalt
 from crp_integrations.policy.records import Policy, ViolationReport
-from crp_integrations.relay.report_delivery import ReportDelivery
 from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.world import ReportDelivery
 from crp_integrations.vocabulary import EventType
 from tests.relay.conftest import Opener
 from tests.relay.scripted_relays import (

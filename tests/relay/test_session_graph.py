@@ -21,7 +21,6 @@ from crp_integrations.relay.drive import drive_live
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Dispatch, Halt, Outcome, Refusal, Release
 from crp_integrations.relay.turn import Turn
-from crp_integrations.session.window_graph import find_faults
 from crp_integrations.vocabulary import EventType, Pattern
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, Opener
@@ -38,7 +37,7 @@ from tests.relay.scripted_relays import (
     session_events,
 )
 from tests.relay.test_sessions import nodes, token_of
-from tests.session.networkx_graph import check as check_with_networkx
+from tests.session.graph_faults import find_faults
 
 PARTS = "When was the Meridian reactor commissioned? What revenue did Northfield Energy report?"
 
@@ -190,7 +189,6 @@ def test_a_window_follows_no_refused_one(open_relay: Opener) -> None:
     assert by_id[after.window_id].parents == (first.window_id,)
     assert by_id[after.window_id].pattern is Pattern.LINEAR
     assert not find_faults(nodes(relay), relay.settings.sessions.graph)
-    check_with_networkx(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 3
 
 
@@ -220,7 +218,6 @@ def test_so_many_windows_go_on_from_one_and_no_more(open_relay: Opener) -> None:
     # What brings branches together is none.
     answered(relay, continuation_ids=[a.continuation_id, b.continuation_id])
     assert not find_faults(nodes(relay), relay.settings.sessions.graph)
-    check_with_networkx(nodes(relay), relay.settings.sessions.graph)
 
 
 def test_branches_that_end_at_the_same_time_are_counted_too(open_relay: Opener) -> None:

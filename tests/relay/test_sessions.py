@@ -5,18 +5,20 @@ A session that the store has forgotten does not begin with a whole safety budget
 
 from __future__ import annotations
 
-from datetime import timedelta
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from crp_integrations import Relay
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.continuation import EARLIER
 from crp_integrations.errors import (
-    LimitReached,
     PolicyRelaxed,
-    RequestError,
     StaleTip,
     TokenRefused,
     UnknownContinuation,
@@ -25,16 +27,14 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.messages import Reply
+from crp_integrations.relay.delegation import asked_by
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.steps import NotModified
-from crp_integrations.session.records import WindowNode
-from crp_integrations.session.window_graph import find_faults
-from crp_integrations.stores.keys import FixedKeyRing
+from crp_integrations.session.records import SESSION_ID, WindowNode, session_id_of
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, TransferType
-from tests.doubles import NOON, CountingIds, FixedClock, ScriptedModel
-from tests.relay.conftest import FACTS, KEY, Opener
+from tests.doubles import CountingIds, HashEmbedder, ScriptedModel
+from tests.relay.conftest import FACTS, Opener
 from tests.relay.scripted_relays import (
     HIGH,
     LOW,
@@ -48,7 +48,7 @@ from tests.relay.scripted_relays import (
     refusal,
     session_events,
 )
-from tests.session.networkx_graph import check as check_with_networkx
+from tests.session.graph_faults import find_faults
 
 OTHER = "crp_sess_" + "b" * 16
 
@@ -133,16 +133,6 @@ def test_a_forged_token_is_refused(open_relay: Opener) -> None:
     assert len(model.calls) == 1
 
 
-def test_a_token_lives_for_an_hour(open_relay: Opener) -> None:
-    clock = FixedClock()
-    relay, _ = opened(open_relay, LOW, clock=clock)
-    first = token_of(answered(relay))
-    clock.moment = NOON + timedelta(seconds=3_599)
-    second = token_of(answered(relay, session_token=first))
-    clock.moment += timedelta(seconds=3_600)
-    assert isinstance(refusal(relay, session_token=second), TokenRefused)
-
-
 def test_a_token_is_for_its_session_its_tenant_and_its_user(open_relay: Opener) -> None:
     store = MemoryStore()
     relay, _ = opened(open_relay, LOW, store=store)
@@ -151,18 +141,6 @@ def test_a_token_is_for_its_session_its_tenant_and_its_user(open_relay: Opener) 
     for subject in (Subject(tenant="local", name="eve"), Subject(tenant="other", name="local")):
         theirs = open_relay(store, subject=subject)
         assert isinstance(refusal(theirs, session_token=token), TokenRefused)
-
-
-def test_a_token_outlives_a_rotation_of_the_key(open_relay: Opener) -> None:
-    store = MemoryStore()
-    first, second = bytes.fromhex(KEY), bytes.fromhex("cd" * 32)
-    before, _ = opened(open_relay, LOW, store=store, key=None, keyring=FixedKeyRing(first))
-    token = token_of(answered(before))
-    rotated = FixedKeyRing(second, retired=[first])
-    after, _ = opened(open_relay, LOW, store=store, key=None, keyring=rotated)
-    assert answered(after, session_token=token).window_number == 2
-    # The next token is signed with the new key, and the old one's is stale by then.
-    assert isinstance(refusal(after, session_token=token), StaleTip)
 
 
 def test_a_token_lowers_a_budget_and_does_not_raise_it(open_relay: Opener) -> None:
@@ -281,25 +259,7 @@ def test_of_one_window_several_may_go_on(open_relay: Opener) -> None:
     assert (line[0], line[-1]) == (first.window_id, both.window_id)
     assert both.headers[names.DAG_ROOT] == f"dag:{first.window_id}"
     assert not find_faults(nodes(relay), relay.settings.sessions.graph)
-    check_with_networkx(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 4
-
-
-def test_the_last_window_has_no_continuation(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW, max_windows=2)
-    first = answered(relay)
-    second = continued(relay, first)
-    assert (bool(first.continuation_id), second.continuation_id) == (True, "")
-
-
-def test_a_graph_has_so_many_windows_and_no_more(open_relay: Opener) -> None:
-    relay, _ = opened(
-        open_relay, LOW, FACTS[1], FACTS[2], sessions={"graph": {"nodes": 2}}, max_windows=9
-    )
-    second = continued(relay, answered(relay))
-    error = refusal(relay, continuation_ids=[second.continuation_id])
-    assert isinstance(error, LimitReached)
-    assert error.status_hint == 429
 
 
 @pytest.mark.requirement("003-10.3-2", "003-10.3-4", "003-15-9")
@@ -339,44 +299,6 @@ def test_pressure_names_the_window_and_the_one_that_may_follow(open_relay: Opene
 # --- conditions --------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("003-11.2-1", "003-11.2-2", "003-11.4-1", "003-15-6")
-def test_a_matching_etag_is_answered_before_anything_is_packed_or_asked(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, LOW)
-    first = answered(relay)
-    ended = outcome(relay, if_match=first.envelope.etag)
-    assert isinstance(ended, NotModified)
-    assert len(model.calls) == 1
-    assert ended.headers[names.ETAG] == first.headers[names.ETAG] == ended.etag
-    assert ended.headers[names.CACHE_STATUS] == "HIT"
-    # No window begins for it, so the one token goes on to hold.
-    assert relay.verify().windows == 1
-    assert answered(relay, session_token=token_of(first)).window_number == 2
-
-
-@pytest.mark.requirement("003-11.2-3", "003-11.4-2", "003-15-6")
-def test_a_stale_etag_is_packed_anew_with_the_reason(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, LOW)
-    first = answered(relay)
-    relay.fabric.add(["The Meridian reactor has delivered 415 megawatts since the upgrade."])
-    second = answered(relay, if_match=first.envelope.etag)
-    assert len(model.calls) == 2
-    assert second.headers[names.CACHE_STATUS] == "MISS; reason=facts-updated"
-    assert second.headers[names.ETAG] != first.headers[names.ETAG]
-
-
-@pytest.mark.requirement("003-11.4-5", "009-7.1-4")
-def test_only_if_ckf_refuses_what_the_fabric_does_not_know(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, LOW)
-    error = refusal(relay, "Zebra quantum sauce?", cache="only-if-ckf")
-    assert error.status_hint == 424
-    assert "0.50" in str(error)
-    assert model.calls == []
-    (failed,) = session_events(relay, EventType.DISPATCH_FAILED)
-    assert failed.data["error"] == "NoRelevantFacts"
-    known = "The Meridian reactor was commissioned on 4 March 2019?"
-    assert answered(relay, known, cache="only-if-ckf").text == LOW
-
-
 # --- the store ---------------------------------------------------------------------------
 
 
@@ -411,21 +333,6 @@ def test_two_relays_share_a_folder(open_relay: Opener, tmp_path: Path) -> None:
     assert not find_faults(nodes(one), one.settings.sessions.graph)
 
 
-def test_reports_are_read_back_by_their_windows_id(open_relay: Opener, tmp_path: Path) -> None:
-    relay, _ = opened(open_relay, LOW, store=SqliteStore(tmp_path / "kb"))
-    answer = answered(relay)
-    kept = relay.report(answer.window_id)
-    assert kept is not None
-    assert kept.report_hash == answer.report.report_hash
-    assert kept.claims == answer.report.claims
-    assert relay.report("crp_win_" + "0" * 16) is None
-
-
-def test_a_session_id_must_be_one(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, LOW)
-    assert isinstance(refusal(relay, session_id=1.5), RequestError)
-
-
 FORGOTTEN_SESSION = "crp_sess_abcdefgh12345678"
 FACT = "The Falcon bridge is 503 metres long and carries eight lanes of traffic."
 WRONG = "The Falcon bridge is 977 metres long. It was built by Otto Brenner in 1871 for $9 million."
@@ -445,3 +352,61 @@ def test_its_seals_say_what_was_spent(open_relay, tmp_path):
     relay.ask("How long is the Falcon bridge?", session_id=FORGOTTEN_SESSION)
     with relay.fabric.begin(write=False) as transaction:
         assert transaction.sessions.session(FORGOTTEN_SESSION).safety_budget <= left
+
+
+NAMES = [
+    "1",
+    "thread 1/ü",
+    "a/b\\c?d=e&f#g",
+    "crp_sess_short",
+    "crp_sess_" + "a" * 33,
+    "会話",
+    "\n\t\x00",
+    "\ud800",
+    "x" * 100_000,
+    "6f0c5c9e-0d0f-4f5e-9a55-4a1b2c3d4e5f",
+]
+
+
+@pytest.fixture(scope="module")
+def relay() -> Iterator[Relay]:
+    with Relay.open(embedder=HashEmbedder(), model="extractive") as opened:
+        opened.fabric.add(["Plant 7 was built in 1957 by the Northfield company."])
+        yield opened
+
+
+@given(st.text(st.characters(), min_size=1) | st.integers() | st.uuids())
+def test_every_name_has_one_id_of_the_protocols_form(name: str | int | uuid.UUID) -> None:
+    found = session_id_of(name)
+    assert SESSION_ID.fullmatch(found)
+    assert found == session_id_of(str(name)) == session_id_of(found)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_two_names_are_two_sessions(one: str, other: str) -> None:
+    assert (session_id_of(one) == session_id_of(other)) is (one == other)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(), min_size=1).filter(lambda name: name not in ("0", "1")))
+def test_a_conversation_goes_on_under_any_name(relay: Relay, name: str) -> None:
+    before = relay.ask("When was plant 7 built?", session_id=name)
+    after = relay.ask("Who built plant 7?", session_id=name)
+    assert after.session_id == before.session_id == session_id_of(name)
+    assert after.window_number == before.window_number + 1
+    assert after.headers["CRP-Context-Session-Id"] == after.session_id
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_door_of_the_relay_takes_the_name(relay: Relay, name: str) -> None:
+    answer = relay.ask("When was plant 7 built?", session_id=name)
+    assert relay.receipts().ids(name) == relay.receipts().ids(answer.session_id) != []
+    down = relay.delegate(name)
+    fields: dict[str, Any] = {**asked_by(down), "session_id": f"{name}/child"}
+    child = relay.ask("Who built plant 7?", **fields)
+    assert child.session_id != answer.session_id
+    assert relay.reset_budget(name) == 1.0
+    held = ["Plant 9 is run by the Eastfield company under a licence."]
+    relay.add(held, session_id=name, cache="no-store")
+    assert "Eastfield" in relay.assemble("Who runs plant 9?", session_id=name).text
+    assert relay.end_session(name) == 1

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from crp_integrations import Relay, examine, pack
-from crp_integrations.cli import terminal
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.tokens.counters import CounterBase
@@ -129,18 +128,6 @@ def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(
         QUESTION
     )
     assert {one.page_content for one in capped} <= {SHORT, LONG}
-
-
-def test_the_terminal_says_that_a_fact_is_shown_in_part(
-    parted_relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    answer = asked(parted_relay)
-    terminal.draw_answer(answer)
-    said = capsys.readouterr().out
-    assert f"{parted(answer.envelope).position} part" in said
-    terminal.draw_answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
-    assert " part" not in capsys.readouterr().out
 
 
 ON = {"screening": {"enabled": True}}
@@ -350,17 +337,3 @@ def test_counts_outlive_the_process_and_belong_to_their_tokenizer(
         # Back to the first: nothing is counted but the text.
         again = turn.fit("gpt-4o").envelope
         assert of_facts(counters["gpt-4o"].taken()) == [again.text]
-
-
-def test_a_family_and_an_estimate_share_no_counts_with_the_exact_one(relay: Relay) -> None:
-    exact, estimated = Noting(counter_for("gpt-4o")), Noting(counter_for("claude-3-opus"))
-    gather(relay.fabric, QUERY, counter=exact, settings=SETTINGS)
-    found = gather(relay.fabric, QUERY, counter=estimated, settings=SETTINGS)
-    assert len(estimated.taken()) == len(FACTS)
-    assert [one.tokens for one in found.facts] == [
-        estimated.count(f"[10] {one.content}{SEPARATOR}") for one in found.facts
-    ]
-    # `azure/gpt-4o` counts with the same vocabulary, so what is kept serves both.
-    related = Noting(counter_for("azure/gpt-4o"))
-    gather(relay.fabric, QUERY, counter=related, settings=SETTINGS)
-    assert related.taken() == []

@@ -12,7 +12,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import ModelError
 from crp_integrations.messages import Reply, ToolCall
-from crp_integrations.relay.strategies.single_window import REFINE, SEARCH, STOP, UNREAD, VERIFY
+from crp_integrations.relay.single_window import REFINE, SEARCH, STOP, UNREAD, VERIFY
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, Purpose
 from tests.doubles import ScriptedModel
@@ -188,15 +188,6 @@ def test_arguments_that_say_nothing_count_and_are_told(open_relay: Opener, argum
     assert event["arguments_hash"] == sha256(arguments)
 
 
-def test_a_query_is_one_line_and_not_endless(open_relay: Opener) -> None:
-    model = ScriptedModel(looks_up("reve\nnue " + "x" * 5_000), COMMISSIONED)
-    relay = narrow(open_relay, model)
-    relay.ask(ASKED, model=MODEL, strategy="agentic")
-    told = system(model.calls[1])
-    assert "- reve nue x" in told
-    assert "x" * 501 not in told
-
-
 def test_calls_of_other_tools_are_passed_on(open_relay: Opener) -> None:
     model = ScriptedModel(looks_up("revenue"), looks_up(other=["book"]))
     relay = made(open_relay, model)
@@ -228,15 +219,6 @@ def test_all_calls_are_paid_and_the_last_answer_alone_is_risked(open_relay: Open
     assert session(relay, answer.session_id).safety_budget == 1.0
 
 
-def test_a_preview_shows_the_envelope_of_the_first_call(open_relay: Opener) -> None:
-    relay = made(open_relay, ScriptedModel(WHOLE), context_limits={MODEL: 4_000})
-    seen = relay.preview(QUESTION, model=MODEL, strategy="agentic")
-    turn = relay.turn(QUESTION, model=MODEL, strategy="agentic")
-    step = turn.begin()
-    assert [tool["function"]["name"] for tool in step.call.tools] == [SEARCH]
-    assert step.envelope.etag == seen.etag
-
-
 def test_a_search_finds_what_the_window_may_see_only(open_relay: Opener) -> None:
     model = ScriptedModel(looks_up("secret tulips"), COOLING)
     relay = narrow(open_relay, model)
@@ -245,12 +227,6 @@ def test_a_search_finds_what_the_window_may_see_only(open_relay: Opener) -> None
     relay.fabric.quarantine([seen[0].fact_id])
     relay.ask(ASKED, model=MODEL, strategy="agentic")
     assert GARDENS not in system(model.calls[1])
-
-
-async def test_the_asynchronous_twin_searches_too(open_relay: Opener) -> None:
-    model = ScriptedModel(looks_up("tulips and roses"), f"{COMMISSIONED} {GARDENS}")
-    answer = await narrow(open_relay, model).aask(ASKED, model=MODEL, strategy="agentic")
-    assert answer.report.grounding_pct == 1.0
 
 
 OBJECTION = "The sale of the dam is not in the context."
@@ -350,10 +326,3 @@ def test_a_pass_that_fails_ends_the_window(open_relay: Opener) -> None:
     (window,) = windows(relay, turn.session_id)
     assert (window.outcome, window.safety_budget) == ("failed", 1.0)
     assert relay.verify().windows == 1
-
-
-async def test_the_asynchronous_twin_takes_the_same_passes(open_relay: Opener) -> None:
-    model = ScriptedModel(INVENTED, OBJECTION, COMMISSIONED)
-    answer = await made(open_relay, model).aask(ASKED, model=MODEL, strategy="reflexive")
-    assert (answer.text, len(model.calls)) == (COMMISSIONED, 3)
-    assert answer.headers["CRP-Agent-Revision-Round"] == "2/3"

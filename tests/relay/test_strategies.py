@@ -18,8 +18,8 @@ from crp_integrations.errors import LimitReached, ModelRateLimited, RequestError
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.strategies.composition import intent
-from crp_integrations.relay.strategies.continuation import worst_headers
+from crp_integrations.relay.composition import intent
+from crp_integrations.relay.continuation import worst_headers
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
@@ -36,7 +36,6 @@ from tests.relay.need_questions import (
     event_data,
     made,
     question,
-    session,
     system,
     windows,
 )
@@ -211,15 +210,6 @@ def test_each_upgrade_that_a_policy_can_name_is_played(open_relay: Opener, upgra
     assert (HIERARCHICAL in system(model.calls[1])) is (upgrade == "hierarchical")
 
 
-def test_push_is_one_call(open_relay: Opener) -> None:
-    model = ScriptedModel(WHOLE)
-    relay = made(open_relay, model)
-    answer = relay.ask(QUESTION, model=MODEL, temperature=0.6)
-    assert len(model.calls) == 1
-    assert model.calls[0].temperature == 0.6
-    assert answer.headers["CRP-Context-Strategy"] == "push"
-
-
 def test_pull_looks_wider_is_strict_and_extracts(open_relay: Opener) -> None:
     numbered = [
         f"Meridian pump number {n} was serviced on day {n} of the year {1900 + n}, says log {n}."
@@ -337,37 +327,6 @@ def test_what_is_withheld_is_an_error_and_counts_in_the_headers(open_relay: Open
     assert found.answers[0] is None
     assert isinstance(found.errors[0], SafetyHalt)
     assert parse_response(found.headers).hallucination_risk == "CRITICAL"
-
-
-def test_when_all_fail_nothing_is_said(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**dict.fromkeys(BATCHED, ModelRateLimited("slow down"))))
-    found = relay.batch(BATCHED, model=MODEL)
-    assert found.answers == (None, None, None)
-    assert all(isinstance(error, ModelRateLimited) for error in found.errors)
-    assert found.headers == {}
-
-
-async def test_the_asynchronous_twin_answers_alike(open_relay: Opener) -> None:
-    found = await made(open_relay, Each()).abatch(BATCHED, model=MODEL)
-    assert [answer.text for answer in found.answers] == [COMMISSIONED, REVENUE, COOLING]
-
-
-def test_each_question_gets_its_strategy(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**{need: OWN[f"{need}?"] for need in NEEDS}))
-    found = relay.batch([QUESTION, BATCHED[0]], model=MODEL, strategy="hierarchical")
-    assert [len(answer.parts) for answer in found.answers] == [3, 0]
-    relay = made(open_relay, ScriptedModel(COMMISSIONED))
-    found = relay.batch([f"List all dates: {BATCHED[0]}", BATCHED[0]], strategy="auto", model=MODEL)
-    assert [answer.envelope.strategy for answer in found.answers] == ["pull", "push"]
-
-
-def test_questions_of_one_session_share_its_budget(open_relay: Opener) -> None:
-    relay = made(open_relay, Each(**dict.fromkeys(BATCHED, f"{COMMISSIONED} {INVENTED}")))
-    first = relay.ask(QUESTION, model=MODEL)
-    found = relay.batch(BATCHED, model=MODEL, session_id=first.session_id)
-    assert len([answer for answer in found.answers if answer]) == 3
-    assert session(relay, first.session_id).safety_budget == 0.55
-    assert relay.verify().windows == 4
 
 
 def test_none_and_too_many_are_refused(open_relay: Opener) -> None:

@@ -11,17 +11,14 @@ import pytest
 from crp_integrations import Answer, Relay
 from crp_integrations.errors import ModelError, SafetyHalt
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.drive import drive_live
 from crp_integrations.vocabulary import EventType, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
 from tests.relay.need_questions import (
     COMMISSIONED,
-    COOLING,
     MODEL,
     NEEDS,
     QUESTION,
-    REVENUE,
     WHOLE,
     WORSE,
     event_data,
@@ -213,23 +210,6 @@ def test_a_live_stream_that_is_cut_off_is_sealed_as_failed(open_relay: Opener) -
     assert relay.verify().windows == 1
 
 
-async def test_so_is_an_asynchronous_one(open_relay: Opener) -> None:
-    relay = made(open_relay, Cut())
-    with pytest.raises(ModelError, match="broke off"):
-        async for _ in relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION):
-            pass
-    assert outcomes(relay) == ["failed"]
-
-
-def test_a_stream_without_a_last_reply_is_its_pieces(open_relay: Opener) -> None:
-    class Bare(ScriptedModel):
-        def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-            yield from (COMMISSIONED[:20], COMMISSIONED[20:])
-
-    *parts, answer = live(made(open_relay, Bare()))
-    assert "".join(parts) == answer.text == COMMISSIONED
-
-
 def test_a_call_that_prepares_the_answer_is_not_shown(open_relay: Opener) -> None:
     model = Watched('["When was the Meridian reactor commissioned?"]', COMMISSIONED)
     relay = made(open_relay, model)
@@ -244,24 +224,3 @@ def test_a_tool_call_of_the_callers_ends_a_live_stream(open_relay: Opener) -> No
     *parts, answer = live(relay, tools=tools)
     assert "".join(parts) == "One moment."
     assert [call.name for call in answer.reply.tool_calls] == ["book"]
-
-
-def test_parts_of_a_question_are_brought_together_before_they_are_shown(open_relay: Opener) -> None:
-    own = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
-    relay = made(open_relay, ScriptedModel(lambda call: own.get(call.messages[-1].content, WHOLE)))
-    *parts, answer = live(relay, QUESTION, strategy="hierarchical")
-    assert "".join(parts) == answer.text == WHOLE
-    assert len(answer.parts) == 3
-
-
-def test_the_strategy_may_be_named_streaming(open_relay: Opener) -> None:
-    *_, answer = live(made(open_relay, ScriptedModel(COMMISSIONED)), strategy="streaming")
-    assert answer.headers["CRP-Context-Strategy"] == "streaming"
-
-
-def test_a_driver_of_ones_own_shows_at_once_only_what_it_may(open_relay: Opener) -> None:
-    relay = made(open_relay, ScriptedModel(COMMISSIONED))
-    turn = relay.turn(ASKED, model=MODEL)
-    assert turn.show_at_once() is False
-    assert len(list(drive_live(turn, ScriptedModel(COMMISSIONED)))) > 3
-    assert turn.show_at_once() is False

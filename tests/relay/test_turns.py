@@ -14,7 +14,7 @@ from crp_integrations.audit.journal import verify_journal
 from crp_integrations.audit.window_seals import journal_key, session_key
 from crp_integrations.errors import ModelError, ModelTimeout, RequestError
 from crp_integrations.messages import Reply
-from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
+from crp_integrations.relay.drive import adrive, drive, drive_stream
 from crp_integrations.relay.steps import Dispatch, Fan, Refusal, Release
 from crp_integrations.seals import window_hmac
 from crp_integrations.stores.keys import FixedKeyRing
@@ -175,10 +175,6 @@ def test_reading_leaves_the_state_hash_alone(relay):
     assert any(fact.access_count == 1 for fact in touched)
 
 
-def test_the_guard_is_named_in_the_report(relay):
-    assert "guard=allow-all" in relay.ask(QUESTION).report.flags
-
-
 def test_the_unchained_hmac_needs_no_parent(relay):
     for text in FACTS[:2]:
         turn = relay.turn(QUESTION, model="extractive", session_id=SESSION)
@@ -256,13 +252,6 @@ async def test_a_fans_children_are_awaited_together(relay):
     parent = Parent(children(relay, 3))
     await adrive(parent, Meeting(""))
     assert [o.answer.text for o in parent.outcomes] == [f"{QUESTION} {n}" for n in range(3)]
-
-
-async def test_streams_play_fans_too(relay):
-    model = ScriptedModel(FACTS[0])
-    assert isinstance(list(drive_stream(Parent(children(relay, 2)), model))[-1], Release)
-    parts = [part async for part in adrive_stream(Parent(children(relay, 2)), model)]
-    assert isinstance(parts[-1], Release)
 
 
 async def test_a_cancelled_task_seals_its_window(relay):

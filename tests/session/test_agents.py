@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.errors import AccessDenied, ConfigError, SafetyHalt
+from crp_integrations.errors import AccessDenied, SafetyHalt
 from crp_integrations.headers.names import NEVER_PASSED
 from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.session import agents
@@ -143,10 +143,3 @@ def test_a_parents_budget_never_rises(parent: agents.Session, ups: list[Upward])
     assert left == sorted(left, reverse=True)
     for up in ups:
         assert up.safety_budget is None or left[-1] <= up.safety_budget
-
-
-def test_a_registration_that_cannot_be_meant_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'reader' is registered twice"):
-        AgentSettings(registered=(READER, READER))
-    with pytest.raises(ConfigError, match="safety_policy of a registered agent"):
-        RegisteredAgent(agent_id="x", safety_policy="halt-on SOMETIMES")

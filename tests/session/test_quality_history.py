@@ -76,7 +76,8 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
         "c": prior("c", 2, "f3", left=("f5",)),
     }
     told = {"c": Transfer(TransferType.RESULT_ONLY, "So it is.", 3).into(kept["c"])}
-    found = window_graph.prior_windows(window_graph.seen_windows(DIAMOND, ["b", "c"]), kept, told)
+    windows = {**kept, **told}
+    found = window_graph.prior_windows(window_graph.seen_windows(DIAMOND, ["b", "c"]), windows)
     assert [one.window_id for one in found] == ["root", "b", "c"]
     assert set(seen_hashes(found)) == {"f1", "f2", "f3"}
     assert deferred_ids(found) == ("f4", "f5")
@@ -85,7 +86,7 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
 
 
 def test_what_the_store_no_longer_keeps_is_left_out() -> None:
-    found = window_graph.prior_windows(("root", "a"), {"root": prior("root", 1)}, {})
+    found = window_graph.prior_windows(("root", "a"), {"root": prior("root", 1)})
     assert [one.window_id for one in found] == ["root"]
 
 

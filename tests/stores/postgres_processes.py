@@ -67,7 +67,7 @@ def read_and_wait(address: str, question: str, wire: Connection) -> None:
     with Relay.open(address, **OPTIONS) as relay:
         relay._store._listener.listening(10.0)
         shown = [one.fact_id for one in relay.turn(question).preview().facts]
-        ready = relay._world.namespace._fabric.fact_cache
+        ready = relay._world.places.namespace._fabric.fact_cache
         wire.send((shown, sum(len(held.entries) for held in ready._held.values())))
         wire.recv()
         deadline = time.monotonic() + 1.0

@@ -1,4 +1,4 @@
-"""Ingestion and evaluation over Dask's executor, in processes of which one is killed."""
+"""Ingestion over Dask's executor, in processes of which one is killed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.relay.batches import evaluate_over, ingest_over
-from crp_integrations.relay.storeless_functions import examine
+from crp_integrations.relay.batches import ingest_over
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
-from tests.stores.jobs_processes import opened, opened_to_die
-from tests.stores.test_postgres_jobs import CASES, WORDS, pages, stored  # noqa: F401 - a fixture
+from tests.stores.jobs_processes import opened_to_die
+from tests.stores.test_postgres_jobs import WORDS, pages, stored  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed")
 
@@ -53,14 +52,3 @@ def test_a_worker_of_dask_that_is_killed_leaves_its_job_to_another(
     counted: Counter[str] = stored(postgres_address)
     assert len(counted) == len(WORDS)
     assert {*counted.values()} == {1}
-
-
-def test_evaluation_over_dask_gives_each_case_its_report(
-    postgres_address: str,  # noqa: F811
-    executor: distributed.cfexecutor.ClientExecutor,
-) -> None:
-    begin = partial(opened, postgres_address)
-    found = evaluate_over(executor, begin, CASES, batch="cases", workers=2)
-    with opened(postgres_address) as relay:
-        reports = [examine(settings=relay.settings, **case) for case in CASES]
-    assert [one["report_hash"] for one in found] == [one.report_hash for one in reports]

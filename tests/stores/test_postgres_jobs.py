@@ -1,4 +1,4 @@
-"""Ingestion and evaluation over executors: each job once, whoever dies."""
+"""Ingestion over executors: each job once, whoever dies."""
 
 from __future__ import annotations
 
@@ -12,22 +12,13 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError, EngineError, RequestError
-from crp_integrations.relay.batches import evaluate_over, forget_batch, ingest_over
-from crp_integrations.relay.storeless_functions import examine
+from crp_integrations.relay.batches import forget_batch, ingest_over
 from crp_integrations.vocabulary import EventType
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.jobs_processes import Processes, opened, opened_to_die
 from tests.stores.postgres_processes import OPTIONS, SPAWN
 
 WORDS = ("tides", "moons", "reefs", "winds", "sands", "clouds", "rivers", "stones")
-CASES = [
-    {
-        "answer": f"The walrus sleeps {n} hours a day.",
-        "context": ["The walrus sleeps 3 hours a day on the northern ice."],
-        "question": "How long does the walrus sleep?",
-    }
-    for n in range(3, 7)
-]
 
 
 @pytest.fixture
@@ -72,6 +63,7 @@ def test_workers_that_are_killed_leave_their_jobs_to_others(
     # The batch is done: whoever asks again is told, and nobody works.
     assert ingest_over(Processes(), begin, pages, batch="pages") == results
     assert stored(postgres_address) == counted
+    assert forget_batch(partial(opened, postgres_address), "pages") == len(WORDS)
 
 
 def test_a_pool_that_breaks_is_said_and_another_one_goes_on(
@@ -92,20 +84,6 @@ def test_a_pool_that_breaks_is_said_and_another_one_goes_on(
         results = ingest_over(pool, begin, given[::-1], batch="pages", workers=1)
     assert [one["facts"] for one in results] == [1, 1]
     assert {*stored(postgres_address).values()} == {1}
-
-
-def test_evaluation_over_threads_gives_each_case_its_report(
-    postgres_address: str,  # noqa: F811
-) -> None:
-    begin = partial(opened, postgres_address)
-    with ThreadPoolExecutor(3) as pool:
-        found = evaluate_over(pool, begin, [*CASES, CASES[0]], batch="cases", workers=3)
-    with opened(postgres_address) as relay:
-        reports = [examine(settings=relay.settings, **case) for case in CASES]
-    assert [one["report_hash"] for one in found[:4]] == [one.report_hash for one in reports]
-    assert [one["risk_level"] for one in found[:4]] == [one.risk_level for one in reports]
-    assert found[4] == found[0]
-    assert forget_batch(begin, "cases") == 4
 
 
 def test_a_job_that_fails_has_an_error_and_stops_no_other(

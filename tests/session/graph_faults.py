@@ -1,36 +1,43 @@
-"""A session's graph of windows as a networkx graph, and its invariants checked with networkx.
+"""The invariants of a session's graph of windows, checked with networkx.
 
-The relay checks with `session.window_graph`, which needs no library; this is the tests' second opinion.
+A sound graph is acyclic and connected, has one root, and every window is sealed (related facts §5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
-from crp_integrations.errors import StoreDamaged
+import networkx
+
+from crp_integrations.audit.records import WindowSeal
 from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.settings import WindowGraphSettings
-from crp_integrations.session.window_graph import GraphFaultKind
 from crp_integrations.vocabulary import Pattern
 
-if TYPE_CHECKING:
-    import networkx
+
+class GraphFaultKind(StrEnum):
+    """What is wrong with a graph of windows."""
+
+    REPEATED = "repeated"
+    SESSION = "session"
+    PARENT = "unknown-parent"
+    PATTERN = "pattern"
+    ROOTS = "roots"
+    CYCLE = "cycle"
+    APART = "apart"
+    NUMBER = "number"
+    SIBLINGS = "siblings"
+    UNSEALED = "unsealed"
+    NODES = "nodes"
+    FAN_OUT = "fan-out"
 
 
 def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
     """A session's windows as a directed graph from each window to those that follow it.
 
-    Nodes are window ids with what the window's node says of number, pattern, strategy, tier, risk,
-    safety budget, seal and tokens; an edge has `transfer`, `tokens_transferred` and `summary_hash`.
-
-    Spec: related facts §5
-
-    Args:
-        windows: a parent that is not among them is a node without attributes.
+    A parent that is not among them is a node without attributes.
     """
-    import networkx
-
     made = networkx.DiGraph()
     for node in windows:
         if node.window_id in made and "number" in made.nodes[node.window_id]:
@@ -40,34 +47,21 @@ def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
             number=node.window_number,
             session=node.session_id,
             pattern=node.pattern.value,
-            strategy=node.strategy.value,
-            tier=node.quality_tier.value if node.quality_tier else "",
-            risk=node.risk_level.value if node.risk_level else "",
-            safety_budget=node.safety_budget,
             hmac=node.hmac,
-            tokens=node.tokens,
             outcome=node.outcome,
             parents=len(node.parents),
         )
         made.add_edges_from((parent, node.window_id) for parent in node.parents)
-        for parent in node.parents:
-            made.edges[parent, node.window_id].update(
-                transfer=node.transfer.value if node.transfer else "",
-                tokens_transferred=node.tokens_transferred,
-                summary_hash=node.summary_hash,
-            )
     return made
 
 
-def faults(
+def find_faults(
     windows: Sequence[WindowNode], settings: WindowGraphSettings
 ) -> frozenset[GraphFaultKind]:
     """The kinds of what is wrong with a session's graph, found with networkx.
 
     Spec: related facts §5
     """
-    import networkx
-
     if not windows:
         return frozenset()
     whole = as_networkx(windows)
@@ -109,20 +103,25 @@ def faults(
     return frozenset(kind for kind, wrong in said.items() if wrong)
 
 
-def check(windows: Sequence[WindowNode], settings: WindowGraphSettings) -> None:
-    """Refuse a graph with anything wrong.
+def find_unchained(windows: Sequence[WindowNode], seals: Iterable[WindowSeal]) -> list[str]:
+    """Windows whose node and seal differ, or whose seal is not chained to their parents'.
 
-    Spec: related facts §5
-
-    Raises:
-        StoreDamaged: names what is wrong.
+    The seals' own HMACs are verified by the audit room; this is about the edges of the graph.
     """
-    found = faults(windows, settings)
-    if found:
-        raise StoreDamaged(
-            f"the session's graph of {len(windows)} windows has faults: "
-            f"{', '.join(sorted(found))}; verify its trail"
-        )
+    sealed = {seal.window_id: seal for seal in seals}
+    known = {node.window_id: node for node in windows}
+    faults = []
+    for id_, node in known.items():
+        seal = sealed.get(id_)
+        parents = [known[parent].hmac for parent in node.parents if parent in known]
+        if (
+            seal is None
+            or (seal.hmac, seal.window_number) != (node.hmac, node.window_number)
+            or len(parents) < len(node.parents)
+            or seal.parent_hmac != "|".join(sorted(parents))
+        ):
+            faults.append(id_)
+    return sorted(faults)
 
 
 def _fits(pattern: str, parents: int, named: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from crp_integrations.relay.settings import DispatchSettings
-from crp_integrations.relay.window_outcome import Note
+from crp_integrations.relay.window_records import Note
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, Purpose, Strategy
 
@@ -37,8 +37,6 @@ class AnswerPasses:
     Spec: related facts §7
 
     Attributes:
-        done: replies so far.
-        answer: the last reply that answers the question.
         objections: whether the verification found anything.
         further: the calls behind the first, in order.
     """
@@ -136,8 +134,6 @@ class FactSearches:
 
     Attributes:
         safety_budget: of the session; at the floor nothing more is tried.
-        iterations: model calls so far.
-        tool_calls: searches so far.
         queries: what was searched for, in order, each once.
         unread: the last reply made a search that says nothing.
         stopped: a limit ended the search, and the journal knows.

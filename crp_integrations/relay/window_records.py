@@ -1,16 +1,20 @@
-"""How a window ended: its model calls, everything that its close needs, and its trace."""
+"""How a window ended, and what its end writes: the journal's events and the observers' trace."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from crp_integrations.audit.drafts import draft_session_created
 from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.trail import closing_data
 from crp_integrations.dpe.records import ClaimCounts, Report
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import EarlierWindow, Envelope
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Transaction
 from crp_integrations.governance.settings import StepMeasurement
 from crp_integrations.governance.window_trace import (
     JudgeTrace,
@@ -25,9 +29,17 @@ from crp_integrations.messages import Reply, Usage
 from crp_integrations.receipt.records import Draft
 from crp_integrations.relay.steps import total_usage
 from crp_integrations.relay.world import World
+from crp_integrations.seals import sha256
+from crp_integrations.session import budget as safety
+from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.session.settings import SafetyBudgetSettings
 from crp_integrations.session.transfer import Transfer
-from crp_integrations.vocabulary import EventType, Strategy
+from crp_integrations.vocabulary import AiActClass, EventType, Pattern, Strategy
 
+if TYPE_CHECKING:
+    from crp_integrations.relay.session_admission import Admission
+
+_LOG = logging.getLogger("crp_integrations.relay")
 # Something that happened within a window: ids, hashes, counts and words of closed lists.
 Note: TypeAlias = tuple[EventType, Mapping[str, Any]]
 # What the receipt on a window is to hold, once it has its seal and its finished report.
@@ -39,33 +51,17 @@ class WindowEnd:
     """How a window ended.
 
     Attributes:
-        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
-        envelope: None when the window ended before there was one.
-        text: the model's text, empty for a window without a reply.
-        report: as examined, without identity.
-        model: the model that was asked last.
-        strategy: how the question was dispatched in the end.
-        tokens: of all model calls, prompt and completion.
-        tool_calls: that the model asked for.
         error: class name of the error that ended the window, empty when none did.
-        reason: why the answer is withheld, empty when it is not.
-        notes: what happened on the way, in order.
         sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
         keep: whether anything that was said may be kept on disk; not under `no-store`.
         fleeting: whether an agent's tools answered in it: what was said is held in memory, as long
             as its session lasts.
-        outdated: earlier windows whose sources have changed since.
-        transfer: what the window was given of those before; None for nothing.
         born: fields of the session, should it begin with this window.
-        draft: makes what its receipt holds; None for no receipt.
         candidates: ids of the facts that its receipt names, shown or not.
-        labels: access labels of the envelope's facts, by id.
         hashes: `sha256:…` of what is shown of the envelope's facts, by id, as far as known.
         decisions: ids of the guard's decisions that let them be read, by id of the fact.
         invocation_hash: of the call that the envelope was made for; empty for none.
         assembly_us: microseconds that the envelope took, by the relay's clock.
-        usage: of all model calls.
-        steps: what the four steps came to for the last call; empty where none was packed.
         depth, turn: agents around it, and its place in the agent's run; 0 for none.
         began: None where nobody observes.
     """
@@ -76,7 +72,6 @@ class WindowEnd:
     report: Report
     model: str
     strategy: Strategy = Strategy.PUSH
-    tokens: int = 0
     tool_calls: int = 0
     error: str = ""
     reason: str = ""
@@ -109,10 +104,7 @@ class WindowCalls:
 
     Attributes:
         calls: replies received, of every purpose.
-        redispatches: times that the question was asked again.
         remedies: what was used against findings: `prompt-augmented`, `stitched`.
-        notes: for the journal, in order.
-        flags: for the report.
     """
 
     calls: int = 0
@@ -139,7 +131,144 @@ class WindowCalls:
         return total_usage(self._usages)
 
 
-_LOG = logging.getLogger("crp_integrations.relay")
+@dataclass(frozen=True, slots=True)
+class SessionUpdate:
+    """What was committed for the session.
+
+    Attributes:
+        prior: what a continuation may know of the window; None when it was not delivered.
+        reported: whether its report was handed to the store.
+        stored: whether the store keeps the session and the window; else memory does.
+        placed: whether the window is one of the session's graph. A question that was refused
+            before it had come in is sealed behind the session that it named, and is none, unless
+            the session begins with it.
+    """
+
+    session: Session
+    node: WindowNode
+    charged: float
+    prior: EarlierWindow | None
+    reported: bool = False
+    stored: bool = False
+    placed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """A window that is being sealed, within the transaction that seals it.
+
+    Attributes:
+        report: with its identity.
+        earlier: the session's seals so far.
+        follows: those of them that the window follows.
+        stored: ids of the facts of the window that a store keeps.
+    """
+
+    transaction: Transaction
+    namespace: Namespace
+    world: World
+    admission: Admission | None
+    end: WindowEnd
+    seal: WindowSeal
+    report: Report
+    now: datetime
+    earlier: Sequence[WindowSeal]
+    follows: Sequence[WindowSeal]
+    stored: Set[str]
+
+
+def window_events(
+    sealing: Sealing,
+    update: SessionUpdate,
+    fallen: Mapping[str, object],
+    pack: Mapping[str, Any] | None,
+) -> list[tuple[EventType, dict[str, Any]]]:
+    """The window's events; ids, hashes, counts and words of closed lists only.
+
+    Spec: related facts §5
+
+    Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
+    an id follows from what the fact says, and would confirm a guess at it.
+    """
+    seal, end, report = sealing.seal, sealing.end, sealing.report
+    events = [
+        *_opening_events(seal, end, update, pack),
+        *((event_type, dict(data)) for event_type, data in end.notes),
+        *(
+            _examination_events(seal, report, end, fallen)
+            if seal.outcome in ("released", "halted")
+            else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": end.error})]
+        ),
+        *_session_events(update, sealing.world.settings.sessions.budget),
+    ]
+    # The seal's formula leaves some of its fields out; here the journal's chain covers them.
+    events[-1][1].update(closing_data(seal))
+    return events
+
+
+def _opening_events(
+    seal: WindowSeal, end: WindowEnd, update: SessionUpdate, pack: Mapping[str, Any] | None
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    if seal.window_number == 1:
+        session = update.session
+        created = draft_session_created(
+            seal.session_id,
+            seal.window_id,
+            policy_hash=sha256(session.policy) if session.policy else "",
+            parent_session=session.parent_session,
+            loop_depth=session.loop_depth,
+            agent=session.agent_id,
+        )
+        yield created.event_type, dict(created.data)
+    else:
+        fields: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
+        if end.outdated:
+            fields["outdated"] = list(end.outdated)
+        yield EventType.SESSION_CONTINUED, fields
+    if pack is None:
+        return
+    yield EventType.FACT_RETRIEVED, dict(pack)
+    began: dict[str, Any] = {"model": end.model, "etag": pack["etag"]}
+    began |= {step.step.value: step.counts for step in end.steps}
+    if end.invocation_hash:
+        began["invocation_hash"] = end.invocation_hash
+    yield EventType.DISPATCH_STARTED, began
+
+
+def _examination_events(
+    seal: WindowSeal, report: Report, end: WindowEnd, fallen: Mapping[str, object]
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    yield (
+        EventType.DISPATCH_COMPLETED,
+        {"response_hash": seal.response_hash, **usage_fields(end.usage)},
+    )
+    yield (
+        EventType.DPE_COMPLETED,
+        {"report_hash": seal.report_hash, "risk_level": report.risk_level.value, **fallen},
+    )
+    for event_type, count in (
+        (EventType.FABRICATION_DETECTED, report.fabrication_count),
+        (EventType.DISTORTION_DETECTED, report.distortion_count),
+        (EventType.CONTRADICTION_DETECTED, report.contradiction_count),
+        (EventType.REPETITION_DETECTED, len(report.quality.repetition.sentences)),
+        (EventType.COMPLETENESS_GAP, len(report.uncovered_sub_queries)),
+        (EventType.PII_DETECTED, len(report.personal.found)),
+    ):
+        if count:
+            yield event_type, {"count": count}
+    if report.eu_ai_act_class is not AiActClass.UNKNOWN:
+        yield EventType.EU_AI_ACT_CLASSIFIED, {"class": report.eu_ai_act_class.value}
+    if seal.outcome == "halted":
+        yield EventType.SAFETY_HALT, {"reason": end.reason} if end.reason else {}
+
+
+def _session_events(
+    update: SessionUpdate, settings: SafetyBudgetSettings
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    if update.charged and safety.halts(update.session.safety_budget, settings):
+        yield (EventType.SAFETY_BUDGET_DEPLETED, {"budget": f"{update.session.safety_budget:.4f}"})
+    if update.node.pattern is Pattern.FAN_IN:
+        yield EventType.FAN_IN_MERGED, {"parents": list(update.node.parents)}
 
 
 def trace_of(seal: WindowSeal, end: WindowEnd, pack: Mapping[str, Any], hmac: str) -> PackTrace:
@@ -216,19 +345,19 @@ def observe(
     report: Report,
     pack: Callable[[], PackTrace] | None,
     receipt_id: str,
-    parent_session: str,
+    update: SessionUpdate,
 ) -> None:
     """Tell whoever observes of a sealed window; no answer depends on what becomes of it.
 
     Nothing is told of a window under `no-store`.
     """
-    if world.observer is None or not end.keep:
+    if world.listeners.observer is None or not end.keep:
         return
     # A step that only calls tools has no text, and nothing was examined.
     examined = seal.outcome in ("released", "halted") and bool(end.text.strip())
     try:
         now = world.clock.now()
-        world.observer.sealed(
+        world.listeners.observer.sealed(
             WindowTrace(
                 session_id=seal.session_id,
                 window_id=seal.window_id,
@@ -240,7 +369,7 @@ def observe(
                 window_hmac=seal.hmac,
                 receipt_id=receipt_id,
                 window_number=seal.window_number,
-                parent_session=parent_session,
+                parent_session=update.session.parent_session,
                 depth=end.depth,
                 turn=end.turn,
                 risk_level=report.risk_level.value if examined else "",

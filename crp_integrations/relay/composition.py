@@ -13,6 +13,11 @@ from typing import Final, TypeAlias
 from crp_integrations.errors import CRPError, LimitReached, RequestError
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay import steps
+from crp_integrations.relay.continuation import (
+    ContinuedAnswer,
+    ReportedQuestion,
+    worst_headers,
+)
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.session_admission import Place
 from crp_integrations.relay.steps import (
@@ -26,11 +31,6 @@ from crp_integrations.relay.steps import (
     Step,
     own_error,
     total_usage,
-)
-from crp_integrations.relay.strategies.continuation import (
-    ContinuedAnswer,
-    ReportedQuestion,
-    worst_headers,
 )
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.world import World
@@ -148,7 +148,8 @@ class FannedQuestion(ReportedQuestion):
             return outcomes[0]
         self._whole = self._window(
             self._asked(Strategy.HIERARCHICAL).changed(
-                sub_queries=self._needs, instructions=(*self.request.instructions, *self._found())
+                sub_queries=self._needs,
+                instructions=(*self.request.instructions, *self._part_answers()),
             ),
             replace(
                 self._place, parents=tuple(answer.window_id for answer in self._answers.values())
@@ -164,7 +165,7 @@ class FannedQuestion(ReportedQuestion):
             strategy=strategy, session_id=self.session_id, if_match="", session_token=""
         )
 
-    def _found(self) -> list[str]:
+    def _part_answers(self) -> list[str]:
         lines = [
             f"{number}. {part}\n{self._answers[part].text}"
             for number, part in enumerate(self._parts, start=1)
@@ -253,10 +254,12 @@ _INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
 )
 
 
+# A caller's word for the strategy that the question's words ask for.
+AUTO: Final = "auto"
+
+
 def intent(question: str) -> Strategy:
     """The strategy that a question's words ask for; push for a simple one (`intent@1`).
-
-    Spec: related facts §7
 
     >>> intent("Compare the GDPR and the EU AI Act on fines.")
     <Strategy.HIERARCHICAL: 'hierarchical'>
@@ -268,10 +271,7 @@ def intent(question: str) -> Strategy:
 
 
 def choose_strategy(wanted: Strategy, accepted: Sequence[Strategy]) -> Strategy:
-    """The strategy of a request.
-
-    Spec: related facts §7
-    """
+    """The strategy of a request."""
     return wanted if not accepted or wanted in accepted else accepted[0]
 
 
@@ -281,16 +281,13 @@ IN_PARTS = frozenset({Strategy.HIERARCHICAL, Strategy.FAN_OUT, Strategy.FAN_IN})
 
 
 def compose(request: Request, world: World) -> Composition:
-    """The windows of a request.
-
-    Spec: related facts §7
-    """
+    """The windows of a request."""
     strategy = choose_strategy(request.strategy, request.accept_strategies)
     if strategy is not request.strategy:
         request = request.changed(strategy=strategy)
     made: Composition
     # The caller gets the report on the whole, not one a window.
-    within = replace(world, on_report=None)
+    within = replace(world, listeners=replace(world.listeners, on_report=None))
     if strategy in IN_PARTS and not request.continuation_ids:
         settings = world.settings
         most = min(settings.dispatch.hierarchical_parts, settings.sessions.graph.fan_out)
@@ -300,7 +297,7 @@ def compose(request: Request, world: World) -> Composition:
         made = ContinuedAnswer(
             request, lambda part: Turn(part, within), world.settings.dispatch, most
         )
-    made.on_report = world.on_report
+    made.on_report = world.listeners.on_report
     return made
 
 
@@ -309,8 +306,6 @@ class Batch:
     """Answers of several questions.
 
     Attributes:
-        answers: in the questions' order; None where there is an error.
-        errors: in the questions' order; None where there is an answer.
         headers: the worst of each, over the answers, those included that are withheld.
     """
 
@@ -329,6 +324,7 @@ class BatchTurns:
         most = world.settings.dispatch.batch_size
         if len(requests) > most:
             raise LimitReached(f"a batch has {len(requests)} questions, at most {most} are taken")
+        self.models = {request.model for request in requests}
         self._turns = tuple(compose(request, world) for request in requests)
         self._outcomes: tuple[Outcome, ...] = ()
 

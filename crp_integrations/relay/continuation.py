@@ -33,8 +33,7 @@ from crp_integrations.relay.steps import (
     Step,
     total_usage,
 )
-from crp_integrations.relay.turn import Turn
-from crp_integrations.relay.window import AUGMENTED
+from crp_integrations.relay.turn import AUGMENTED, Turn
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     CompletenessLevel,

@@ -1,0 +1,271 @@
+"""What a relay keeps in memory alone: `no-store` sessions, looked-at texts, unwritten receipts."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from crp_integrations.dpe.pii.recognisers import find_personal_data
+from crp_integrations.dpe.records import RejectedClaim
+from crp_integrations.dpe.rejections import unique_claims
+from crp_integrations.dpe.settings import PersonalSettings
+from crp_integrations.envelope.records import EarlierWindow, PackedFact
+from crp_integrations.envelope.reuse import KnownEnvelopes
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.seals import sha256_each
+from crp_integrations.session.records import Session, WindowNode
+
+# Of one session: the oldest go first, and no caller fills the memory through one name.
+MOST_WINDOWS = 4_096
+MOST_CHARACTERS = 1_000_000
+MOST_REJECTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMemorySource:
+    """What is known of a session in memory alone.
+
+    Attributes:
+        nodes: windows that the store does not keep, by number.
+    """
+
+    session: Session | None = None
+    nodes: tuple[WindowNode, ...] = ()
+    priors: dict[str, EarlierWindow] = field(default_factory=dict)
+    rejected: tuple[RejectedClaim, ...] = ()
+
+
+class SessionMemories:
+    """What `no-store` sessions, and windows with facts held in memory, have said.
+
+    Safe under threads.
+
+    Spec: CRP-SPEC-003 §17.1
+    """
+
+    def __init__(self, most_sessions: int = 1_000) -> None:
+        self._most = most_sessions
+        self._sessions: OrderedDict[str, SessionMemorySource] = OrderedDict()
+        self._lock = threading.Lock()
+        # Held from the reading of a session until what became of it is kept.
+        self._turns = threading.Lock()
+
+    @contextmanager
+    def one_by_one(self, *, wanted: bool = True) -> Iterator[list[tuple[Session, WindowNode]]]:
+        """Keep what a block leaves in the list, once it has ended well; no two blocks overlap."""
+        left: list[tuple[Session, WindowNode]] = []
+        with self._turns if wanted else nullcontext():
+            yield left
+            for session, node in left:
+                self.keep(session, node)
+
+    def keep(self, session: Session, node: WindowNode | None = None) -> None:
+        """Hold a session's state and a window; the one longest unused goes when there are many."""
+        with self._lock:
+            held = self._sessions.get(session.session_id, SessionMemorySource())
+            nodes = held.nodes if node is None else (*held.nodes, node)[-MOST_WINDOWS:]
+            self._put(session.session_id, replace(held, session=session, nodes=nodes))
+
+    def keep_prior(self, session_id: str, window: EarlierWindow) -> None:
+        """Hold what a window said; of a session that says much, what it said last."""
+        with self._lock:
+            held = self._sessions.get(session_id, SessionMemorySource())
+            priors = {**held.priors, window.window_id: window}
+            room = MOST_CHARACTERS - sum(map(_characters, priors.values()))
+            # The last window stays whatever its length: the next one continues it.
+            for id_ in [*priors][:-1]:
+                if room >= 0 and len(priors) <= MOST_WINDOWS:
+                    break
+                room += _characters(priors.pop(id_))
+            self._put(session_id, replace(held, priors=priors))
+
+    def reject(self, session_id: str, claims: Sequence[RejectedClaim]) -> None:
+        """Hold claims that a sub-agent's report flags; of many, the last ones."""
+        if not claims:
+            return
+        with self._lock:
+            held = self._sessions.get(session_id, SessionMemorySource())
+            both = unique_claims(held.rejected, claims)[-MOST_REJECTED:]
+            self._put(session_id, replace(held, rejected=both))
+
+    def of(self, session_id: str) -> SessionMemorySource:
+        """What is held of a session; nothing of an unknown one."""
+        with self._lock:
+            return self._sessions.get(session_id, SessionMemorySource())
+
+    def end(self, session_id: str) -> None:
+        """Forget a session."""
+        with self._lock:
+            self._sessions.pop(session_id, None)
+
+    def _put(self, session_id: str, held: SessionMemorySource) -> None:
+        self._sessions[session_id] = held
+        self._sessions.move_to_end(session_id)
+        while len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)
+
+
+def _characters(window: EarlierWindow) -> int:
+    return len(window.answer) + len(window.summary)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalFacts:
+    """How many facts of an envelope hold personal data, and how many nobody has looked at.
+
+    Attributes:
+        hashes: `sha256:…` of what is shown of the others, by the fact's id.
+    """
+
+    held: int
+    unread: int
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flags(self) -> list[str]:
+        """The compliance warning of an envelope that is not under `no-store`."""
+        counts = (
+            ("personal-facts-without-no-store", self.held),
+            ("facts-not-searched", self.unread),
+        )
+        return [f"{name}={count}" for name, count in counts if count]
+
+
+class PersonalDataIndex:
+    """Whether texts hold personal data, by their hash: a model of names is slow beside the rest.
+
+    Safe under threads.
+    """
+
+    def __init__(self, most_texts: int = 50_000) -> None:
+        self._most = most_texts
+        self._known: OrderedDict[str, bool] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(
+        self, facts: Sequence[PackedFact], settings: PersonalSettings, most_characters: int
+    ) -> PersonalFacts:
+        """Look at an envelope's facts."""
+        texts: list[str] = []
+        ids: list[str] = []
+        unread = 0
+        for fact in facts:
+            most_characters -= len(fact.content)
+            if most_characters < 0:
+                unread += 1
+            else:
+                texts.append(fact.content)
+                ids.append(fact.fact_id)
+        names = sha256_each([text.encode("utf-8", "surrogatepass") for text in texts])
+        with self._lock:
+            known = [self._known.get(name) for name in names]
+            # The order of last use does not matter before the memory is half full.
+            if 2 * len(self._known) > self._most:
+                for name, holds in zip(names, known, strict=True):
+                    if holds is not None:
+                        self._known.move_to_end(name)
+        held = known.count(True)
+        if None in known:
+            held += sum(
+                self._holds(name, text, settings)
+                for name, text, holds in zip(names, texts, known, strict=True)
+                if holds is None
+            )
+        return PersonalFacts(held, unread, dict(zip(ids, names, strict=True)))
+
+    def _holds(self, name: str, text: str, settings: PersonalSettings) -> bool:
+        """Look at a text that was not known."""
+        holds = bool(list(find_personal_data(text, settings=settings)))
+        with self._lock:
+            self._known[name] = holds
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return holds
+
+
+class UnwrittenReceipt(NamedTuple):
+    """A receipt, and whether the store keeps it."""
+
+    receipt: Receipt
+    written: bool
+
+
+class UnwrittenReceipts:
+    """Receipts on `no-store` windows, and on those with facts held in memory. Safe under threads.
+
+    They are in no log and end with their session, with the relay, or when there are too many.
+    """
+
+    def __init__(self, most: int = 1_000) -> None:
+        self._most = most
+        # By region and id; a region's receipts are read there alone.
+        self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, made: UnwrittenReceipt | None, residency: str) -> str:
+        """Hold a receipt unless it was written; its id, empty for none."""
+        if made is None:
+            return ""
+        id_ = made.receipt.receipt_id
+        if not made.written:
+            with self._lock:
+                self._receipts[residency, id_] = made.receipt
+                while len(self._receipts) > self._most:
+                    self._receipts.popitem(last=False)
+        return id_
+
+    def find(self, name: str, residency: str) -> Receipt | None:
+        """A region's receipt by its id or its window's."""
+        with self._lock:
+            by_id = self._receipts.get((residency, name))
+            if by_id is not None:
+                return by_id
+            held = reversed(self._receipts.items())
+            return next(
+                (
+                    receipt
+                    for (region, _), receipt in held
+                    if region == residency and receipt.chain.window_id == name
+                ),
+                None,
+            )
+
+    def of_session(self, session_id: str, residency: str) -> list[str]:
+        """Ids of a session's receipts in a region, oldest first; of every session for no name."""
+        with self._lock:
+            return [
+                id_
+                for (region, id_), receipt in self._receipts.items()
+                if region == residency and session_id in ("", receipt.chain.session_id)
+            ]
+
+    def end(self, session_id: str) -> None:
+        """Forget those of a session, in every region."""
+        with self._lock:
+            ended = [
+                key
+                for key, receipt in self._receipts.items()
+                if receipt.chain.session_id == session_id
+            ]
+            for key in ended:
+                del self._receipts[key]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayMemory:
+    """Everything that a relay keeps in memory alone.
+
+    Attributes:
+        envelopes: earlier envelopes, for conditional requests.
+        sessions: what `no-store` sessions said.
+        receipts: those that may not be on disk.
+    """
+
+    envelopes: KnownEnvelopes
+    sessions: SessionMemories = field(default_factory=SessionMemories)
+    personal: PersonalDataIndex = field(default_factory=PersonalDataIndex)
+    receipts: UnwrittenReceipts = field(default_factory=UnwrittenReceipts)
