@@ -100,11 +100,9 @@ class ReplayedContext:
         self,
         candidates: Candidates,
         counter: TokenCounter,
-        settings: EnvelopeSettings,
         *,
         budget_tokens: int,
         automatic: bool,
-        model: str,
         salt: str = "",
     ) -> Envelope:
         """An envelope of candidates, everything else as it is recorded."""
@@ -115,10 +113,10 @@ class ReplayedContext:
             automatic=automatic,
             counter=counter,
             grounding=request.grounding,
-            settings=settings,
+            settings=self.settings,
             now=moment(fit.now, "content.fit.now"),
             k=fit.k,
-            model=model,
+            model=self.content.model.asked,
             window_number=fit.window_number,
             strategy=request.strategy,
             max_age_seconds=fit.max_age_seconds,
@@ -143,10 +141,8 @@ class ReplayedContext:
             made = self.assembled(
                 candidates,
                 counter,
-                self.settings,
                 budget_tokens=fit.budget_tokens,
                 automatic=self.automatic,
-                model=self.content.model.asked,
                 salt=_SECRET if fit.salted else "",
             )
         except EngineError as error:

@@ -449,15 +449,12 @@ def _places(found: Any) -> list[str]:
     return [one.place for one in found.differences]
 
 
-def test_what_if_keeps_the_word_of_the_judge_beside_the_same_context() -> None:
+def test_what_if_keeps_the_word_of_the_judge() -> None:
     receipt, _, answer = judged(lenient)
-    found = whatif(receipt, Supposition(policy="halt-on HIGH"))
-    assert found.verdict is not None
-    assert found.verdict.risk.before == round(answer.report.risk_score * 1_000_000)
-    assert found.verdict.risk.before == found.verdict.risk.after
-    assert found.verdict.decision_after == "deliver"
-    other = whatif(receipt, Supposition(budget_tokens=20))
-    assert other.verdict is None or any("no judge is asked" in note for note in other.notes)
+    assert answer.report.risk_level == "LOW"
+    supposed = whatif(receipt, Supposition(policy="halt-on MEDIUM"))
+    assert supposed.verdict is not None
+    assert supposed.verdict.decision_after == "deliver"
 
 
 def test_without_a_judge_there_is_no_such_part() -> None:
