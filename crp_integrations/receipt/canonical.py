@@ -69,11 +69,6 @@ def as_written(data: str | bytes) -> Any:
     return orjson.Fragment(data)
 
 
-def is_bare(text: str) -> bool:
-    """Whether a text needs no escapes between its quotation marks."""
-    return text.isprintable() and '"' not in text and "\\" not in text
-
-
 def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
     """Read canonical JSON; the same value written in any other way is refused."""
     try:

@@ -71,8 +71,8 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
         text=text,
         hash=digest,
         report_only=None if decided.report_only is None else render_policy(decided.report_only),
-        judgement=None if decided.judgement is None else outline.written(decided.judgement),
-        reported=None if decided.reported is None else outline.written(decided.reported),
+        judgement=None if decided.judgement is None else outline.plain(decided.judgement),
+        reported=None if decided.reported is None else outline.plain(decided.reported),
         catalogue=told.report.classification.engine,
         terms=None if decided.terms is None else declared(TermsTold, decided.terms),
     )
@@ -120,7 +120,7 @@ def draft(told: Told, version: str) -> Draft:
         "candidates": candidates,
         "envelope": envelope,
         "examined": part(examined),
-        "report": part(outline.report(told.report, needs, outline.written)),
+        "report": part(outline.report(told.report, needs)),
         "settings": disclosed_part(told.settings),
     }
     rest = {
@@ -197,12 +197,12 @@ def _candidates(
     times = {time: iso(time) for time in {fact.ingested_at for fact in facts} if time}
     candidates = []
     # In one loop: a receipt has hundreds of candidates, and a call of each takes a third as long.
-    for leaf, fact in zip(texts.facts(facts), facts, strict=True):
+    for fact in facts:
         content: dict[str, Any] = {
             "characters": len(fact.content),
             "id": fact.fact_id,
             "importance": fact.importance,
-            "leaf": leaf,
+            "leaf": texts.fact(fact.fact_id, fact.content, fact.source_id),
             "relevance": fact.relevance,
             "source": fact.source_id,
             "tokens": fact.tokens,
