@@ -14,11 +14,13 @@ from typing import Any, Final, get_args
 from pydantic.fields import FieldInfo
 
 from crp_integrations.receipt.leaves import FACT
-from crp_integrations.receipt.predicate import CandidateTold, Content, FitTold
-from crp_integrations.receipt.predicate_verdict import (
+from crp_integrations.receipt.predicate import (
     CANDIDATE,
     LEAF,
+    CandidateTold,
+    Content,
     Examined,
+    FitTold,
     JudgeCallTold,
     PriorTold,
 )
@@ -125,7 +127,8 @@ class _Side:
             return self._named(value)
         if CANDIDATE in field.metadata:
             return self._ids[value]
-        kind = _part_in(field.annotation)
+        annotation: Any = field.annotation
+        kind = _part_in(annotation)
         if kind is None:
             return value
         if isinstance(value, (list, tuple)):

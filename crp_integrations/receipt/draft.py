@@ -15,7 +15,7 @@ from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
 from crp_integrations.envelope.rank import is_temporal
-from crp_integrations.messages import Message, ToolCall
+from crp_integrations.messages import Message
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
 from crp_integrations.receipt import outline
@@ -34,13 +34,11 @@ from crp_integrations.receipt.predicate import (
     AskedFor,
     FitTold,
     ModelsRecord,
+    PolicyTold,
     RoomTold,
     Selected,
-    Tokenizer,
-)
-from crp_integrations.receipt.predicate_verdict import (
-    PolicyTold,
     TermsTold,
+    Tokenizer,
 )
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.window_values import (
@@ -194,9 +192,10 @@ def _candidates(
         return []
     facts = fit.candidates.facts
     # Facts of one ingestion share their time.
-    times = {time: iso(time) for time in {fact.ingested_at for fact in facts} if time}
+    times: dict[Any, str] = {
+        time: iso(time) for time in {fact.ingested_at for fact in facts} if time
+    }
     candidates = []
-    # In one loop: a receipt has hundreds of candidates, and a call of each takes a third as long.
     for fact in facts:
         content: dict[str, Any] = {
             "characters": len(fact.content),
@@ -207,40 +206,27 @@ def _candidates(
             "source": fact.source_id,
             "tokens": fact.tokens,
         }
-        if fact.score is not None:
-            content["score"] = fact.score
-        if fact.lexical:
-            content["lexical"] = fact.lexical
-        if fact.hop:
-            content["hop"] = fact.hop
-        if fact.ingested_at is not None:
-            content["ingested_at"] = times[fact.ingested_at]
-        if fact.stale:
-            content["stale"] = True
-        if fact.community is not None:
-            content["community"] = labels[fact.community]
-        if stretches := _flat(fact.stretches):
-            content["stretches"] = stretches
-        if fact.spans:
-            content["spans"] = [list(span) for span in fact.spans]
-        if fact.decay is not None:
-            content["decay"] = fact.decay
-        if fact.decision:
-            content["decision"] = fact.decision
-        if fact.refused is not None:
-            content["refused"] = fact.refused.value
-        if passages := _flat(fact.passages):
-            content["passages"] = passages
+        more = {
+            "score": fact.score,
+            "lexical": fact.lexical or None,
+            "hop": fact.hop or None,
+            "ingested_at": times.get(fact.ingested_at),
+            "stale": fact.stale or None,
+            "community": None if fact.community is None else labels[fact.community],
+            "stretches": [*chain.from_iterable(fact.stretches)] or None,
+            "spans": [list(span) for span in fact.spans] or None,
+            "decay": fact.decay,
+            "decision": fact.decision or None,
+            "refused": None if fact.refused is None else fact.refused.value,
+            "passages": [*chain.from_iterable(fact.passages)] or None,
+        }
+        # What most candidates have not is left out.
+        content |= {name: value for name, value in more.items() if value is not None}
         candidates.append(content)
     named = [label for label in labels if label]
     if named:
         texts.add("communities", texts_as_json(named), of=range(len(texts.leaves)))
     return candidates
-
-
-def _flat(found: Sequence[tuple[int, ...]]) -> list[int]:
-    """The numbers of each stretch or passage, one after the other."""
-    return [*chain.from_iterable(found)]
 
 
 def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
@@ -295,22 +281,20 @@ def _message(
     if leaf is None:
         leaf = texts.add(name, message.content, of=texts.of, follows=not parts, parts=parts)
     content: dict[str, Any] = {"role": str(message.role), "leaf": leaf}
-    frame: dict[str, Any] = {}
-    if message.name is not None:
-        frame["name"] = message.name
-    if message.tool_call_id is not None:
-        frame["tool_call_id"] = message.tool_call_id
-    if message.failed:
-        frame["failed"] = True
-    if message.tool_calls:
-        frame["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
+    frame = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "failed": message.failed or None,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
+        or None,
+    }
+    frame = {name: value for name, value in frame.items() if value is not None}
     if frame:
         content["frame"] = texts.add(f"{name}/frame", as_json(frame), of=texts.of, follows=True)
     return content
-
-
-def _tool_call(one: ToolCall) -> dict[str, str]:
-    return {"id": one.id, "name": one.name, "arguments": one.arguments}
 
 
 def calls_told(

@@ -14,8 +14,7 @@ from typing import Any, Final
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.receipt.leaves import small
-from crp_integrations.receipt.predicate import EnvelopeTold
-from crp_integrations.receipt.predicate_verdict import SHARE
+from crp_integrations.receipt.predicate import SHARE, EnvelopeTold
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 

@@ -27,12 +27,14 @@ from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.leaves import LONGEST, composed
 from crp_integrations.receipt.outline import NAMELESS
-from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
-from crp_integrations.receipt.predicate_verdict import (
+from crp_integrations.receipt.predicate import (
+    CandidateTold,
+    Content,
     EnginesTold,
     Examined,
     JudgeCallTold,
     JudgedTold,
+    MessageSent,
     Passage,
     Piece,
 )

@@ -31,8 +31,7 @@ from crp_integrations.policy.verdict import (
 from crp_integrations.receipt import outline
 from crp_integrations.receipt import replay_context as making
 from crp_integrations.receipt import replay_examination as judging
-from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.predicate_verdict import PolicyTold
+from crp_integrations.receipt.predicate import Content, PolicyTold
 from crp_integrations.receipt.reconstruction import (
     MALFORMED,
     LeftOutError,

@@ -37,8 +37,8 @@ from crp_integrations.receipt.replay_records import (
     ReplayTools,
     first,
     in_text,
+    told_settings,
 )
-from crp_integrations.receipt.window_values import Withheld, envelope_settings
 from crp_integrations.vocabulary import Purpose
 
 _DECOMPOSED = "decompose"
@@ -86,15 +86,7 @@ class ReplayedContext:
     @cached_property
     def settings(self) -> EnvelopeSettings:
         """The settings in force."""
-        if self.tools.envelope is not None:
-            return self.tools.envelope
-        settings = self.content.settings
-        try:
-            return envelope_settings(settings.envelope, settings.withheld)
-        except Withheld as error:
-            raise NotRun(f"{error}; only who has the settings can do it again") from None
-        except ValueError as error:
-            raise ReceiptBroken("content.settings.envelope", str(error)) from None
+        return self.tools.envelope or told_settings(EnvelopeSettings, self.content)
 
     def assembled(
         self,

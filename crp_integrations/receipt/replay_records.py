@@ -13,6 +13,8 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.receipt.predicate import Content
+from crp_integrations.receipt.window_values import Kind, Withheld, settings_told
 from crp_integrations.records import Part, Record
 
 _LONGEST: Final = 80
@@ -115,6 +117,14 @@ Outcome: TypeAlias = tuple[Difference | None, str]
 
 class NotRun(Exception):
     """A part that cannot be run with this copy and the engines at hand; says why."""
+
+
+def told_settings(kind: type[Kind], content: Content) -> Kind:
+    """The settings in force."""
+    try:
+        return settings_told(kind, content.settings)
+    except Withheld as error:
+        raise NotRun(str(error)) from None
 
 
 class Differs(Exception):

@@ -5,7 +5,6 @@ The texts of an examined answer become leaves.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,16 +22,16 @@ from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.errors import CRPError
+from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import outline
-from crp_integrations.receipt.canonical import dumps, part
+from crp_integrations.receipt.canonical import part
 from crp_integrations.receipt.leaves import Part as TextPart
 from crp_integrations.receipt.leaves import TextLeaves, stretches
 from crp_integrations.receipt.outline import declared
-from crp_integrations.receipt.predicate_verdict import (
+from crp_integrations.receipt.predicate import (
     EnginesTold,
     Examined,
     JudgeCallTold,
@@ -40,6 +39,7 @@ from crp_integrations.receipt.predicate_verdict import (
     PriorTold,
     RegisteredSystem,
     RejectedTold,
+    SettingsInForce,
 )
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import GroundingMode, Oversight, QualityTier, Strategy
@@ -172,21 +172,17 @@ PRESETS: Final = ("default", "literal")
 # What is used before the scores only, or for another kind of context.
 _BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
 _BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
-# Bytes of settings that are kept by what is told of them: those of a receipt are a tenth of it.
-_LONGEST: Final = 65_536
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
 
 class Withheld(Exception):
-    """Settings that cannot be put together again, since weights of them were not told.
-
-    Attributes:
-        names: of the weights.
-    """
+    """Settings that cannot be put together again, since weights of them were not told."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(f"{', '.join(names)} were not told")
-        self.names = names
+        """Name the weights."""
+        super().__init__(
+            f"{', '.join(names)} were not told; only who has the settings can do it again"
+        )
 
 
 @lru_cache(maxsize=16)
@@ -213,47 +209,30 @@ def disclosed_part(in_force: InForce) -> Any:
     return part(disclosed(in_force))
 
 
-def envelope_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> EnvelopeSettings:
-    """The envelope's settings out of content."""
-    return _read(EnvelopeSettings, "envelope", content, withheld)
+def settings_told(kind: type[Kind], told: SettingsInForce) -> Kind:
+    """Settings of an envelope or of the provenance engine out of content.
 
-
-def dpe_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> DpeSettings:
-    """The provenance engine's settings out of content."""
-    return _read(DpeSettings, "dpe", content, withheld)
-
-
-def _read(
-    kind: type[Kind], name: str, content: Mapping[str, Any], withheld: tuple[str, ...]
-) -> Kind:
-    missing = tuple(path for path in withheld if path.startswith(f"{name}."))
+    Raises:
+        Withheld: weights of them were not told.
+        ReceiptBroken: they cannot be read.
+    """
+    name = "envelope" if kind is EnvelopeSettings else "dpe"
+    missing = tuple(path for path in told.withheld if path.startswith(f"{name}."))
     if missing:
         raise Withheld(missing)
-    data = dumps(content, texts_alone=True)
-    if len(data) > _LONGEST:
-        return _made(kind, name, content)
-    settings: Kind = _kept(kind, name, data)
-    return settings
-
-
-# Receipts of one store share their settings, which are frozen.
-@lru_cache(maxsize=16)
-def _kept(kind: type[Kind], name: str, told: bytes) -> Any:
-    return _made(kind, name, json.loads(told))
-
-
-def _made(kind: type[Kind], name: str, content: Mapping[str, Any]) -> Kind:
     tree: dict[str, Any] = {}
-    for path, value in content.items():
+    for path, value in getattr(told, name).items():
         *rooms, last = path.split(".")
         at = tree
         for room in rooms:
             at = at.setdefault(room, {})
         at[last] = value
     try:
-        return kind.model_validate(tree)
+        settings: Kind = kind.model_validate(tree)
     except (ValidationError, CRPError, TypeError) as error:
-        raise ValueError(f"the settings of {name} cannot be read: {type(error).__name__}") from None
+        reason = f"cannot be read: {type(error).__name__}"
+        raise ReceiptBroken(f"content.settings.{name}", reason) from None
+    return settings
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
