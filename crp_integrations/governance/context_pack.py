@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from pydantic import Field
 
@@ -13,8 +13,9 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.retriever_hits import RetrieverHit
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.tools import ToolSelection, ToolSpec
-from crp_integrations.guard.decisions import PolicyDecisionRef
+from crp_integrations.governance.tools import Decide, ToolSelection, ToolSpec
+from crp_integrations.guard.decisions import LabelFilter, PolicyDecisionRef
+from crp_integrations.messages import ToolCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import digest, sha256
@@ -335,3 +336,86 @@ class ComposedPack:
     def text(self) -> str:
         """What a model is shown."""
         return self.envelope.text
+
+
+_TOOL_ID: Final = "tool:"
+FaultWord = Literal["unknown", "altered", "unauthorised", "unsafe", "not-offered"]
+
+
+class ToolFault(Part):
+    """What is wrong with a tool that is offered or called.
+
+    Attributes:
+        fault: `unknown` to the registry; `altered`, shown otherwise than the registry has it;
+            `unauthorised` by the guard; `unsafe` by its tags; `not-offered` in the pack.
+    """
+
+    name: str
+    fault: FaultWord
+    reason: str
+
+
+def check_offered(
+    pack: ContextPack, registry: Iterable[ToolSpec], decide: Decide, tags: LabelFilter
+) -> tuple[ToolFault, ...]:
+    """What is wrong with the tools of a pack, in their order; nothing for a sound one.
+
+    Spec: Summit §Failure Modes & Mitigations
+    """
+    known = {tool.name: tool for tool in registry}
+    faults: list[ToolFault] = []
+    for name, shown_ref in _tools_of(pack).items():
+        tool = known.get(name)
+        if tool is not None and shown_ref != sha256(tool.shown):
+            reason = "it is not shown as the registry has it"
+            faults.append(ToolFault(name=name, fault="altered", reason=reason))
+        else:
+            faults += _tool_faults(name, tool, decide, tags)
+    return tuple(faults)
+
+
+def check_calls(
+    calls: Sequence[ToolCall],
+    pack: ContextPack,
+    registry: Iterable[ToolSpec],
+    decide: Decide,
+    tags: LabelFilter,
+) -> tuple[ToolFault, ...]:
+    """What is wrong with the calls that a model asks for; call nothing that has a fault.
+
+    Spec: Summit §Failure Modes & Mitigations
+    """
+    known = {tool.name: tool for tool in registry}
+    offered = _tools_of(pack)
+    faults: list[ToolFault] = []
+    for call in calls:
+        wrong = _tool_faults(call.name, known.get(call.name), decide, tags)
+        if not wrong and call.name not in offered:
+            reason = "the model was not offered it"
+            wrong = [ToolFault(name=call.name, fault="not-offered", reason=reason)]
+        faults += wrong
+    return tuple(faults)
+
+
+def _tools_of(pack: ContextPack) -> dict[str, str]:
+    """The reference to what is shown of each tool of a pack, by the tool's name."""
+    return {
+        item.id.removeprefix(_TOOL_ID): item.shown_ref
+        for section in pack.sections
+        if section.type == "tools"
+        for item in section.items
+    }
+
+
+def _tool_faults(
+    name: str, tool: ToolSpec | None, decide: Decide, tags: LabelFilter
+) -> list[ToolFault]:
+    if tool is None:
+        return [ToolFault(name=name, fault="unknown", reason="no such tool is registered")]
+    decision = decide(tuple(sorted(tool.labels)))
+    if not decision.allowed:
+        return [ToolFault(name=name, fault="unauthorised", reason=decision.reason)]
+    if not tags.passes(tool.safety_tags):
+        reason = f"its safety tags {', '.join(tool.safety_tags)} are not what policy lets in"
+        return [ToolFault(name=name, fault="unsafe", reason=reason)]
+    return []

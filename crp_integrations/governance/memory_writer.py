@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,14 +11,15 @@ from uuid import uuid5
 
 from pydantic import JsonValue, ValidationError
 
-from crp_integrations.errors import AccessDenied, FactRejected, RequestError
+from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreDamaged
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import ID_SPACE, Fact, Where
+from crp_integrations.fabric.records import ID_SPACE, Edge, Fact, Where
 from crp_integrations.governance.memory_items import (
     MemoryItem,
     MemoryItemRef,
     MemoryType,
     Provenance,
+    RebuiltItems,
     Scope,
     as_fact,
     fact_of,
@@ -89,7 +90,9 @@ class MemoryWriter:
         """Append an item.
 
         The same item again changes nothing. Another content under a known id is refused: it is a
-        correction, and has an id of its own.
+        correction, and has an id of its own. An item of category `graph-edge` joins the two stored
+        items or facts of its `graph_refs`: its kind is the value of `relation` in a content of
+        JSON, else `related`; its weight is the confidence.
 
         Args:
             item: its scope's tenant must be the subject's. A signer that it names must be the
@@ -98,6 +101,7 @@ class MemoryWriter:
         Raises:
             AccessDenied: tenant or signer are another's, or the guard denies writing these labels.
             FactRejected: the id is taken by another content, or the content is too short or long.
+            RequestError: an edge names no two ends that are stored here.
         """
         self._check(item, context)
         signed = self._signed(item, context)
@@ -110,9 +114,12 @@ class MemoryWriter:
                 )
             if stored == signed:
                 return self._ref(signed, "", written=False)
+        ends = self._ends(signed)
         fact = as_fact(signed)
         uris = {fact.source_id: signed.provenance.source_uri}
         report = self._namespace.put([fact], uris=uris)
+        if ends:
+            self._link(signed, ends)
         return self._ref(signed, report.state_hash, written=True)
 
     def correct(
@@ -243,6 +250,33 @@ class MemoryWriter:
         )
         return item.changed(provenance=provenance, embedding_ref=item.embedding_ref or item.fact_id)
 
+    def _ends(self, item: MemoryItem) -> list[str]:
+        """The facts that an edge joins; none for any other item."""
+        if item.category != "graph-edge":
+            return []
+        if len(item.graph_refs) != 2:
+            raise RequestError(
+                f"edge {item.id} has {len(item.graph_refs)} graph_refs, wanted its two ends"
+            )
+        ends = []
+        for ref in item.graph_refs:
+            stored = next((i for i in (fact_of(ref), ref) if self._namespace.facts([i])), None)
+            if stored is None:
+                raise RequestError(
+                    f"edge {item.id} names {ref!r:.80}, which is not stored here, or withheld"
+                )
+            ends.append(stored)
+        return ends
+
+    def _link(self, item: MemoryItem, ends: Sequence[str]) -> None:
+        relation = item.content.get("relation") if isinstance(item.content, dict) else None
+        kind = relation if isinstance(relation, str) and relation else "related"
+        between = item.fact_id
+        self._namespace.link(
+            Edge(source_fact=source, target_fact=target, kind=kind, weight=item.confidence)
+            for source, target in ((ends[0], between), (between, ends[1]))
+        )
+
     def _stored(self, item_id: str) -> MemoryItem | None:
         wanted = fact_of(item_id)
         facts = self._namespace.facts([wanted])
@@ -287,6 +321,35 @@ def _check_begun(old: MemoryItem, since: datetime) -> None:
             f"memory item {old.id} holds from {old.valid_from.isoformat()} on, "
             f"which is after {since.isoformat()}"
         )
+
+
+def replay(log: RebuiltItems, into: Namespace) -> str:
+    """Make a namespace anew from a log: its items with their signers, in the log's order.
+
+    Spec: Summit §Storage Interfaces
+
+    Returns:
+        The state hash, which is the one of the namespace that the log is of, as far as that holds
+        nothing but memories.
+
+    Raises:
+        StoreDamaged: an item has another content than the log names, or no signed event.
+    """
+    if log.unwitnessed:
+        count = len(log.unwitnessed)
+        raise StoreDamaged(
+            f"memory item {log.unwitnessed[0]} is not what the event log names ({count} such); "
+            "take what the log witnesses alone"
+        )
+    # One transaction, as one source each: nobody sees a half of it.
+    items = sorted(log.items, key=lambda item: log.versions[item.id][0].seq)
+    facts = [as_fact(item) for item in items]
+    if facts:
+        pairs = zip(facts, items, strict=True)
+        into.put(facts, uris={fact.source_id: item.provenance.source_uri for fact, item in pairs})
+    if log.aside:
+        into.archive([fact_of(name) for name in log.aside])
+    return into.state_hash()
 
 
 Content = str | dict[str, JsonValue] | list[JsonValue]
