@@ -49,7 +49,7 @@ def _names(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]:
-    receivers = kind.kept(value)
+    receivers = kind.unique(value)
     if len(receivers) > MOST_ADDRESSES:
         raise ValueError(
             f"{len(receivers)} receivers of reports, at most {MOST_ADDRESSES} are allowed"
@@ -57,10 +57,6 @@ def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]
     if not all(map(kind.takes, receivers)):
         raise ValueError(f"wanted {kind.wanted}")
     return receivers
-
-
-def _accepted(value: tuple[QualityTier, ...]) -> tuple[QualityTier, ...]:
-    return accepted_tiers(value)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -107,7 +103,7 @@ class Policy(Record):
     require_entailment: Threshold | None = None
     require_flow: Threshold | None = None
     require_completeness: Threshold | None = None
-    require_quality: Annotated[tuple[Tier, ...], AfterValidator(_accepted)] = ()
+    require_quality: Annotated[tuple[Tier, ...], AfterValidator(accepted_tiers)] = ()
     require_oversight: Oversight | None = None
     oversight: Oversight | None = None
     block_ungrounded: bool = False
@@ -130,10 +126,6 @@ class Policy(Record):
     def allows_unread(self) -> bool:
         """Whether an answer may be shown although nobody read it, or a part of it."""
         return self.unchecked is not None
-
-    def accepts(self, tier: QualityTier) -> bool:
-        """Whether a tier is one that the policy accepts."""
-        return not self.require_quality or tier in self.require_quality
 
     def overseen(self, *asked: Oversight | None) -> Oversight | None:
         """Who decides about an answer: the strictest of the policy's modes and those asked for."""

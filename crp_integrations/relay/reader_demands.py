@@ -9,9 +9,9 @@ from typing import Any, Final
 from crp_integrations.dpe.pii.contact import finds_phones
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.policy.demands import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.inheritance import apply_mode, combine_strictest
 from crp_integrations.policy.policy_text import parse_policy
-from crp_integrations.policy.readers import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay.defaults import reads_claims
 from crp_integrations.relay.judge import BACKGROUND, Judge

@@ -11,8 +11,8 @@ from crp_integrations.dpe.derivation import derive
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.policy.demands import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.policy_text import has_directive, parse_policy
-from crp_integrations.policy.readers import halting_demands, reader_demands, refusal_words
 from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.policy.verdict import (
     AnswerTerms,

@@ -9,10 +9,12 @@ from functools import cached_property
 
 from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.text_pieces import (
+    LogText,
     ProseText,
     ShortenedText,
     TextKind,
     TextPiece,
+    is_log,
     keep_whole,
     split_pieces,
 )
@@ -147,10 +149,12 @@ _MOST_HITS_WITHOUT_NAMES = 0.5
 GAP = '"\u2026"'
 
 
-def read_json(text: str) -> JsonData | None:
-    """The reading of a text of JSON; None for any other text."""
+def read_text(text: str) -> ProseText:
+    """A text as data, as a log, or as prose."""
     root = parse_json(text)
-    return JsonData(text, root) if root is not None else None
+    if root is not None:
+        return JsonData(text, root)
+    return LogText(text) if is_log(text) else ProseText(text)
 
 
 @dataclass(frozen=True)
