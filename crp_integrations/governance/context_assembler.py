@@ -58,11 +58,7 @@ class AssemblerParts:
     """What an assembler works with.
 
     Attributes:
-        namespace: bound to tenant, subject and guard.
-        counter: the target model's.
         settings: of packs; `envelope` of everything that an envelope takes them for.
-        walker: walks the graph; None for no graph.
-        reranker: looks at the best candidates again; None for none.
         log: is told of each pack before it is given to anybody; None logs nothing.
     """
 

@@ -31,7 +31,6 @@ class ProvenanceRef(Part):
     """Where an item comes from.
 
     Attributes:
-        source: URI or id of the source.
         checksum: `sha256:…` of the item's text as shown.
         signer: who vouches for it; empty where nobody signed.
     """
@@ -48,7 +47,6 @@ class RetrievalEvidence(Record):
     Spec: Summit §Context Assembly Data Contracts
 
     Attributes:
-        score: in [0, 1], higher is better.
         policy_decision_id: the decision that let the item be read; empty where no guard numbers
             its decisions.
     """
@@ -139,7 +137,6 @@ class DropReport(Record):
 
     Attributes:
         dropped_item_ids: ids, or `id#start-end` for characters of an item that is shown in part.
-        token_savings: tokens that this reason saved.
     """
 
     SCHEMA = "drop-report/1"
@@ -275,13 +272,9 @@ class AssembleRequest(Record):
     Attributes:
         message: what the user says; it is never cut.
         budget_tokens: of the whole pack as rendered.
-        preamble: the operator's words before the message.
         state: of the session, most important first.
-        task: the declared task and its instructions.
         policies: reminders of the active policies; none is left out.
-        tools: the registry that tools are selected from.
         query: what is searched for; empty for the message.
-        session_id: empty for none.
     """
 
     SCHEMA = "assemble-request/1"
@@ -314,12 +307,10 @@ class ComposedPack:
     """A pack with everything behind it.
 
     Attributes:
-        pack: the wire view.
         envelope: what it is the view of; its text is what a model is shown.
         texts: what the pack's items refer to, by reference.
         drop_reports: one a reason; together they name everything that was left out.
         evidence: every retriever's word on each fact that is shown, by item id.
-        tools: which tools were chosen and which had no use; None where there is no registry.
         minimal: the pack holds nothing but message and policies, or no fact.
     """
 

@@ -225,11 +225,7 @@ class MemoryItemRef(Record):
     """What a write gives back.
 
     Attributes:
-        id: the item's.
         fact_id: of the fact that it is stored as, which is also its vector's id.
-        checksum: of the stored content.
-        signer: who signed.
-        state_hash: of the tenant's fabric after the write.
         written: false when the item was stored just so before.
     """
 
@@ -401,13 +397,7 @@ def valid_at(items: Iterable[MemoryItem], moment: datetime) -> tuple[MemoryItem,
 
 
 class ItemVersion(Part):
-    """One event of the log about one item.
-
-    Attributes:
-        seq: place in the journal.
-        signer: who wrote it; empty in an event that names no signer.
-        content_hash: of what was written.
-    """
+    """One event of the log about one item."""
 
     seq: int
     timestamp: str

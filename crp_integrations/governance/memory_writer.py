@@ -44,8 +44,6 @@ class PolicyContext(Part):
 
     Attributes:
         subject: must be the subject that the namespace is bound to.
-        session_id: empty for none.
-        purpose: a word for the decision's record.
         labels: of what may be selected, beside what the guard allows; writing asks the guard alone.
         tool_tags: safety tags that tools must have and may not have.
     """
@@ -167,7 +165,6 @@ class MemoryWriter:
 
         Raises:
             RequestError: no such item is stored, or it began to hold after `since`.
-            AccessDenied: the guard denies it.
         """
         self._subject(context)
         if since is not None:
@@ -181,13 +178,6 @@ class MemoryWriter:
         """The items that held at a moment, corrected and retracted ones among them, by id.
 
         Reads every memory of the namespace that the guard lets the subject see.
-
-        Args:
-            moment: aware.
-
-        Raises:
-            RequestError: the moment is not a date and time with a time zone.
-            AccessDenied: the context is another subject's.
         """
         self._subject(context)
         aware_moment(moment, "moment")
@@ -366,11 +356,7 @@ class Emitter:
     """Makes items of one scope and hands each to a sink.
 
     Attributes:
-        scope: whose memories they are.
-        labels: access labels of every item.
         source_uri: where what is said comes from, such as `session://s1`.
-        clock: dates items.
-        ids: makes their ids unique.
         sink: gets each item; `make_sink` gives one that writes.
         confidence: of an item that says nothing else, [0, 1].
     """

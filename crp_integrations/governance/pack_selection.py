@@ -97,8 +97,6 @@ class PackSelection:
     """What may be shown, by section, and what may not.
 
     Attributes:
-        refused: records of the drop report.
-        memories: by fact id.
         minimal: so little is safe that the pack is the minimal one.
     """
 
@@ -230,7 +228,6 @@ class FilledSection:
     Attributes:
         firm: ids of those of the facts that no budget leaves out.
         tokens: of its items with their markers and separators.
-        budget: tokens of its share.
     """
 
     name: str

@@ -261,9 +261,6 @@ class Exposure:
         A text that gives orders to the model, or that nothing here can clean, is None.
 
         Spec: Summit §Isolation Strategy
-
-        Args:
-            values: everything that the run knows, JSON-like.
         """
         kinds = redacted_kinds(policies)
         pruned = prune_fields(values, allow_list(policies))

@@ -62,12 +62,7 @@ _Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
 
 
 class RollbackTrigger(Part):
-    """What ends an exception before its expiry: so many events of a type since it was granted.
-
-    Attributes:
-        event: type of the journal's event.
-        count: from how many on.
-    """
+    """What ends an exception before its expiry: so many events of a type since it was granted."""
 
     event: EventType
     count: int = Field(default=1, ge=1)
@@ -77,9 +72,7 @@ class ExceptionScope(Part):
     """What an exception is for; everything that is named must hold.
 
     Attributes:
-        tenant: the one tenant.
         subjects: names of its subjects; none for no one, `*` for every one.
-        actions: what may be done.
         labels: what the things may carry, at least one; a thing with another label, or with none,
             is not meant.
         personal: personal data may be seen; else it is taken out of every text.
@@ -111,14 +104,10 @@ class GovernedException(Record):
 
     Attributes:
         id: stands in decisions, the ledger and the events of its uses.
-        owner: who answers for it.
-        reason: why it is needed, one sentence.
         granted_at, expires_at: from when to when it holds; the end is not in it.
         rollback: what ends it sooner.
-        scope: for whom and what.
         decisions: ids of the policy decisions by which it was granted, at least one.
         hooks: names of the audit hooks that are told of every use, at least one.
-        revoked_at: when somebody ended it.
     """
 
     SCHEMA = "governed-exception/1"

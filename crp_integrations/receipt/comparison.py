@@ -59,7 +59,6 @@ class Unlike(Part):
     """A place at which two receipts differ.
 
     Attributes:
-        part: part of the content, or `text`.
         place: path, or name, byte and line of a text.
         left, right: what stands there; empty for a text that both have.
     """

@@ -238,7 +238,6 @@ class TextLeaves:
     """Leaves, by number.
 
     Attributes:
-        leaves: in the order in which they were added.
         of: numbers of the facts that the model was shown.
     """
 

@@ -50,9 +50,7 @@ def redact(
     word, apart from facts. What was erased stays erased.
 
     Args:
-        facts: ids of facts.
         sources: ids of sources, whose facts are meant, as the content names them.
-        names: names of other leaves, such as `answer`.
         quoting: False keeps the plain texts that may quote one of the facts, for a caller who has
             seen that they do not; what is put together or made from one goes all the same.
 

@@ -171,9 +171,6 @@ def replay(receipt: Receipt, tools: ReplayTools = NOTHING) -> Replayed:
 
     Returns:
         The outcome of each part; `Replayed.require` refuses a receipt that something differs from.
-
-    Raises:
-        ReceiptBroken: the content is malformed; names the place.
     """
     content, texts = content_of(receipt), Texts(receipt)
     made = making.ReplayedContext(receipt.content["envelope"] or {}, content, texts, tools)

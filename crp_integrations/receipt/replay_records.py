@@ -27,7 +27,6 @@ class Difference:
     """The first place at which two values differ.
 
     Attributes:
-        place: path of fields, or a byte with its line.
         recorded, replayed: what stands there; empty for a text, which is not told.
     """
 
@@ -145,10 +144,7 @@ class Again(Part):
     Attributes:
         name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
             `judge` where one was configured, `policy`, `catalogue` or `signals`.
-        state: `equal`, `differs` or `not-run`.
-        place: of the first difference: a field's path, or a byte with its line.
         recorded, replayed: what stands there, empty where it is a text.
-        why: of a part that was not run, or a remark.
     """
 
     name: str
@@ -163,7 +159,6 @@ class Replayed(Record):
     """What a replay came to.
 
     Attributes:
-        same: nothing that was run differs.
         whole: context, prompt, report, judge and policies were run, as far as the window had them.
         limits: what no replay shows.
     """

@@ -105,7 +105,6 @@ class Statement:
     Attributes:
         subjects: digests of request, context and answer, 32 bytes each.
         root: of the tree over all leaves, 32 bytes.
-        content: what was asked, selected, sent, found and decided (`predicate.py`).
     """
 
     subjects: Mapping[str, bytes]
@@ -188,7 +187,6 @@ class Signed:
 
     Attributes:
         keyid: SHA-256 of the public key's 32 bytes, 64 hexadecimal digits.
-        signature: 64 bytes.
     """
 
     payload: bytes

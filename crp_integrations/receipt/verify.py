@@ -34,8 +34,6 @@ class Step(Part):
     Attributes:
         ok: None for a step that was not taken: one before it failed, or what it compares with was
             not given.
-        place: where it failed, empty where it did not.
-        reason: why it failed or was not taken.
     """
 
     number: int = Field(ge=1)
@@ -49,7 +47,6 @@ class Verified(Record):
     """What was found of a receipt.
 
     Attributes:
-        ok: whether no step failed.
         place, reason: of the first step that failed; empty when none did.
         receipt_id, keyid: empty for a file that cannot be read.
         pinned: whether the signature was checked with a key that the caller gave.
@@ -89,8 +86,6 @@ def verify(
             be it; None takes the one in the file.
         parents: receipts of windows that the window follows, each verified on its own, and
             signed by the same key or by another one of `key`.
-        inclusion: proof that the receipt is in a log; with `head`.
-        head: signed head of the log, checked with the same key.
 
     Raises:
         RequestError: an argument is something else; a file that is no receipt is no error, and

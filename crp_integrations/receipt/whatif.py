@@ -47,13 +47,7 @@ LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Supposition:
-    """What is to be other than it was; None leaves it.
-
-    Attributes:
-        budget_tokens: tokens that the context may have.
-        without: ids of facts that are no candidates.
-        policy: safety policy in place of the one in force.
-    """
+    """What is to be other than it was; None leaves it."""
 
     budget_tokens: int | None = None
     without: tuple[str, ...] = ()
@@ -65,8 +59,6 @@ class ContextChange(Part):
 
     Attributes:
         facts_in, facts_out: ids that come and go, in the order in which they stand.
-        tokens_before, tokens_after: of the rendered text.
-        before, after: the rendered texts.
     """
 
     facts_in: tuple[str, ...] = ()
@@ -84,7 +76,6 @@ class VerdictChange(Part):
 
     Attributes:
         decision_before, decision_after: `deliver`, `withhold`, `unreachable` or `review`.
-        violations_before, violations_after: directives that are not met.
     """
 
     decision_before: str
@@ -100,7 +91,6 @@ class Supposed(Record):
         context: None unless budget or facts were changed.
         verdict: None unless the policy was changed.
         notes: why one of the two could not be made.
-        limits: what is not supposed.
     """
 
     SCHEMA = "receipt-supposed/1"
@@ -120,7 +110,6 @@ def whatif(receipt: Receipt, change: Supposition, tools: ReplayTools = NOTHING) 
 
     Raises:
         RequestError: a fact is no candidate, or the change has no usable value.
-        ReceiptBroken: the content is malformed.
     """
     content, texts = content_of(receipt), Texts(receipt)
     _check(content, change)

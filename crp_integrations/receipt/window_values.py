@@ -90,11 +90,8 @@ class Decided:
     Attributes:
         judgement, reported: of the policy, and of the one that is only reported on; None where
             no answer was judged.
-        tier: quality tier that the policies were told.
         decision: `deliver`, `withhold`, `unreachable`, or empty where nothing was judged.
-        approved: a person had to approve the answer, and has.
         safety_budget: what was left of it before the answer, [0, 1].
-        reviewed: a person had to look at the answer.
         terms: what the answer was held against besides the policies; None where it was held
             against none of that.
     """
@@ -133,11 +130,8 @@ class Told:
 
     Attributes:
         fit: what its envelope was made of; None where there was none, or another made it.
-        envelope: as it was fitted; None where there was none.
         calls: those for the answer, in order; the first one carries the envelope.
         text: the model's text, empty without a reply.
-        answered_by: the model that answered, empty without a reply.
-        report: of the window, with identity and hash.
         examined: what was examined and heard; None where the report is of nothing.
         flags_before: how many of the report's flags are the examination's own; those behind
             them were added by whoever ran the window.

@@ -163,7 +163,6 @@ class AutoCompactor:
     Spec: Summit §Compression Strategy
 
     Args:
-        counter: the tokenizer of the model that will be asked.
         artifacts: where large texts and summaries are kept; None offloads nothing.
     """
 
@@ -204,8 +203,6 @@ class AutoCompactor:
         Spec: Summit §Compression Strategy
 
         Args:
-            budget: tokens that messages and tool definitions may have together, above 0.
-            now: moment of the drop reports.
             question: what the messages are looked at by; None for the last of the user's.
             tools: definitions that are sent along; they count, and stay.
             ids: of the messages, each once; None makes them from what the messages say.
@@ -268,11 +265,7 @@ class AutoCompactor:
         Spec: Summit §Key APIs
 
         Args:
-            budget: tokens that the rendered pack may have, above 0.
-            texts: those that the items refer to, by reference.
-            now: moment of the drop reports.
             question: what the items are looked at by; None for the query of their evidence.
-            after_tool_call: whether the pack follows a tool call.
 
         Raises:
             RequestError: a text is missing, an id stands twice, or the budget is not above 0.

@@ -31,7 +31,6 @@ class JsonNode:
     """A value.
 
     Attributes:
-        start, end: of the value in the text.
         path: its field, with `[]` for any element of an array, such as `results[].title`.
         key: where its key stands, with quotation marks; None for an element and for the root.
         children: of an object or array, in order; None for a plain value.

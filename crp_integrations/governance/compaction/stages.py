@@ -178,8 +178,6 @@ class TokenCosts:
     """Counts the tokens of entries and summaries in their place.
 
     Attributes:
-        entries: of entries, by number, with these texts in their place.
-        summaries: of summaries as they will stand.
         base: tokens that are there whatever is shown.
     """
 
@@ -196,7 +194,6 @@ class WorkingContext:
         cuts: what is shown of each entry; None for one that has gone from its place.
         folded: what was shown of entries that are to be summed up, by shelf and number.
         frames: handles of texts that are kept elsewhere, by number.
-        savings: tokens saved by each reason.
     """
 
     def __init__(

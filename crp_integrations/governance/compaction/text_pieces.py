@@ -167,9 +167,7 @@ class ShortenedText:
     """What is left of a text.
 
     Attributes:
-        text: as the model is shown it.
         spans: what of the text it is, in the text's characters, in order.
-        kept: numbers of the pieces.
         fields: fields of which something was left out, each once.
     """
 
